@@ -1,0 +1,39 @@
+# The two commands of the README, and what they stand on. Everything else is in CONTRIBUTING.md.
+
+PYTHON ?= python3.11
+VENV := .venv
+STEPTIME := $(VENV)/bin/steptime
+# Made again whenever the dependencies may have changed.
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+
+.PHONY: race test lint setup clean
+
+race: $(CORE)  ## race four frameworks on this machine and write a report
+	$(STEPTIME) run quickstart
+
+test: $(DEV)  ## make what the tests need, then run all of them
+	$(STEPTIME) env create pytorch tensorflow mxnet chainer
+	$(STEPTIME) data make digits photos
+	$(VENV)/bin/python -m pytest -n 2
+
+lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/vermin --no-tips -q -t=3.6- --violations src/steptime/worker src/steptime/frameworks/*/*.py
+
+setup: $(DEV)
+
+$(CORE): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install -q -e .
+	touch $@
+
+$(DEV): $(CORE)
+	$(VENV)/bin/python -m pip install -q -e '.[dev]'
+	touch $@
+
+clean:  ## remove the project's own environment; framework environments are removed by `steptime env remove`
+	rm -rf $(VENV)
