@@ -1,0 +1,46 @@
+"""What a dataset on disk is, whoever made it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from steptime.errors import DatasetError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Samples on disk in one of the two forms of docs/worker-protocol.md."""
+
+    name: str
+    """A built-in's name, or the folder as the user wrote it."""
+    form: Literal["arrays", "image_folder"]
+    path: Path
+    """The npz file of ``arrays``, the root of ``image_folder``; absolute."""
+    index: Path | None
+    """``index.json`` of ``image_folder``."""
+    samples: int
+    class_names: tuple[str, ...]
+    input_shape: tuple[int, ...] | None
+    """Channels, height, width; None where the loader cuts the shape that is asked for."""
+    bytes: int
+    """Of the files on disk."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return len(self.class_names)
+
+    @property
+    def location(self) -> Path:
+        """The folder that holds it."""
+        return self.path.parent if self.form == "arrays" else self.path
+
+
+def require_batch(samples: int, global_batch: int) -> None:
+    """Raise DatasetError unless the samples of an epoch fill one step of all workers."""
+    if samples < global_batch:
+        message = (
+            f"{samples} samples do not fill one step of {global_batch} over all workers; "
+            f"use a smaller batch, fewer workers, or at least {global_batch} samples"
+        )
+        raise DatasetError(message)

@@ -1,0 +1,65 @@
+"""The ``loader`` object of job.json, as docs/worker-protocol.md has it."""
+
+from typing import Any
+
+from steptime.datasets.dataset import Dataset
+from steptime.errors import DatasetError
+
+_IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+"""Mean and deviation of the channels over ImageNet, which most published training uses."""
+_GREY = ([0.5], [0.5])
+_NORMALS = {1: _GREY, 3: _IMAGENET}
+
+
+def loader_json(
+    dataset: Dataset | None, input_shape: tuple[int, ...], loader: str, processes: int = 0
+) -> dict[str, Any]:
+    """Return the ``loader`` object that feeds a workload.
+
+    Args:
+        dataset: what is loaded; None with the synthetic loader.
+        input_shape: of the workload, per sample, channels first.
+        loader: ``synthetic``, or the kind of a loader that reads from disk.
+        processes: helper processes of each worker.
+
+    Raises DatasetError when the dataset cannot give samples of that shape.
+    """
+    if dataset is None or loader == "synthetic":
+        return {"kind": "synthetic", "distinct_batches": 1}
+    described = _arrays(dataset, input_shape) if dataset.form == "arrays" else _image_folder(dataset, input_shape)
+    return {"kind": loader, "processes": processes, "dataset": {**described, "samples": dataset.samples}}
+
+
+def _arrays(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
+    if dataset.input_shape != tuple(input_shape):
+        message = (
+            f"the dataset {dataset.name} has samples of {_words(dataset.input_shape)}, the workload wants "
+            f"{_words(input_shape)}; give the workload that input shape, or choose another dataset"
+        )
+        raise DatasetError(message)
+    mean, std = _NORMALS[input_shape[0]]
+    return {"form": "arrays", "path": str(dataset.path), "transform": {"mean": mean, "std": std}}
+
+
+def _image_folder(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
+    if len(input_shape) != 3 or input_shape[0] not in _NORMALS:  # noqa: PLR2004 - channels, height, width
+        message = (
+            f"the dataset {dataset.name} gives images of 1 or 3 channels, the workload wants {_words(input_shape)}; "
+            "give the workload an input shape such as 3x64x64"
+        )
+        raise DatasetError(message)
+    channels, height, width = input_shape
+    mean, std = _NORMALS[channels]
+    transform = {
+        "size": [height, width],
+        # 256 for crops of 224, as in most published training, and the same share for other sizes.
+        "resize": round(max(height, width) * 8 / 7),
+        "flip": True,
+        "mean": mean,
+        "std": std,
+    }
+    return {"form": "image_folder", "root": str(dataset.path), "index": str(dataset.index), "transform": transform}
+
+
+def _words(shape: tuple[int, ...] | None) -> str:
+    return "x".join(map(str, shape or ()))

@@ -1,0 +1,66 @@
+"""Everything steptime raises on purpose.
+
+::
+
+    SteptimeError                 (exit code 2 unless said otherwise)
+    ├── UsageError                a mistake in what the user wrote; holds all mistakes found
+    │   ├── StudyError            in a study file, with file, line and key
+    │   └── WorkloadError         in the graph or the parameters of a workload
+    ├── DatasetError              a folder without images, a broken image
+    ├── EnvironmentFailure        a framework's environment cannot be made or used
+    ├── StoreError                a result folder that is in use, damaged or of another schema
+    └── LaunchError               processes could not be started at all (exit code 3)
+
+A framework that fails while training raises nothing: its failure is a result, kept in the records.
+"""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+
+
+class SteptimeError(Exception):
+    """Base of all errors that a user can act on; the message says what to do next."""
+
+    exit_code = 2
+
+
+class UsageError(SteptimeError):
+    """The user's input is wrong; ``mistakes`` lists every mistake, one sentence or more each."""
+
+    def __init__(self, mistakes: str | Sequence[str]) -> None:
+        self.mistakes = [mistakes] if isinstance(mistakes, str) else list(mistakes)
+        super().__init__("\n".join(self.mistakes))
+
+
+class StudyError(UsageError):
+    """A study file, or an override of one, is wrong."""
+
+
+class WorkloadError(UsageError):
+    """A workload cannot be built from what was asked."""
+
+
+class DatasetError(SteptimeError):
+    """A dataset cannot be read."""
+
+
+class EnvironmentFailure(SteptimeError):  # noqa: N818 - EnvironmentError is a builtin name
+    """A framework's environment cannot be made or used on this machine."""
+
+
+class StoreError(SteptimeError):
+    """A result folder cannot be used."""
+
+
+class LaunchError(SteptimeError):
+    """Processes could not be started."""
+
+    exit_code = 3
+
+
+def choices_message(what: str, value: str, choices: Iterable[str]) -> str:
+    """Say that ``value`` is no ``what``, name the nearest choice, and list all of them."""
+    names = sorted(choices)
+    near = get_close_matches(value, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"unknown {what} {value!r}{hint} (choices: {', '.join(names)})"

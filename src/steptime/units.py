@@ -1,0 +1,65 @@
+"""Quantities as people write them, turned into SI once, where text is parsed, and back once, where it is printed."""
+
+import re
+
+_DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|m|s))", re.IGNORECASE)
+_SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_KIBI = 1024.0
+
+
+def parse_duration(text: str | float) -> float:
+    """Return seconds for ``90``, ``"90s"``, ``"8m"``, ``"1h30m"``, ``"250ms"``.
+
+    Raises ValueError for anything else and for negative values.
+    """
+    if isinstance(text, (int, float)):
+        seconds = float(text)
+    else:
+        seconds, rest = 0.0, text.strip()
+        if re.fullmatch(r"\d+(\.\d+)?", rest):
+            return float(rest)
+        while rest:
+            match = _DURATION.match(rest)
+            if match is None:
+                message = f"{text!r} is no duration; write for example 90s, 8m or 1h30m"
+                raise ValueError(message)
+            seconds += float(match[1]) * _SECONDS[match[2].lower()]
+            rest = rest[match.end() :].strip()
+        if not text.strip():
+            message = "an empty text is no duration; write for example 90s, 8m or 1h30m"
+            raise ValueError(message)
+    if seconds < 0:
+        message = f"{text!r} is negative; a duration is not"
+        raise ValueError(message)
+    return seconds
+
+
+def parse_share(text: str | float) -> float:
+    """Return a share for ``"1%"`` or ``0.01``; raises ValueError for anything else."""
+    if isinstance(text, str) and text.strip().endswith("%"):
+        return float(text.strip()[:-1]) / 100.0
+    return float(text)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time with three significant digits and a fitting unit: ``12.3 ms``, ``1.24 s``, ``3 min 20 s``."""
+    # Where three digits would round up to the next unit, the next unit is used.
+    if seconds < 0.9995e-3:  # noqa: PLR2004 - the limits of the units are the units
+        return f"{seconds * 1e6:.3g} µs"
+    if seconds < 0.9995:  # noqa: PLR2004
+        return f"{seconds * 1e3:.3g} ms"
+    if seconds < 59.95:  # noqa: PLR2004
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:  # noqa: PLR2004
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_bytes(count: float) -> str:
+    """Return a size with a binary unit: ``1.5 GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < _KIBI:
+            return f"{count:.3g} {unit}"
+        count /= _KIBI
+    return f"{count:.3g} TiB"

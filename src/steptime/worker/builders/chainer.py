@@ -1,0 +1,166 @@
+"""Workloads as Chainer links and functions."""
+
+import chainer
+import chainer.functions as F  # noqa: N812 - the name that every user of Chainer gives it
+import chainer.links as L  # noqa: N812
+import numpy
+from chainer.backends import cuda
+
+
+def _conv2d(layer):
+    attributes, shape = layer["attributes"], layer["input_shapes"][0]
+    return L.Convolution2D(
+        shape[0],
+        attributes["out_channels"],
+        tuple(attributes["kernel"]),
+        stride=tuple(attributes["stride"]),
+        pad=tuple(attributes["padding"]),
+        nobias=not attributes["bias"],
+        initialW=0,  # real values follow; drawing random ones first takes seconds where there are many
+        groups=attributes["groups"],
+    )
+
+
+def _linear(layer):
+    attributes = layer["attributes"]
+    return L.Linear(layer["input_shapes"][0][0], attributes["out_features"], nobias=not attributes["bias"], initialW=0)
+
+
+def _batch_norm(layer):
+    attributes = layer["attributes"]
+    # Chainer names the weight of the past, the workload that of the newest batch.
+    return L.BatchNormalization(
+        layer["input_shapes"][0][0], decay=1.0 - attributes["momentum"], eps=attributes["epsilon"]
+    )
+
+
+def _max_pool(layer):
+    attributes = layer["attributes"]
+    kernel, stride, padding = (tuple(attributes[name]) for name in ("kernel", "stride", "padding"))
+    ceil_mode = attributes["ceil_mode"]
+    height, width = layer["output_shape"][1:]
+    counts = [
+        (size + 2 * pad - window + step - 1) // step + 1
+        for size, window, step, pad in zip(layer["input_shapes"][0][1:], kernel, stride, padding)
+    ]
+    # Chainer also keeps a last window that lies in the padding altogether, which the workload drops.
+    surplus = ceil_mode and counts != [height, width]
+
+    def call(x):
+        y = F.max_pooling_2d(x, kernel, stride=stride, pad=padding, cover_all=ceil_mode)
+        return y[:, :, :height, :width] if surplus else y
+
+    return call
+
+
+def _avg_pool(layer):
+    attributes = layer["attributes"]
+    kernel, stride, padding = (tuple(attributes[name]) for name in ("kernel", "stride", "padding"))
+    return lambda x: F.average_pooling_2d(x, kernel, stride=stride, pad=padding)
+
+
+def _global_avg_pool(_):
+    # Several times faster on the CPU than a pooling function, which copies its windows out first.
+    return lambda x: F.mean(x, axis=(2, 3), keepdims=True)
+
+
+def _lrn(layer):
+    attributes = layer["attributes"]
+    size = attributes["size"]
+    # Chainer's alpha multiplies the plain sum of squares.
+    alpha, beta, k = attributes["alpha"] / size, attributes["beta"], attributes["k"]
+    return lambda x: F.local_response_normalization(x, n=size, k=k, alpha=alpha, beta=beta)
+
+
+def _dropout(layer):
+    rate = layer["attributes"]["rate"]
+    return (lambda x: F.dropout(x, rate)) if rate else (lambda x: x)
+
+
+def _flatten(layer):
+    size = layer["output_shape"][0]
+    return lambda x: F.reshape(x, (-1, size))
+
+
+def _add(_):
+    return lambda first, *others: sum(others, first)
+
+
+def _concat(_):
+    return lambda *values: F.concat(values, axis=1)
+
+
+_KINDS = {
+    "conv2d": _conv2d,
+    "linear": _linear,
+    "batch_norm": _batch_norm,
+    "relu": lambda _: F.relu,
+    "tanh": lambda _: F.tanh,
+    "sigmoid": lambda _: F.sigmoid,
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+    "global_avg_pool": _global_avg_pool,
+    "lrn": _lrn,
+    "dropout": _dropout,
+    "flatten": _flatten,
+    "add": _add,
+    "concat": _concat,
+}
+_ATTRIBUTES = {"batch_norm": {"weight": "gamma", "bias": "beta"}}
+_USUAL_ATTRIBUTES = {"weight": "W", "bias": "b"}
+
+
+class WorkloadChain(chainer.ChainList):
+    """A workload's layers as one link, whose call gives the loss of a batch.
+
+    ``inputs`` are float32 (batch, …) in the workload's layout. ``targets`` are int32 class indices, or for a
+    mean-squared-error workload an array of the inputs' size in any shape.
+    """
+
+    def __init__(self, workload):
+        super(WorkloadChain, self).__init__()
+        self.output_shape = None
+        """Shape of the last batch's output."""
+        self._parameters = {}
+        self._plan = []
+        self._squared = workload["loss"] == "mean_squared_error"
+        layers = workload["layers"]
+        slots = {"input": 0}
+        last_use = {name: index for index, layer in enumerate(layers) for name in layer["inputs"]}
+        for index, layer in enumerate(layers):
+            call = _KINDS[layer["kind"]](layer)
+            if layer["parameters"]:
+                self.add_link(call)
+                attributes = _ATTRIBUTES.get(layer["kind"], _USUAL_ATTRIBUTES)
+                for parameter in layer["parameters"]:
+                    self._parameters[parameter["name"]] = getattr(call, attributes[parameter["role"]])
+            sources = [slots[name] for name in layer["inputs"]]
+            dead = sorted({slots[name] for name in layer["inputs"] if last_use[name] == index})
+            slots[layer["name"]] = index + 1
+            self._plan.append((call, sources, dead, index + 1))
+
+    def forward(self, inputs, targets):
+        outputs = self.outputs(inputs)
+        self.output_shape = outputs.shape
+        if self._squared:
+            return F.mean_squared_error(outputs, targets.reshape(outputs.shape))
+        return F.softmax_cross_entropy(outputs, targets)
+
+    def outputs(self, inputs):
+        """Return the last layer's output for a batch."""
+        values = [inputs] + [None] * len(self._plan)
+        for call, sources, dead, slot in self._plan:
+            value = call(*[values[source] for source in sources])
+            for source in dead:  # what backward does not need is free from here on
+                values[source] = None
+            values[slot] = value
+        return values[-1]
+
+    def get_weights(self):
+        """Return ``{name: array}`` of all trainable values, as numpy copies in the workload's layout."""
+        return {name: cuda.to_cpu(value.array).copy() for name, value in self._parameters.items()}
+
+    def set_weights(self, weights):
+        """Take all trainable values from ``{name: array}``; to be called before the link moves to a device."""
+        for name, value in self._parameters.items():
+            value.array[...] = numpy.asarray(weights[name], dtype=numpy.float32)

@@ -1,0 +1,193 @@
+"""Each kind of layer over ``tf.nn``, channels last.
+
+A layer is a callable of its input tensors, made from its JSON and ``{role: variable}``. Variables are float32; with
+activations in bfloat16 the weights are cast where they are used, as TensorFlow's own mixed precision does.
+"""
+
+import tensorflow as tf
+
+
+def _window(layer):
+    attributes = layer["attributes"]
+    return tuple(tuple(attributes[name]) for name in ("kernel", "stride", "padding"))
+
+
+def _conv2d(layer, variables):
+    kernel, stride, padding = _window(layer)
+    groups = layer["attributes"]["groups"]
+    on_gpu = bool(tf.config.get_visible_devices("GPU"))
+    pads = _named_padding(layer["input_shapes"][0][1:], kernel, stride, padding)
+    edges = [[0, 0]] + [[pad, pad] for pad in padding] + [[0, 0]]
+    # On a CPU the gradient of a convolution whose padding has no name leaves oneDNN for a kernel ten times slower, and
+    # there is no gradient of a grouped one where oneDNN is switched off.
+    pad_before = pads is None and not on_gpu
+    in_parts = groups > 1 and not on_gpu
+
+    def apply(values):
+        weight = tf.cast(variables["weight"], values.dtype)
+        if pad_before:
+            values = tf.pad(values, edges)
+        how = "VALID" if pad_before else pads or edges
+        if in_parts:
+            parts = zip(tf.split(values, groups, axis=-1), tf.split(weight, groups, axis=-1))
+            result = tf.concat([tf.nn.conv2d(part, slice_, stride, how) for part, slice_ in parts], axis=-1)
+        else:
+            result = tf.nn.conv2d(values, weight, stride, how)
+        return _biased(result, variables)
+
+    return apply
+
+
+def _named_padding(sizes, kernel, stride, padding):
+    """Return TensorFlow's name for a padding, or None where SAME would put more zeros on one side than on the other."""
+    if padding == (0, 0):
+        return "VALID"
+    wanted = [
+        max((-(-size // step) - 1) * step + window - size, 0) for size, window, step in zip(sizes, kernel, stride)
+    ]
+    return "SAME" if all(total == 2 * pad for total, pad in zip(wanted, padding)) else None
+
+
+def _biased(values, variables):
+    if "bias" not in variables:
+        return values
+    return tf.nn.bias_add(values, tf.cast(variables["bias"], values.dtype))
+
+
+def _linear(_, variables):
+    def apply(values):
+        return _biased(tf.matmul(values, tf.cast(variables["weight"], values.dtype)), variables)
+
+    return apply
+
+
+def _batch_norm(layer, variables):
+    attributes = layer["attributes"]
+    features = layer["input_shapes"][0][0]
+    # Each worker keeps its own running statistics, as Keras does; without a strategy these two settings mean nothing.
+    alone = {
+        "trainable": False,
+        "synchronization": tf.VariableSynchronization.ON_READ,
+        "aggregation": tf.VariableAggregation.MEAN,
+    }
+    mean = tf.Variable(tf.zeros(features), name=layer["name"] + ".running_mean", **alone)
+    variance = tf.Variable(tf.ones(features), name=layer["name"] + ".running_variance", **alone)
+
+    def apply(values):
+        flat = values.shape.rank == 2  # noqa: PLR2004 - batch, features
+        result = tf.raw_ops.FusedBatchNormV3(
+            x=values[:, None, None, :] if flat else values,
+            scale=variables["weight"],
+            offset=variables["bias"],
+            mean=mean,
+            variance=variance,
+            epsilon=attributes["epsilon"],
+            exponential_avg_factor=attributes["momentum"],
+        )
+        mean.assign(result.batch_mean)
+        variance.assign(result.batch_variance)
+        return result.y[:, 0, 0, :] if flat else result.y
+
+    return apply
+
+
+def _max_pool(layer, _):
+    kernel, stride, padding = _window(layer)
+    sizes = zip(layer["input_shapes"][0][1:], layer["output_shape"][1:], kernel, stride, padding)
+    # In ceil mode the last window may reach beyond the symmetric padding; where not all is used, less is padded.
+    pads = [(pad, max(0, (count - 1) * step + window - size - pad)) for size, count, window, step, pad in sizes]
+
+    def apply(values):
+        if any(pads[0] + pads[1]):
+            edges = [(0, 0)] + pads + [(0, 0)]
+            values = tf.pad(values, edges, constant_values=values.dtype.min)
+        return tf.nn.max_pool2d(values, kernel, stride, "VALID")
+
+    return apply
+
+
+def _avg_pool(layer, _):
+    kernel, stride, padding = _window(layer)
+
+    def apply(values):
+        if any(padding):  # TensorFlow's own padding would not be counted in the average
+            values = tf.pad(values, [(0, 0)] + [(pad, pad) for pad in padding] + [(0, 0)])
+        return tf.nn.avg_pool2d(values, kernel, stride, "VALID")
+
+    return apply
+
+
+def _lrn(layer, _):
+    attributes = layer["attributes"]
+    if attributes["size"] % 2 == 0:
+        raise ValueError(
+            "layer %r: tensorflow normalises over an odd number of channels, not %d"
+            % (layer["name"], attributes["size"])
+        )
+
+    def apply(values):
+        result = tf.nn.local_response_normalization(
+            tf.cast(values, tf.float32),
+            depth_radius=(attributes["size"] - 1) // 2,
+            bias=attributes["k"],
+            alpha=attributes["alpha"] / attributes["size"],
+            beta=attributes["beta"],
+        )
+        return tf.cast(result, values.dtype)
+
+    return apply
+
+
+def _dropout(layer, _):
+    rate = layer["attributes"]["rate"]
+    return (lambda values: tf.nn.dropout(values, rate)) if rate else tf.identity
+
+
+def _flatten(layer, _):
+    size = 1
+    for length in layer["input_shapes"][0]:
+        size *= length
+    return lambda values: tf.reshape(values, (-1, size))
+
+
+def _global_avg_pool(*_):
+    return lambda values: tf.reduce_mean(values, axis=(1, 2), keepdims=True)
+
+
+def _add(*_):
+    return lambda *values: tf.add(*values) if len(values) == 2 else tf.add_n(values)  # noqa: PLR2004 - a pair
+
+
+def _concat(*_):
+    return lambda *values: tf.concat(values, axis=-1)
+
+
+LAYERS = {
+    "conv2d": _conv2d,
+    "linear": _linear,
+    "batch_norm": _batch_norm,
+    "relu": lambda *_: tf.nn.relu,
+    "tanh": lambda *_: tf.tanh,
+    "sigmoid": lambda *_: tf.sigmoid,
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+    "global_avg_pool": _global_avg_pool,
+    "lrn": _lrn,
+    "dropout": _dropout,
+    "flatten": _flatten,
+    "add": _add,
+    "concat": _concat,
+}
+
+
+def softmax_cross_entropy(outputs, targets):
+    """Mean over the batch; ``targets`` are class indices."""
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=outputs))
+
+
+def mean_squared_error(outputs, targets):
+    """Mean over all elements."""
+    return tf.reduce_mean(tf.math.squared_difference(outputs, targets))
+
+
+LOSSES = {"softmax_cross_entropy": softmax_cross_entropy, "mean_squared_error": mean_squared_error}

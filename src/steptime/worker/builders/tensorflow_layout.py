@@ -1,0 +1,56 @@
+"""Between the workload's layout (channels first) and TensorFlow's own (channels last), in numpy.
+
+On a CPU TensorFlow convolves channels-last only, and flattens what it has: height, width, channels. The workload
+flattens channels, height, width. Rather than transposing activations in every step, the weights of a linear layer
+behind a flatten are permuted once, on their way in and out.
+"""
+
+import numpy
+
+
+def flat_orders(layers):
+    """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in TensorFlow's order.
+
+    A flatten starts such an order where the two orders differ; layers that treat each value alone pass it on; a
+    linear layer ends it. ``("input")`` is never in it.
+
+    Args:
+        layers: of a workload's JSON.
+    """
+    orders = {}
+    for layer in layers:
+        source = layer["inputs"][0]
+        if layer["kind"] == "flatten" and len(layer["input_shapes"][0]) > 1:
+            channels, height, width = layer["input_shapes"][0]
+            if channels > 1 and height * width > 1:
+                orders[layer["name"]] = (channels, height, width)
+        elif layer["kind"] in ("relu", "tanh", "sigmoid", "dropout", "flatten") and source in orders:
+            orders[layer["name"]] = orders[source]
+    return orders
+
+
+def to_own(kind, array, order=None):
+    """Return a parameter of a layer of ``kind`` in TensorFlow's layout, from the workload's.
+
+    ``order`` is that of the layer's flat input, if it has one.
+    """
+    if kind == "conv2d" and array.ndim == 4:  # noqa: PLR2004 - a weight; its bias has one axis
+        return numpy.ascontiguousarray(array.transpose(2, 3, 1, 0))
+    if kind == "linear" and array.ndim == 2:  # noqa: PLR2004 - a weight
+        if order is not None:
+            array = array.reshape((-1,) + order).transpose(0, 2, 3, 1).reshape(array.shape)
+        return numpy.ascontiguousarray(array.T)
+    return array
+
+
+def to_canonical(kind, array, order=None):
+    """Undo ``to_own``."""
+    if kind == "conv2d" and array.ndim == 4:  # noqa: PLR2004 - a weight; its bias has one axis
+        return numpy.ascontiguousarray(array.transpose(3, 2, 0, 1))
+    if kind == "linear" and array.ndim == 2:  # noqa: PLR2004 - a weight
+        array = array.T
+        if order is not None:
+            channels, height, width = order
+            array = array.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(array.shape)
+        return numpy.ascontiguousarray(array)
+    return array

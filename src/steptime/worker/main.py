@@ -1,0 +1,91 @@
+"""One process of a launch, from its start to its end."""
+
+import importlib
+import json
+import os
+import platform
+import socket
+import sys
+import time
+import traceback
+
+from steptime.worker.checking import run_check
+from steptime.worker.place import Place
+from steptime.worker.records import RecordFile
+from steptime.worker.tether import die_with_parent
+from steptime.worker.timing import run_timed
+
+_MODES = {"time": run_timed, "check": run_check}
+
+
+def run_process(job_path, environment=None):
+    """Play this process's role in the launch that ``job_path`` describes; return the exit code.
+
+    ``environment`` stands in for ``os.environ`` where the worker runs inside another program's process, which then
+    keeps its own output, cores and parent.
+
+    A failure is written to the process's records (the last line of its cause, and the traceback) as well as to its
+    standard error, so that the runner can say why without guessing from text.
+    """
+    folder = os.path.dirname(os.path.abspath(job_path))
+    place = Place(os.environ if environment is None else environment, folder)
+    if environment is None:
+        die_with_parent()
+        place.pin()
+        redirect_output(place)
+    with open(job_path) as file:
+        job = json.load(file)
+    records = RecordFile(os.path.join(folder, place.name + ".jsonl"))
+    try:
+        _play(job, place, records)
+    except KeyboardInterrupt:
+        return 130
+    except BaseException as error:  # whatever a framework throws, SystemExit included, must be reported as a failure
+        if isinstance(error, SystemExit) and not error.code:
+            return 0
+        records.write(
+            "error",
+            at_s=time.monotonic(),
+            error=type(error).__name__,
+            message=str(error),
+            traceback=traceback.format_exc(),
+        )
+        traceback.print_exc()
+        return 1
+    finally:
+        records.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+def _play(job, place, records):
+    adapter = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"])
+    records.write("process", pid=os.getpid(), host=socket.gethostname(), python=platform.python_version())
+    if place.role != "worker":
+        adapter.serve(job, place)
+        return
+    started = time.monotonic()
+    session = adapter.open_session(job, place)
+    try:
+        records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
+        _MODES[job["mode"]](session, job, place, records)
+    except BaseException:
+        session.abort()
+        raise
+    session.close()
+    records.write("done")
+
+
+def redirect_output(place):
+    """Send standard output and error to this process's own files, whatever started it.
+
+    An MPI launcher merges the output of all ranks; files of their own keep every rank's last words.
+    """
+    if os.environ.get("STEPTIME_OUTPUT") == "inherit":
+        return
+    for descriptor, ending in ((1, ".out"), (2, ".err")):
+        path = os.path.join(place.folder, place.name + ending)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(file, descriptor)
+        os.close(file)

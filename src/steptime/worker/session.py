@@ -1,0 +1,74 @@
+"""The seam between the worker and a framework.
+
+Requirements of the seam, which every framework room meets:
+
+- the framework is imported inside ``open_session`` (or ``serve``), never when the room's module is imported;
+- a session does what an expert of that framework would write by hand: graph mode, blocked layouts, prefetching;
+- ``step`` trains for real: it takes the next batch, runs forward and backward, exchanges gradients and updates;
+- nothing in a session measures time: the worker's loop does, in the same way for all frameworks;
+- weights cross the seam as numpy arrays, float32, under the names and in the layout of the workload's JSON
+  (convolution: out, in, height, width; linear: out, in), whatever the framework keeps inside.
+
+A room's ``adapter.py`` has two functions::
+
+    def open_session(job, place):  # -> Session, for role "worker"
+    def serve(job, place):         # blocks until the launch is over, for roles "server" and "scheduler"
+
+``serve`` may be absent when no strategy of the framework needs servers.
+"""
+
+import abc
+
+from steptime.worker.clock import HostClock
+
+
+class Session(abc.ABC):
+    """One worker's live training: a workload, an optimizer, a strategy and a loader, ready to step."""
+
+    @abc.abstractmethod
+    def step(self):
+        """Run one whole training step; may return before the device or the engine has finished it."""
+
+    @abc.abstractmethod
+    def wait(self):
+        """Return once everything that ``step`` started on this worker is finished."""
+
+    @abc.abstractmethod
+    def loss(self):
+        """Return the loss of the last step on this worker's batch, as a float (may wait)."""
+
+    @abc.abstractmethod
+    def parameter_count(self):
+        """Return the number of trainable values, counted in the framework's own objects, of the whole workload."""
+
+    @abc.abstractmethod
+    def output_shape(self):
+        """Return the shape of the network's output for one batch, as a list, in the workload's layout."""
+
+    @abc.abstractmethod
+    def get_weights(self):
+        """Return ``{name: array}`` of all trainable values, or None on a worker that does not hold them.
+
+        Every worker calls it at the same point, since sharded strategies must gather.
+        """
+
+    def facts(self):
+        """Return JSON-ready facts worth keeping with the record: versions, device name, threads, flags in force.
+
+        Must hold at least ``framework_version``.
+        """
+        raise NotImplementedError
+
+    def clock(self):
+        """Return the clock that times this session's steps; sessions on a device return an event clock."""
+        return HostClock(self.wait)
+
+    def close(self):  # noqa: B027 - most sessions have nothing to release
+        """Release processes and connections at the end; all workers call it."""
+
+    def abort(self):
+        """Release what this worker alone can release, after a failure of another method.
+
+        Called instead of ``close``. It must not wait for other workers, which may be waiting for this one.
+        """
+        self.close()

@@ -1,0 +1,45 @@
+"""The timed loop: the same for every framework, and all that is measured in a timing run."""
+
+import resource
+import time
+
+from steptime.worker.length import agree_on_length
+
+
+def run_timed(session, job, place, records):
+    """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
+
+    Nothing but the step and one clock tick runs inside the timed window.
+    """
+    clock = session.clock()
+    schedule = job["schedule"]
+    started = time.monotonic()
+    for _ in range(schedule["warmup_steps"]):
+        session.step()
+        clock.tick()
+    warmup_ends = clock.drain()
+    records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
+    steps = agree_on_length(place, warmup_ends, schedule)
+    session.step()  # the workers come out of the pause at different moments; this step lines them up again
+    clock.tick()
+    before = _usage()
+    for _ in range(steps):
+        session.step()
+        clock.tick()
+    session.wait()
+    after = _usage()
+    ends = clock.drain()
+    usage = {name: after[name] - before[name] for name in before}
+    usage["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=usage)
+
+
+def _usage():
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "cpu_s": own.ru_utime + own.ru_stime,
+        "involuntary_switches": own.ru_nivcsw,
+        "voluntary_switches": own.ru_nvcsw,
+        "major_faults": own.ru_majflt,
+        "wall_s": time.monotonic(),
+    }

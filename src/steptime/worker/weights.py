@@ -1,0 +1,54 @@
+"""The initial weights of a workload, computed from its layers and a seed.
+
+Every worker of every framework computes them instead of reading a file, so that all start from the same values.
+numpy's ``RandomState`` keeps its stream across versions (it is frozen), which makes this hold from numpy 1.16 on.
+"""
+
+import numpy
+
+
+def initial_weights(layers, seed):
+    """Return ``{name: float32 array}`` for all parameters of ``layers``, in their order.
+
+    Weights are uniform with the variance 2 / fan_in (He et al. 2015), biases are small and not zero, so that a
+    forgotten bias shows; normalisation scales start at the layer's ``initial_scale`` and shifts at 0.
+
+    Args:
+        layers: the ``layers`` list of a workload's JSON.
+        seed: a non-negative integer.
+    """
+    weights = {}
+    for layer_index, layer in enumerate(layers):
+        for parameter_index, parameter in enumerate(layer["parameters"]):
+            size = _size(parameter["shape"])
+            (values,) = weight_pieces(layers, seed, layer_index, parameter_index, size)
+            weights[parameter["name"]] = values.reshape(parameter["shape"])
+    return weights
+
+
+def weight_pieces(layers, seed, layer_index, parameter_index, length):
+    """Yield the initial values of one parameter as flat float32 arrays of ``length`` values, the last may be shorter.
+
+    The values do not depend on ``length``: the stream of random numbers goes on from piece to piece.
+    """
+    layer = layers[layer_index]
+    parameter = layer["parameters"][parameter_index]
+    stream = numpy.random.RandomState([seed, layer_index, parameter_index])
+    size = _size(parameter["shape"])
+    for start in range(0, size, length):
+        yield _values(stream, layer, parameter, min(length, size - start))
+
+
+def _values(stream, layer, parameter, count):
+    if layer["kind"] == "batch_norm":
+        start = layer["attributes"].get("initial_scale", 1.0) if parameter["role"] == "weight" else 0.0
+        return numpy.full(count, start, dtype=numpy.float32)
+    bound = 0.01 if parameter["role"] == "bias" else (6.0 / _size(parameter["shape"][1:])) ** 0.5
+    return stream.uniform(-bound, bound, count).astype(numpy.float32)
+
+
+def _size(shape):
+    size = 1
+    for length in shape:
+        size *= length
+    return size

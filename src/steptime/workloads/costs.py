@@ -1,0 +1,196 @@
+"""What a workload costs, from its layers alone: arithmetic, values, bytes, and the memory of a worker.
+
+FLOPs are counted as follows, per sample:
+
+- a convolution or linear layer: two per multiply-accumulate, and one per output for a bias;
+- the gradient of its weights takes as many multiply-accumulates again, and so does that of its input, which is not
+  computed where nothing before the layer is trained;
+- any other layer: the operations per value of ``_FLOPS``, forward and again backward.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from steptime.workloads.ir import INPUT, Layer, Workload
+
+_WEIGHT_BYTES = 4
+"""Weights, gradients and momentum are kept in fp32 whatever the precision of the computation."""
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One layer's share; everything but parameters and their gradients is per sample."""
+
+    name: str
+    kind: str
+    parameters: int
+    multiply_accumulates: int
+    """Of the forward matrix product; 0 for layers without one."""
+    forward_flops: int
+    backward_flops: int
+    activation_bytes: int
+    """Of the output."""
+    gradient_bytes: int
+    """Of the parameters' gradients: what a synchronous step exchanges."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All layers' costs in the order of forward computation, and their sums."""
+
+    layers: tuple[LayerCost, ...]
+
+    @property
+    def parameters(self) -> int:
+        """Trainable values."""
+        return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def multiply_accumulates(self) -> int:
+        """Per sample, forward: the number that papers give as the size of a workload."""
+        return sum(layer.multiply_accumulates for layer in self.layers)
+
+    @property
+    def forward_flops(self) -> int:
+        """Per sample."""
+        return sum(layer.forward_flops for layer in self.layers)
+
+    @property
+    def backward_flops(self) -> int:
+        """Per sample."""
+        return sum(layer.backward_flops for layer in self.layers)
+
+    @property
+    def activation_bytes(self) -> int:
+        """Per sample: the outputs of all layers."""
+        return sum(layer.activation_bytes for layer in self.layers)
+
+    @property
+    def gradient_bytes(self) -> int:
+        """What one worker contributes to the exchange of one step."""
+        return sum(layer.gradient_bytes for layer in self.layers)
+
+
+def costs(workload: Workload, dtype_bytes: int = 4) -> Costs:
+    """Return the costs of every layer; ``dtype_bytes`` is the width of an activation."""
+    trained: set[str] = set()
+    found = []
+    for layer in workload.layers:
+        behind_trained = any(source in trained for source in layer.inputs)
+        if behind_trained or layer.parameters:
+            trained.add(layer.name)
+        found.append(_layer_cost(layer, dtype_bytes, wants_input_gradient=behind_trained))
+    return Costs(tuple(found))
+
+
+def memory_bytes(workload: Workload, batch: int, *, dtype_bytes: int = 4, momentum: bool = True) -> int:
+    """Estimate what one worker needs to train: the least that a framework without tricks gets by with.
+
+    Weights, their gradients and momentum; what each layer keeps for the backward pass, each array once although
+    several layers may keep it; and as workspace the largest pair of gradients that are alive together, the output's
+    and the inputs' of one layer. A framework's own code and caches come on top.
+
+    Args:
+        workload: what is trained.
+        batch: samples per worker.
+        dtype_bytes: width of an activation.
+        momentum: whether the optimizer keeps a value per weight.
+    """
+    state = workload.parameter_count * _WEIGHT_BYTES * (3 if momentum else 2)
+    return state + batch * (_kept_bytes(workload, dtype_bytes) + _workspace_bytes(workload, dtype_bytes))
+
+
+def _layer_cost(layer: Layer, dtype_bytes: int, *, wants_input_gradient: bool) -> LayerCost:
+    values = prod(layer.output_shape)
+    parameters = sum(parameter.count for parameter in layer.parameters)
+    products = _multiply_accumulates(layer)
+    if products:
+        bias = values if layer.attributes["bias"] else 0
+        forward = 2 * products + bias
+        backward = 2 * products * (2 if wants_input_gradient else 1) + bias
+    else:
+        forward = backward = _FLOPS[layer.kind](layer) * values
+    return LayerCost(
+        name=layer.name,
+        kind=layer.kind,
+        parameters=parameters,
+        multiply_accumulates=products,
+        forward_flops=forward,
+        backward_flops=backward if wants_input_gradient or layer.parameters else 0,
+        activation_bytes=values * dtype_bytes,
+        gradient_bytes=parameters * _WEIGHT_BYTES,
+    )
+
+
+def _multiply_accumulates(layer: Layer) -> int:
+    weight = next((parameter for parameter in layer.parameters if parameter.role == "weight"), None)
+    if weight is None or layer.kind not in {"conv2d", "linear"}:
+        return 0
+    return prod(weight.shape[1:]) * prod(layer.output_shape)
+
+
+def _each(operations: int) -> Callable[[Layer], int]:
+    return lambda _: operations
+
+
+def _window(layer: Layer) -> int:
+    return prod(layer.attributes["kernel"])
+
+
+def _whole_image(layer: Layer) -> int:
+    return prod(layer.input_shapes[0][1:])
+
+
+_FLOPS: Mapping[str, Callable[[Layer], int]] = {
+    "batch_norm": _each(7),  # a sum; a difference, its square and their sum; a product; scale and shift
+    "relu": _each(1),
+    "tanh": _each(4),  # an exponential, counted as one operation, two sums and a quotient
+    "sigmoid": _each(4),
+    "dropout": _each(1),
+    "flatten": _each(0),
+    "concat": _each(0),
+    "add": lambda layer: len(layer.inputs) - 1,
+    "max_pool": _window,
+    "avg_pool": _window,
+    "global_avg_pool": _whole_image,
+    "lrn": lambda layer: layer.attributes["size"] + 5,  # squares, their sum, scale, offset, power, quotient
+}
+"""Arithmetic operations per value of the output."""
+
+_KEPT: Mapping[str, Callable[[Layer], tuple[str, ...]]] = {
+    "conv2d": lambda layer: layer.inputs,
+    "linear": lambda layer: layer.inputs,
+    "batch_norm": lambda layer: layer.inputs,
+    "lrn": lambda layer: (*layer.inputs, layer.name),
+    "max_pool": lambda layer: (*layer.inputs, layer.name),
+    "relu": lambda layer: (layer.name,),
+    "tanh": lambda layer: (layer.name,),
+    "sigmoid": lambda layer: (layer.name,),
+    "dropout": lambda layer: (layer.name,) if layer.attributes["rate"] else (),
+    "concat": lambda _: (),
+    "add": lambda _: (),
+    "flatten": lambda _: (),
+    "avg_pool": lambda _: (),
+    "global_avg_pool": lambda _: (),
+}
+"""Whose outputs a kind of layer needs again to go back; a view counts as what it looks at."""
+
+
+def _kept_bytes(workload: Workload, dtype_bytes: int) -> int:
+    values: dict[str, int] = {INPUT: prod(workload.input_shape)}
+    looks_at: dict[str, str] = {INPUT: INPUT}
+    kept: set[str] = {INPUT}
+    for layer in workload.layers:
+        values[layer.name] = prod(layer.output_shape)
+        is_view = layer.kind == "flatten" or (layer.kind == "dropout" and not layer.attributes["rate"])
+        looks_at[layer.name] = looks_at[layer.inputs[0]] if is_view else layer.name
+        kept.update(looks_at[name] for name in _KEPT[layer.kind](layer))
+    return dtype_bytes * sum(values[name] for name in kept)
+
+
+def _workspace_bytes(workload: Workload, dtype_bytes: int) -> int:
+    def alive(layer: Layer) -> int:
+        return prod(layer.output_shape) + sum(prod(shape) for shape in layer.input_shapes)
+
+    return dtype_bytes * max(alive(layer) for layer in workload.layers)

@@ -1,0 +1,135 @@
+"""The kinds of layer: for each, the shape of its output and the parameters it owns.
+
+Shapes are per sample and channels first: ``(channels, height, width)`` or ``(features,)``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from steptime.errors import WorkloadError
+
+Shape = tuple[int, ...]
+Attributes = Mapping[str, Any]
+ShapeRule = Callable[[Sequence[Shape], Attributes], Shape]
+ParameterRule = Callable[[Sequence[Shape], Attributes], dict[str, Shape]]
+
+_IMAGE_AXES = 3
+
+
+def _same(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    return inputs[0]
+
+
+def _conv2d(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    channels, height, width = _image(inputs[0])
+    if channels % attributes["groups"] or attributes["out_channels"] % attributes["groups"]:
+        message = f"{channels} and {attributes['out_channels']} channels do not part into {attributes['groups']} groups"
+        raise WorkloadError(message)
+    sizes = _window((height, width), attributes, ceil_mode=False)
+    return (attributes["out_channels"], *sizes)
+
+
+def _pool(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    channels, height, width = _image(inputs[0])
+    return (channels, *_window((height, width), attributes, ceil_mode=attributes["ceil_mode"]))
+
+
+def _image(shape: Shape) -> Shape:
+    if len(shape) != _IMAGE_AXES:
+        message = f"needs an image (channels, height, width), got {list(shape)}"
+        raise WorkloadError(message)
+    return shape
+
+
+def _window(sizes: Shape, attributes: Attributes, *, ceil_mode: bool) -> Shape:
+    """Output sizes of a sliding window; in ceil mode the last one must start inside the input or its left padding."""
+    result = []
+    for size, kernel, stride, padding in zip(
+        sizes, attributes["kernel"], attributes["stride"], attributes["padding"], strict=True
+    ):
+        span = size + 2 * padding - kernel
+        if span < 0:
+            message = f"a window of {kernel} does not fit an input of {size} with padding {padding}"
+            raise WorkloadError(message)
+        count = span // stride + 1
+        if ceil_mode and span % stride and count * stride < size + padding:
+            count += 1
+        result.append(count)
+    return tuple(result)
+
+
+def _lrn(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    if attributes["size"] % 2 == 0:
+        message = f"lrn needs an odd size, so that it has as many neighbours on either side, got {attributes['size']}"
+        raise WorkloadError(message)
+    return _image(inputs[0])
+
+
+def _linear(inputs: Sequence[Shape], attributes: Attributes) -> Shape:
+    if len(inputs[0]) != 1:
+        message = f"needs a flat input, got {list(inputs[0])}; flatten it first"
+        raise WorkloadError(message)
+    return (attributes["out_features"],)
+
+
+def _flatten(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    return (prod(inputs[0]),)
+
+
+def _global_avg_pool(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    return (_image(inputs[0])[0], 1, 1)
+
+
+def _add(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    if len(set(inputs)) != 1:
+        message = f"add needs inputs of one shape, got {list(inputs)}"
+        raise WorkloadError(message)
+    return inputs[0]
+
+
+def _concat(inputs: Sequence[Shape], _: Attributes) -> Shape:
+    if len({shape[1:] for shape in inputs}) != 1:
+        message = f"concat needs inputs that differ in channels only, got {list(inputs)}"
+        raise WorkloadError(message)
+    return (sum(shape[0] for shape in inputs), *inputs[0][1:])
+
+
+def _no_parameters(_: Sequence[Shape], __: Attributes) -> dict[str, Shape]:
+    return {}
+
+
+def _conv2d_parameters(inputs: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
+    out, groups = attributes["out_channels"], attributes["groups"]
+    return _with_bias((out, inputs[0][0] // groups, *attributes["kernel"]), out, attributes)
+
+
+def _linear_parameters(inputs: Sequence[Shape], attributes: Attributes) -> dict[str, Shape]:
+    out = attributes["out_features"]
+    return _with_bias((out, inputs[0][0]), out, attributes)
+
+
+def _with_bias(weight: Shape, out: int, attributes: Attributes) -> dict[str, Shape]:
+    return {"weight": weight, "bias": (out,)} if attributes["bias"] else {"weight": weight}
+
+
+def _batch_norm_parameters(inputs: Sequence[Shape], _: Attributes) -> dict[str, Shape]:
+    return {"weight": (inputs[0][0],), "bias": (inputs[0][0],)}
+
+
+KINDS: dict[str, tuple[ShapeRule, ParameterRule]] = {
+    "conv2d": (_conv2d, _conv2d_parameters),
+    "linear": (_linear, _linear_parameters),
+    "batch_norm": (_same, _batch_norm_parameters),
+    "relu": (_same, _no_parameters),
+    "tanh": (_same, _no_parameters),
+    "sigmoid": (_same, _no_parameters),
+    "max_pool": (_pool, _no_parameters),
+    "avg_pool": (_pool, _no_parameters),
+    "global_avg_pool": (_global_avg_pool, _no_parameters),
+    "lrn": (_lrn, _no_parameters),
+    "dropout": (_same, _no_parameters),
+    "flatten": (_flatten, _no_parameters),
+    "add": (_add, _no_parameters),
+    "concat": (_concat, _no_parameters),
+}
