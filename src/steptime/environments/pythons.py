@@ -1,0 +1,106 @@
+"""Finding a Python of a wanted version on this machine; each candidate is run before it is believed."""
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from steptime.environments.advice import how_to_get
+from steptime.environments.subprocesses import ask
+from steptime.errors import EnvironmentFailure
+
+_TIME_LIMIT_S = 60.0
+_QUESTION = (
+    "import sys; print('%d.%d' % sys.version_info[:2]); print(sys.executable); "
+    "import venv, ensurepip; print('complete')"
+)
+
+
+def choose_python(name: str, versions: Sequence[str]) -> tuple[Path, str]:
+    """Return an interpreter and its version, the first of ``versions`` (as ``3.11``) that this machine has.
+
+    Raises EnvironmentFailure, naming the environment, what was tried and how to get a Python that would do.
+    """
+    refused: list[str] = []
+    for version in versions:
+        found, refusals = _first_usable(version, tuple(candidates(version)))
+        if found:
+            return found, version
+        refused += refusals
+    tried = "".join(f"\n  tried {refusal}" for refusal in refused)
+    advice = "".join(f"\n  {command}" for version in versions[:1] for command in how_to_get(version, refused))
+    message = (
+        f"no Python for the environment of {name}: it needs {' or '.join(versions)}{tried}\n"
+        f"Get one with one of these, then run 'steptime env create {name}':{advice}\n"
+        f"What does not need {name} still runs."
+    )
+    raise EnvironmentFailure(message)
+
+
+def find_python(version: str) -> Path | None:
+    """Return a Python of the wanted version, as ``3.11``, that can make environments; None if there is none.
+
+    The answer is kept for the life of this process.
+    """
+    return _first_usable(version, tuple(candidates(version)))[0]
+
+
+def candidates(version: str) -> list[Path]:
+    """Return the places where a Python ``version`` may be, likeliest first; only files that exist."""
+    name = f"python{version}"
+    found: dict[Path, None] = {}
+    if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
+        found[Path(sys.executable)] = None
+    for folder in _folders():
+        path = folder / name
+        if os.access(path, os.X_OK) and path.is_file():
+            found[path] = None
+    return list(found)
+
+
+def _folders() -> Iterator[Path]:
+    yield from (Path(part) for part in os.environ.get("PATH", "").split(os.pathsep) if part)
+    home = Path.home()
+    for root in (os.environ.get("PYENV_ROOT"), home / ".pyenv"):
+        if root:
+            yield from _newest_first(Path(root).glob("versions/*/bin"))
+    shared = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")
+    for root in (os.environ.get("UV_PYTHON_INSTALL_DIR"), shared / "uv/python"):
+        if root:
+            yield from _newest_first(Path(root).glob("*/bin"))
+    conda_names = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda")
+    conda_roots = [os.environ.get("CONDA_PREFIX"), os.environ.get("MAMBA_ROOT_PREFIX")]
+    for root in (*conda_roots, *(home / name for name in conda_names), "/opt/conda"):
+        if root:
+            yield Path(root) / "bin"
+            yield from _newest_first(Path(root).glob("envs/*/bin"))
+    yield from (Path("/usr/local/bin"), Path("/usr/bin"))
+    for pattern in ("*/bin", "python/*/bin"):
+        yield from _newest_first(Path("/opt").glob(pattern))
+
+
+def _newest_first(folders: Iterable[Path]) -> list[Path]:
+    return sorted(
+        folders, key=lambda path: [int(number) for number in re.findall(r"\d+", path.parent.name)], reverse=True
+    )
+
+
+@cache
+def _first_usable(version: str, paths: tuple[Path, ...]) -> tuple[Path | None, tuple[str, ...]]:
+    """Run each candidate until one is what it seems; return it and what was wrong with those before it."""
+    refusals: list[str] = []
+    for path in paths:
+        code, said = ask([path, "-I", "-c", _QUESTION], _TIME_LIMIT_S)
+        lines = said.splitlines()
+        if code == 0 and lines[:1] == [version] and lines[-1] == "complete":
+            # A shim answers with the interpreter behind it.
+            return Path(lines[1]), tuple(refusals)
+        if code and lines[:1] == [version] and re.search("venv|ensurepip", lines[-1]):
+            refusals.append(f"{path}: it lacks the modules venv and ensurepip")
+        elif code == 0 and lines:
+            refusals.append(f"{path}: it is Python {lines[0]}")
+        else:
+            refusals.append(f"{path}: exit code {code}, {lines[-1] if lines else 'no output'}")
+    return None, tuple(refusals)

@@ -1,0 +1,58 @@
+"""What an environment must be, and what a ready one is."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+Progress = Callable[[str], None]
+"""Called with each stage: ``creating``, ``installing``, ``verifying``, ``ready in 41 s``."""
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """An environment to be made or found."""
+
+    name: str
+    """Of the framework, or of what else needs it; a valid file name."""
+    requirements: Path
+    """For pip's ``-r``. A ``build-requirements.txt`` beside it is installed first, and packages that must be built
+    are then built with it."""
+    pythons: Sequence[str]
+    """Versions that would do, preferred first, as ``3.11``."""
+    verify: str = ""
+    """Python code that fails where the environment does not work."""
+    kind: str = "venv"
+    """A key of ``table.KINDS``."""
+    interpreter: Path | None = None
+    """The user's own, for the kind ``existing``."""
+
+    @property
+    def build_requirements(self) -> Path:
+        """The file that is installed first, where it exists."""
+        return self.requirements.with_name("build-requirements.txt")
+
+
+@dataclass(frozen=True)
+class ReadyEnvironment:
+    """An environment that was verified and can be launched in."""
+
+    name: str
+    kind: str
+    interpreter: Path
+    python_version: str
+    """As ``3.11.7``."""
+    packages: Mapping[str, str]
+    """Versions of the installed distributions, by normalised name (lower case, hyphens)."""
+    folder: Path | None = None
+    """Where it lies; None for interpreters that steptime did not make."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """What the making of an environment needs besides its spec."""
+
+    cache: Path
+    progress: Progress = lambda _stage: None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set to stop installers that run in other threads."""

@@ -1,0 +1,115 @@
+"""Running installers and interpreters: in a clean environment, ended with us, their words kept."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from steptime.errors import EnvironmentFailure
+from steptime.worker import tether
+
+_POLL_S = 0.1
+_PROMPT = "$ "
+"""Before each command in a log."""
+_WIDEST = 400
+"""Characters of a line that are quoted: some installers list every version that there is."""
+_HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user")
+_FINGERPRINT = Path(__file__).with_name("fingerprint.py")
+_DROPPED = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PYTHONSTARTUP",
+    "PYTHONWARNINGS",
+    "VIRTUAL_ENV",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+)
+"""What would make an interpreter see packages that are not its own, or an installer write elsewhere."""
+
+
+def clean_environment() -> dict[str, str]:
+    """Return this process's environment without what reaches into another Python's packages."""
+    kept = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    return {**kept, "PYTHONNOUSERSITE": "1", "PIP_USER": "0", "STEPTIME_PARENT": str(os.getpid())}
+
+
+def run_logged(command: Sequence[str | Path], log: Path, cancelled: threading.Event, **variables: str) -> int:
+    """Run ``command`` with its output appended to ``log``; return its exit code.
+
+    The command has a session of its own, so that it and all that it started end together: when this process dies,
+    on Ctrl-C, and when ``cancelled`` is set, which raises EnvironmentFailure.
+    """
+    with log.open("ab") as file:
+        file.write(f"{_PROMPT}{shlex.join(map(str, command))}\n".encode())
+        file.flush()
+        process = subprocess.Popen(
+            [sys.executable, "-I", tether.__file__, *map(str, command)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**clean_environment(), **variables},
+            cwd=log.parent,
+            start_new_session=True,
+        )
+    try:
+        while True:
+            try:
+                return process.wait(_POLL_S)
+            except subprocess.TimeoutExpired:
+                if cancelled.is_set():
+                    message = f"stopped: {' '.join(map(str, command))}"
+                    raise EnvironmentFailure(message) from None
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+
+
+def last_lines(log: Path, count: int = 12) -> list[str]:
+    """Return the last command of a log and the last lines that it said, without what is harmless."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    command, *lines = text[text.rfind(f"\n{_PROMPT}") + 1 :].splitlines()
+    told = [line for line in lines if line.strip() and not any(sign in line for sign in _HARMLESS)]
+    return [line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …" for line in (command, *told[-count:])]
+
+
+def ask(command: Sequence[str | Path], time_limit_s: float) -> tuple[int, str]:
+    """Run a command that only answers; return its exit code and all it said, 127 when it cannot be run at all."""
+    try:
+        done = subprocess.run(
+            list(map(str, command)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=clean_environment(),
+            timeout=time_limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 124, f"no answer within {time_limit_s:g} s"
+    except OSError as error:
+        return 127, error.strerror or str(error)
+    return done.returncode, done.stdout.decode(errors="replace").strip()
+
+
+def fingerprint_of(interpreter: Path) -> dict[str, Any]:
+    """Return what an interpreter says of itself: ``python``, ``interpreter``, ``platform``, ``packages``.
+
+    Raises EnvironmentFailure when it does not answer.
+    """
+    code, said = ask([interpreter, "-I", _FINGERPRINT], time_limit_s=120.0)
+    try:
+        answer = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    except (ValueError, StopIteration):
+        answer = None
+    if code or not isinstance(answer, dict):
+        message = f"{interpreter} does not work as a Python interpreter (exit code {code}): {said[-500:]}"
+        raise EnvironmentFailure(message)
+    return answer

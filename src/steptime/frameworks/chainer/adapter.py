@@ -1,0 +1,148 @@
+"""Training in Chainer, alone or with ChainerMN over MPI."""
+
+import os
+
+import numpy
+
+from steptime.worker.clock import EventClock, HostClock
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+
+def open_session(job, place):
+    """Return a session of the strategy ``single`` or ``allreduce``.
+
+    Raises ValueError for a precision or a communicator that Chainer does not have on the device, and RuntimeError
+    when MPI does not see the workers that were started.
+    """
+    if job["precision"] != "fp32":
+        raise ValueError("Chainer trains in fp32 here, not in %s; set precision to fp32" % job["precision"])
+    from steptime.worker.loaders.chainer import start_helper_server
+
+    start_helper_server(job["loader"])
+    communicator = None
+    if job["strategy"] == "allreduce":
+        from steptime.frameworks.chainer.communicating import open_communicator
+
+        communicator = open_communicator(job["options"].get("communicator", "auto"), job["device"], place)
+    return ChainerSession(job, place, communicator)
+
+
+class ChainerSession(Session):
+    """One worker's chain, optimizer and loader, and the communicator if there is one."""
+
+    def __init__(self, job, place, communicator):
+        import chainer
+
+        from steptime.worker.builders.chainer import WorkloadChain
+        from steptime.worker.loaders.chainer import open_loader
+
+        config = chainer.global_config
+        config.train = True
+        config.use_ideep = "never"
+        config.type_check = False
+        config.autotune = True
+        self._chainer = chainer
+        self._communicator = communicator
+        self._cuda = job["device"] == "cuda"
+        self._device = chainer.get_device("@cupy:%d" % place.local_rank if self._cuda else "@numpy")
+        self._device.use()
+        self._chain = WorkloadChain(job["workload"])
+        self._chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
+        self._chain.to_device(self._device)
+        self._optimizer = _optimizer(chainer, job["optimizer"]).setup(self._chain)
+        if job["optimizer"]["weight_decay"]:
+            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
+        self._loader = open_loader(job, place, self._device)
+        self._loss = None
+        self._checked = communicator is None or self._cuda
+
+    def step(self):
+        inputs, targets = self._loader.next()
+        chain = self._chain
+        loss = chain(inputs, targets)
+        chain.cleargrads()
+        loss.backward()
+        if self._communicator is not None:
+            if not self._checked:
+                self._check_gradients()
+            # Not ChainerMN's optimizer wrapper: its first update would only broadcast the weights.
+            self._communicator.multi_node_mean_grad(chain)
+        self._optimizer.update()
+        self._loss = loss.array
+
+    def _check_gradients(self):
+        # ChainerMN reduces a copy of an array that is not contiguous, and then loses the sum without a word.
+        for name, parameter in self._chain.namedparams():
+            if not parameter.grad.flags.c_contiguous:
+                raise RuntimeError("ChainerMN cannot reduce the gradient of %s: it is not contiguous" % name)
+        self._checked = True
+
+    def wait(self):
+        if self._cuda:
+            self._chainer.cuda.Stream.null.synchronize()
+
+    def loss(self):
+        return float(self._loss)
+
+    def parameter_count(self):
+        return sum(parameter.size for parameter in self._chain.params())
+
+    def output_shape(self):
+        return list(self._chain.output_shape)
+
+    def get_weights(self):
+        return self._chain.get_weights()
+
+    def facts(self):
+        facts = {
+            "framework_version": self._chainer.__version__,
+            "numpy": numpy.__version__,
+            "device": str(self._device),
+            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+        }
+        if self._cuda:
+            import cupy
+
+            facts["cupy"] = cupy.__version__
+            facts["device_name"] = cupy.cuda.runtime.getDeviceProperties(self._device.device.id)["name"].decode()
+        if self._communicator is not None:
+            from mpi4py import MPI
+
+            facts["communicator"] = type(self._communicator).__name__
+            facts["mpi"] = MPI.Get_library_version().splitlines()[0].rstrip("\0 ")
+        return facts
+
+    def clock(self):
+        if not self._cuda:
+            return HostClock(self.wait)
+        from cupy.cuda import Event, get_elapsed_time
+
+        def new_event():
+            event = Event()
+            event.record()
+            return event
+
+        return EventClock(new_event, lambda first, last: get_elapsed_time(first, last) * 1e-3, self.wait)
+
+    def close(self):
+        self._loader.close()
+        if self._communicator is not None:
+            from mpi4py import MPI
+
+            self._communicator.finalize()
+            MPI.Finalize()  # a rank that ends without it counts as a failed one
+
+    def abort(self):
+        """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
+        self._loader.close()
+
+
+def _optimizer(chainer, settings):
+    """The rule v = momentum * v + gradient, w = w - rate * v.
+
+    Chainer keeps -rate * v instead of v, which is the same for a constant rate.
+    """
+    if not settings["momentum"]:
+        return chainer.optimizers.SGD(lr=settings["learning_rate"])
+    return chainer.optimizers.MomentumSGD(lr=settings["learning_rate"], momentum=settings["momentum"])

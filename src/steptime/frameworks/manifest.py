@@ -1,0 +1,91 @@
+"""What a framework can do, as its room's ``framework.toml`` says."""
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+OptionValue = bool | int | float | str
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StrategySupport(_Strict):
+    """How a framework runs one strategy: who must be started and by which launcher."""
+
+    launcher: Literal["local", "mpi"] = "local"
+    min_workers: int = 1
+    max_workers: int | None = None
+    synchronous: bool = True
+    """Whether p workers give the weights of one worker with p times the batch."""
+    servers: bool = False
+    """Whether the strategy has parameter-server processes."""
+    scheduler: bool = False
+    """Whether it has a scheduler process."""
+
+
+class Option(_Strict):
+    """A setting of the framework that a study may vary."""
+
+    help: str
+    type: Literal["bool", "int", "float", "str"]
+    default: OptionValue
+    choices: list[OptionValue] = Field(default_factory=list)
+    strategies: list[str] = Field(default_factory=list)
+    """Where the option means something; empty means everywhere."""
+
+
+class Manifest(_Strict):
+    """One ``framework.toml``."""
+
+    name: str
+    folder: Path
+    title: str
+    distribution: str
+    """The distribution whose version is the framework's version."""
+    python: list[str]
+    """Python versions it runs on, preferred first, as ``3.11``."""
+    environment: Literal["own", "core"] = "own"
+    """``core`` runs with steptime's own interpreter, which needs nothing installed."""
+    devices: list[Literal["cpu", "cuda"]] = ["cpu"]
+    """What the framework can train on, with an interpreter that was built for it."""
+    own_devices: list[Literal["cpu", "cuda"]] = ["cpu"]
+    """What it can train on in the environment that steptime makes from the room's requirements."""
+    precisions: list[Literal["fp32", "bf16"]] = ["fp32"]
+    loaders: list[str] = ["synthetic"]
+    verify: str = ""
+    """Python code that fails where the environment does not work; run after the installation."""
+    notes: list[str] = Field(default_factory=list)
+    """Facts that a user of the framework should see beside its results."""
+    strategies: dict[str, StrategySupport]
+    options: dict[str, Option] = Field(default_factory=dict)
+
+    @property
+    def requirements(self) -> Path:
+        """The requirements file of the room."""
+        return self.folder / "requirements.txt"
+
+    def options_for(self, strategy: str) -> dict[str, Option]:
+        """The options that mean something under ``strategy``."""
+        return {
+            name: option
+            for name, option in self.options.items()
+            if not option.strategies or strategy in option.strategies
+        }
+
+
+@cache
+def load_manifests(root: Path = Path(__file__).parent) -> dict[str, Manifest]:
+    """Return the manifest of every room, by name; a room is a folder that holds a ``framework.toml``."""
+    return {path.parent.name: load_manifest(path) for path in sorted(root.glob("*/framework.toml"))}
+
+
+def load_manifest(path: Path) -> Manifest:
+    """Read one ``framework.toml``."""
+    with path.open("rb") as file:
+        data = tomllib.load(file)
+    return Manifest.model_validate({**data, "name": path.parent.name, "folder": path.parent})

@@ -1,0 +1,109 @@
+"""Training in plain numpy: the oracle of the equivalence gate, and the double of a real framework in tests."""
+
+import itertools
+import os
+
+import numpy
+
+from steptime.frameworks.reference.exchange import connect
+from steptime.worker.batches import synthetic_batches
+from steptime.worker.builders.reference import ReferenceNetwork
+from steptime.worker.loaders.reference import native_batches
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+
+def open_session(job, place):
+    """Return a session of the strategy ``single`` or ``allreduce``."""
+    if job["precision"] != "fp32" or job["device"] != "cpu":
+        raise ValueError(
+            "the reference computes in fp32 on the cpu, not in %s on %s" % (job["precision"], job["device"])
+        )
+    return ReferenceSession(job, place)
+
+
+class ReferenceSession(Session):
+    """One worker, or with the option ``shards`` the work of several, one after the other.
+
+    Each shard is what the worker of that rank would compute: its own batches, its own batch statistics. Gradients
+    are summed in the order of the ranks and divided by their number, then the weights are updated once. Sums across
+    processes are made in the same order, so that all ways give the same weights.
+    """
+
+    def __init__(self, job, place):
+        workload = job["workload"]
+        self._batch = job["batch_per_worker"]
+        self._optimizer = job["optimizer"]
+        self._shards = int(job["options"].get("shards", 1))
+        self._network = ReferenceNetwork(workload, "float%d" % job["options"].get("bits", 32))
+        self._network.set_weights(initial_weights(workload["layers"], job["seed"]))
+        self._velocity = numpy.zeros_like(self._network.values)
+        workers = place.workers * self._shards
+        ranks = range(place.rank * self._shards, (place.rank + 1) * self._shards)
+        self._feeds = [_feed(job, self._network, rank, workers) for rank in ranks]
+        self._streams = [numpy.random.RandomState([job["seed"], 104729, rank]) for rank in ranks]
+        self._average = connect(place)
+        self._loss = None
+
+    def step(self):
+        slopes = self._network.slopes
+        losses, total = [], None
+        for feed, stream in zip(self._feeds, self._streams):
+            inputs, targets = next(feed)
+            self._network.set_mask_stream(stream)
+            losses.append(self._network.backpropagate(inputs, targets))
+            if self._shards > 1:
+                total = slopes.copy() if total is None else numpy.add(total, slopes, out=total)
+        self._loss = losses[0]
+        if total is not None:
+            numpy.divide(total, self._shards, out=slopes)
+        self._average(slopes)
+        self._update(slopes)
+
+    def _update(self, slopes):
+        values, velocity, settings = self._network.values, self._velocity, self._optimizer
+        if settings["weight_decay"]:
+            slopes += slopes.dtype.type(settings["weight_decay"]) * values
+        velocity *= velocity.dtype.type(settings["momentum"])
+        velocity += slopes
+        values -= values.dtype.type(settings["learning_rate"]) * velocity
+
+    def wait(self):
+        """Return at once: numpy has finished when a step returns."""
+
+    def loss(self):
+        return self._loss
+
+    def parameter_count(self):
+        return sum(array.size for array in self._network.weights.values())
+
+    def output_shape(self):
+        return [self._batch] + list(self._network.output_shape)
+
+    def get_weights(self):
+        return {name: array.astype(numpy.float32) for name, array in self._network.weights.items()}
+
+    def facts(self):
+        return {
+            "framework_version": numpy.__version__,
+            "device": "cpu",
+            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "shards": self._shards,
+            "bits": 8 * self._network.dtype.itemsize,
+        }
+
+    def close(self):
+        self._average.close()
+
+
+def _feed(job, network, rank, workers):
+    """Yield one worker's batches without end, in the network's own layout."""
+    loader, workload = job["loader"], job["workload"]
+    if loader["kind"] == "synthetic":
+        pairs = synthetic_batches(workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], rank)
+        own = [(network.inputs(inputs), network.targets(targets)) for inputs, targets in pairs]
+        return itertools.cycle(own)
+    pairs = native_batches(loader, workload["input_shape"], job["batch_per_worker"], job["seed"], rank, workers)
+    if workload["loss"] == "mean_squared_error":
+        return ((network.inputs(inputs), network.targets(inputs)) for inputs, _ in pairs)
+    return ((network.inputs(inputs), targets) for inputs, targets in pairs)

@@ -1,0 +1,66 @@
+"""MultiWorkerMirroredStrategy: a TensorFlow server in every worker, gradients summed around a ring of them."""
+
+import contextlib
+import json
+import os
+
+import tensorflow as tf
+
+_MEGABYTE = 2**20
+_NOT_BY_PROXY = "no_grpc_proxy"  # gRPC knows it in small letters only
+
+
+class MirroredWorkers(object):
+    """The strategy of one launch; must be made before anything else touches TensorFlow's devices."""
+
+    def __init__(self, place, device, pack_mb):
+        """Meet the other workers.
+
+        Args:
+            place: of this worker; the servers listen at ``place.worker_addresses``.
+            device: ``cpu`` or ``cuda``.
+            pack_mb: gradients are sent in packs of so many megabytes; 0 sends one pack.
+        """
+        implementations = tf.distribute.experimental.CommunicationImplementation
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        # Two workers on one GPU, which NCCL refuses, still can use the ring.
+        nccl = device == "cuda" and place.local_rank < gpus and place.workers > 1
+        self.implementation = implementations.NCCL if nccl else implementations.RING
+        self.workers = place.workers
+        os.environ["TF_CONFIG"] = json.dumps(
+            {"cluster": {"worker": place.worker_addresses}, "task": {"type": "worker", "index": place.rank}}
+        )
+        _call_directly(place.worker_addresses)
+        self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
+            communication_options=tf.distribute.experimental.CommunicationOptions(
+                bytes_per_pack=int(pack_mb * _MEGABYTE), implementation=self.implementation
+            )
+        )
+
+    def scope(self):
+        """Return the context in which variables are made, so that all workers start from worker 0's values."""
+        return self._strategy.scope()
+
+    def combine(self, gradients):
+        """Return the sums of ``gradients`` over all workers; called within a step."""
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+
+    def run(self, step, inputs, targets):
+        """Run ``step`` as this worker's replica, and return what it returns."""
+        return self._strategy.run(step, args=(inputs, targets))
+
+    def part(self):
+        """Meet the others once more, so that no worker leaves while another still fetches its last sums.
+
+        A failure means that another worker is gone already, which it may be: it has passed its last step.
+        """
+        together = tf.function(lambda: self._strategy.run(lambda: self.combine([tf.ones(1)])), autograph=False)
+        with contextlib.suppress(tf.errors.OpError):
+            together()
+
+
+def _call_directly(addresses):
+    """Keep gRPC from looking for the other workers behind the proxy that the user has for the world outside."""
+    hosts = {address.rsplit(":", 1)[0] for address in addresses}
+    known = os.environ.get(_NOT_BY_PROXY) or os.environ.get("no_proxy") or ""
+    os.environ[_NOT_BY_PROXY] = ",".join([known] * bool(known) + sorted(hosts))

@@ -1,0 +1,29 @@
+"""All processes on this host, started directly."""
+
+from collections.abc import Sequence
+
+from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.request import Process, Request
+from steptime.launchers.surroundings import shared_variables
+
+
+class LocalLauncher(AbstractLauncher):
+    """Starts scheduler, servers and workers as children; workers are pinned, servers may use every core."""
+
+    name = "local"
+    summary = "workers, servers and schedulers as processes of this host, workers pinned to cores"
+
+    def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
+        shared = shared_variables(request, marker, LOCALHOST, ports)
+        roles = [("scheduler", 0)] if request.scheduler else []
+        roles += [("server", rank) for rank in range(request.servers)]
+        roles += [("worker", rank) for rank in range(request.workers)]
+        argv = (str(request.interpreter), "start.py", "job.json")
+        return [
+            Process(
+                f"{role}-{rank}",
+                argv,
+                {**shared, "STEPTIME_ROLE": role, "STEPTIME_RANK": str(rank), "STEPTIME_LOCAL_RANK": str(rank)},
+            )
+            for role, rank in roles
+        ]

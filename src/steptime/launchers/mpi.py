@@ -1,0 +1,52 @@
+"""Workers started by ``mpiexec``, as MPI-based frameworks need."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from steptime.errors import LaunchError
+from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.request import Process, Request
+from steptime.launchers.surroundings import shared_variables
+
+
+class MpiLauncher(AbstractLauncher):
+    """Starts one ``mpiexec`` that starts the workers; the environment's own is preferred to the system's.
+
+    A launcher and a library of different MPI families do not work together, and the environment's library came
+    with the environment's launcher.
+    """
+
+    name = "mpi"
+    summary = "workers started by the mpiexec of the framework's environment, or else the system's"
+
+    def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
+        shared = shared_variables(request, marker, LOCALHOST, ports)
+        interpreter = str(request.interpreter)
+        mpiexec = _find_mpiexec(request.interpreter)
+        tether = "steptime/worker/tether.py"  # mpiexec knows nothing of its parent; the tether ties it
+        argv = (interpreter, tether, *mpiexec, "-n", str(request.workers), interpreter, "start.py", "job.json")
+        return [Process("mpiexec", argv, {**shared, "STEPTIME_ROLE": "worker"})]
+
+
+def _find_mpiexec(interpreter: Path) -> tuple[str, ...]:
+    own = interpreter.parent / "mpiexec"
+    path = str(own) if own.exists() else shutil.which("mpiexec")
+    if path is None:
+        message = (
+            f"no mpiexec beside {interpreter} or on PATH; install the wheel 'mpich' into the environment, "
+            "or Debian's package mpich"
+        )
+        raise LaunchError(message)
+    return (path, *_open_mpi_flags(Path(path)))
+
+
+def _open_mpi_flags(path: Path) -> tuple[str, ...]:
+    """Open MPI refuses root and more workers than cores unless told otherwise; MPICH knows neither flag."""
+    return ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if _is_open_mpi(path.resolve()) else ()
+
+
+def _is_open_mpi(path: Path) -> bool:
+    return (
+        path.name in ("orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi") or (path.parent / "ompi_info").exists()
+    )

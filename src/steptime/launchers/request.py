@@ -1,0 +1,48 @@
+"""What a launcher is asked for and what it answers."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Request:
+    """One launch: a staged run folder and who is to run in it."""
+
+    folder: Path
+    """The run folder, which holds ``start.py`` and ``job.json``."""
+    interpreter: Path
+    """The Python of the framework's environment."""
+    workers: int
+    servers: int = 0
+    scheduler: bool = False
+    threads: int = 1
+    """Compute threads of each worker, and cores that it is pinned to."""
+    cores: tuple[int, ...] = ()
+    """The cores that may be used; empty means: do not pin."""
+    time_limit_s: float = 300.0
+    cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
+    """Set from another thread to end the launch early."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process to be started."""
+
+    name: str
+    """``worker-0``, ``server-1``, ``scheduler-0``, or ``mpiexec`` for a launcher that starts the workers itself."""
+    argv: tuple[str, ...]
+    environment: dict[str, str] = field(repr=False)
+    """What is set besides the inherited environment."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a launch ended."""
+
+    ok: bool
+    reason: str | None
+    """Who ended it and how, in one sentence; None when all workers reached their end."""
+    wall_s: float
+    commands: list[list[str]]
+    """The argument list of every process, in the order of their start."""

@@ -1,0 +1,85 @@
+"""The environment variables of a process, as docs/worker-protocol.md has them."""
+
+import os
+from collections.abc import Mapping, Sequence
+
+from steptime.launchers.request import Request
+
+# One thread pool per worker, whatever library makes it.
+_POOLS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+# What would let the user's shell reach into the measured process, or tell it that it belongs to another job.
+_FOREIGN_PREFIXES = (
+    "PYTHON",
+    "PMI_",
+    "PMIX_",
+    "OMPI_",
+    "MPI_LOCAL",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "STEPTIME_",
+    "DMLC_",
+)
+_FOREIGN = (
+    "VIRTUAL_ENV",
+    "TF_CONFIG",
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMP_PROC_BIND",
+)
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of ``environment`` that may be passed on to a measured process."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIXES)
+    }
+
+
+def shared_variables(request: Request, marker: str, host: str, ports: Sequence[int]) -> dict[str, str]:
+    """Return what every process of a launch has in common.
+
+    Args:
+        request: the launch.
+        marker: a text that no other launch has; by it the processes of this launch can be found.
+        host: the address of this host.
+        ports: free ports: one for the rendezvous, one per worker, one per server.
+    """
+    workers = ports[1 : 1 + request.workers]
+    servers = ports[1 + request.workers :]
+    return {
+        **dict.fromkeys(_POOLS, str(request.threads)),
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "STEPTIME_RUN": marker,
+        "STEPTIME_PARENT": str(os.getpid()),
+        "STEPTIME_WORKERS": str(request.workers),
+        "STEPTIME_SERVERS": str(request.servers),
+        "STEPTIME_INTERFACE": "lo",
+        "STEPTIME_ROOT_ADDRESS": f"{host}:{ports[0]}",
+        "STEPTIME_WORKER_ADDRESSES": ",".join(f"{host}:{port}" for port in workers),
+        "STEPTIME_SERVER_ADDRESSES": ",".join(f"{host}:{port}" for port in servers),
+        "STEPTIME_CPUS": ";".join(",".join(map(str, cores)) for cores in pins(request)),
+    }
+
+
+def pins(request: Request) -> list[tuple[int, ...]]:
+    """Return the cores of each worker: ``threads`` neighbours each, starting over when they run out."""
+    if not request.cores:
+        return []
+    count = len(request.cores)
+    return [
+        tuple(sorted({request.cores[(rank * request.threads + index) % count] for index in range(request.threads)}))
+        for rank in range(request.workers)
+    ]
