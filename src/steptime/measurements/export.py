@@ -1,0 +1,129 @@
+"""Results as tables for other programs: one row per trial, per step of a launch, and per step of a worker."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from steptime.measurements.launch_times import launch_times
+from steptime.measurements.records import Launch
+from steptime.measurements.steps import step_times
+from steptime.measurements.store import Store
+from steptime.measurements.summary import summarise
+from steptime.study.trial import Trial
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_INTERVALS = {
+    "step_time_s": ("median", "low", "high", "level", "mean"),
+    "throughput_samples_per_s": ("value", "low", "high"),
+    "efficiency": ("value", "low", "high", "baseline_workers", "baseline_strategy"),
+}
+_PLAIN = (
+    *("id", "group", "framework", "framework_version", "strategy", "workload", "dataset", "loader", "device"),
+    *("precision", "workers", "servers", "hosts", "threads", "batch_per_worker", "launches", "failed_launches"),
+    *("steps", "status", "reason"),
+)
+
+
+def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
+    """Write ``trials``, ``steps`` and ``worker_steps`` into ``folder`` and return their paths.
+
+    - trials: a trial of the summary per row; ``step_time_s.median`` becomes ``step_time_s_median``, and so on.
+    - steps: trial, launch, block, step, end_s (since the first timed step began), step_time_s, steady.
+    - worker_steps: trial, launch, block, worker, host, step, end_s (of the worker's own clock, since its first timed
+      step began), step_time_s (as the worker saw it).
+
+    Times are seconds. Raises StoreError as the store does, OSError when a table cannot be written.
+    """
+    tables = {"trials": _trials(store), "steps": _steps(store), "worker_steps": _worker_steps(store)}
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for name, table in tables.items():
+        path = folder / f"{name}.{to}"
+        if to == "parquet":
+            table.write_parquet(path)
+        else:
+            table.write_csv(path)
+        paths.append(path)
+    return paths
+
+
+def _trials(store: Store) -> "pl.DataFrame":
+    import polars as pl  # noqa: PLC0415 - a run of a study must not carry it in memory
+
+    rows = []
+    for trial in summarise(store).model_dump(mode="json")["trials"]:
+        row = {name: trial[name] for name in _PLAIN}
+        for name, keys in _INTERVALS.items():
+            row.update({f"{name}_{key}": trial[name][key] for key in keys})
+        row["input_shape"] = "x".join(map(str, trial["input_shape"]))
+        row["options"] = ", ".join(f"{name}={value}" for name, value in trial["options"].items())
+        row["flags"] = "; ".join(trial["flags"])
+        rows.append(row)
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _steps(store: Store) -> "pl.DataFrame":
+    import polars as pl  # noqa: PLC0415 - as above
+
+    schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "step": pl.Int32}
+    schema |= {"end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
+    parts = [pl.DataFrame(columns, schema=schema) for columns in _step_columns(store)]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+
+def _worker_steps(store: Store) -> "pl.DataFrame":
+    import polars as pl  # noqa: PLC0415 - as above
+
+    schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "worker": pl.Int32}
+    schema |= {"host": pl.Categorical, "step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
+    parts = [pl.DataFrame(columns, schema=schema) for columns in _worker_columns(store)]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+
+def _step_columns(store: Store) -> Iterator[dict[str, Any]]:
+    for trial, launch in _launches(store):
+        times = step_times(launch, trial.strategy)
+        reduced = launch_times(launch, trial.strategy)
+        start = reduced.dropped if reduced else len(times)
+        size = len(times)
+        steady = np.cumsum(times > 0.0) > start  # steps without a length are not counted as dropped
+        yield {
+            **_names(trial, launch, size),
+            "step": np.arange(size),
+            "end_s": np.cumsum(times),
+            "step_time_s": times,
+            "steady": steady & (times > 0.0),
+        }
+
+
+def _worker_columns(store: Store) -> Iterator[dict[str, Any]]:
+    for trial, launch in _launches(store):
+        for worker in launch.workers:
+            ends = np.asarray([worker.origin_s, *worker.ends_s])
+            size = len(worker.ends_s)
+            yield {
+                **_names(trial, launch, size),
+                "worker": np.full(size, worker.rank),
+                "host": [worker.host] * size,
+                "step": np.arange(size),
+                "end_s": ends[1:] - ends[0],
+                "step_time_s": np.diff(ends),
+            }
+
+
+def _names(trial: Trial, launch: Launch, size: int) -> dict[str, Any]:
+    return {
+        "trial": [trial.id] * size,
+        "launch": np.full(size, launch.launch),
+        "block": np.full(size, launch.block),
+    }
+
+
+def _launches(store: Store) -> Iterator[tuple[Trial, Launch]]:
+    for trial in store.trials():
+        for launch in store.iter_launches(trial.id):
+            yield trial, launch

@@ -1,0 +1,32 @@
+"""Under which conditions a trial's numbers hold, in a few words each; flags never remove a measurement."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from steptime.measurements.records import Launch
+from steptime.study.trial import Trial
+
+OVERCOMMITTED = "more workers than cores"
+
+
+def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: float | None) -> list[str]:
+    """Return the flags of a trial.
+
+    Args:
+        trial: the configuration.
+        launches: those that ended well.
+        failed: how many did not.
+        cores: physical cores that a launch could use; None when the machine did not say.
+    """
+    found = []
+    # Servers compute as well: they sum and update while workers wait or go on.
+    busy = trial.workers * trial.threads + trial.servers
+    if cores is not None and trial.device == "cpu" and busy > cores:
+        found.append(OVERCOMMITTED)
+    counts = Counter(flag for launch in launches for flag in launch.flags if flag != OVERCOMMITTED)
+    found += [f"{flag} ({count} of {len(launches)} launches)" for flag, count in sorted(counts.items())]
+    if len(launches) == 1:
+        found.append("single launch: its interval leaves out how launches differ")
+    if failed:
+        found.append(f"{failed} of {failed + len(launches)} launches failed")
+    return found

@@ -1,0 +1,136 @@
+"""A cache of one row per launch, so that a question about progress need not read every record.
+
+It is never the truth: it can be deleted at any time, catches up from the byte where it stopped, and is made anew
+when it does not fit the records. Where it cannot be written it is kept in memory.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steptime.measurements.jsonlines import read_lines
+from steptime.measurements.records import Launch
+from steptime.measurements.steps import step_times
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS files (trial TEXT PRIMARY KEY, end INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS launches (
+    trial TEXT NOT NULL, launch INTEGER NOT NULL, block INTEGER NOT NULL, status TEXT NOT NULL,
+    started_at TEXT NOT NULL, wall_s REAL NOT NULL, steps INTEGER NOT NULL, median_s REAL, reason TEXT);
+CREATE INDEX IF NOT EXISTS launches_by_trial ON launches (trial, launch);
+"""
+
+
+@dataclass(frozen=True)
+class IndexRow:
+    """What the index knows of one launch."""
+
+    trial: str
+    launch: int
+    block: int
+    status: str
+    started_at: str
+    wall_s: float
+    steps: int
+    median_s: float | None
+    """Median step time over all timed steps; None when there are none."""
+    reason: str | None
+
+
+def progress(rows: Sequence[IndexRow], trials: Sequence[str]) -> list[dict[str, Any]]:
+    """Return one object per trial: its id, its launches that were ok and that failed, their steps, the last start."""
+    found = []
+    for trial in trials:
+        own = [row for row in rows if row.trial == trial]
+        ok = [row for row in own if row.status == "ok"]
+        last = max((row.started_at for row in own), default=None)
+        steps = sum(row.steps for row in ok)
+        found.append({"trial": trial, "ok": len(ok), "failed": len(own) - len(ok), "steps": steps, "last": last})
+    return found
+
+
+class Index:
+    """The cache in one SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def rows(self, folder: Path, strategies: Mapping[str, str]) -> list[IndexRow]:
+        """Catch up with the records below ``folder`` and return all rows, by trial and launch.
+
+        Args:
+            folder: the results folder.
+            strategies: the strategy of each trial, by its id.
+        """
+        try:
+            return self._rows(str(self._path), folder, strategies)
+        except (sqlite3.Error, OSError):
+            self.delete()
+        with contextlib.suppress(sqlite3.Error, OSError):
+            return self._rows(str(self._path), folder, strategies)
+        return self._rows(":memory:", folder, strategies)
+
+    def delete(self) -> None:
+        """Remove the file; what is in it can be made anew."""
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def _rows(self, database: str, folder: Path, strategies: Mapping[str, str]) -> list[IndexRow]:
+        with contextlib.closing(sqlite3.connect(database, timeout=5.0)) as connection:
+            connection.execute("PRAGMA synchronous=OFF")  # a cache that a power cut damages is made anew
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version not in (0, _VERSION):
+                message = f"index version {version}"
+                raise sqlite3.DatabaseError(message)
+            with connection:
+                connection.executescript(_TABLES)
+                connection.execute(f"PRAGMA user_version={_VERSION}")
+                for trial, strategy in strategies.items():
+                    self._catch_up(connection, folder / "trials" / trial / "records.jsonl", trial, strategy)
+            query = "SELECT * FROM launches ORDER BY trial, launch"
+            return [IndexRow(*row) for row in connection.execute(query) if row[0] in strategies]
+
+    def _catch_up(self, connection: sqlite3.Connection, path: Path, trial: str, strategy: str) -> None:
+        size = path.stat().st_size if path.exists() else 0
+        known = connection.execute("SELECT end FROM files WHERE trial = ?", (trial,)).fetchone()
+        start = known[0] if known else 0
+        if size < start:  # replaced by a shorter file
+            connection.execute("DELETE FROM launches WHERE trial = ?", (trial,))
+            start = 0
+        end = start
+        for behind, row in _read(path, start, strategy):
+            end = behind
+            if row is not None:
+                connection.execute("INSERT INTO launches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *row))
+        if end != start or known is None or size < known[0]:
+            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", (trial, end))
+
+
+_Row = tuple[int, int, str, str, float, int, float | None, str | None]
+
+
+def _read(path: Path, start: int, strategy: str) -> Iterator[tuple[int, _Row | None]]:
+    for line in read_lines(path, start):
+        row: _Row | None = None
+        with contextlib.suppress(KeyError, TypeError):
+            if line.value is not None:
+                launch = Launch.from_json(line.value)
+                times = step_times(launch, strategy)
+                median = float(np.median(times)) if len(times) else None
+                row = (
+                    launch.launch,
+                    launch.block,
+                    launch.status,
+                    launch.started_at,
+                    launch.wall_s,
+                    len(times),
+                    median,
+                    launch.reason,
+                )
+        yield line.end, row

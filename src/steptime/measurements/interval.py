@@ -1,0 +1,105 @@
+"""The interval of a trial's step time, over launches and the steps within them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.measurements.bootstrap import block_length, stationary_bootstrap
+from steptime.measurements.launch_times import LaunchTimes, Statistic
+from steptime.measurements.student import t_reach
+
+LEVEL = 0.95
+_REPLICATES = 400
+_FEWEST_REPLICATES = 100
+_VALUES = 20_000_000
+"""Values resampled at most for one interval, as long as that leaves ``_FEWEST_REPLICATES``."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate in seconds with its bounds."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+    launches: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance of the bounds, relative to the value; of a ratio scale, so (high / low)^(1/2) - 1."""
+        return float(np.sqrt(self.high / self.low)) - 1.0
+
+    @property
+    def covers_launches(self) -> bool:
+        """Whether the interval includes how launches differ from each other; one launch cannot show that."""
+        return self.launches > 1
+
+
+def step_time(launches: Sequence[LaunchTimes], statistic: Statistic = "median", level: float = LEVEL) -> Interval:
+    """Return the step time of a trial with its interval; raises ValueError without any launch.
+
+    The estimate is exp(mean of the logarithms of the launches' medians). Launches weigh alike, because each is one
+    draw of what differs between launches (memory layout, placement, clocks), however many steps it had time for;
+    logarithms make the estimate of A / B the inverse of that of B / A, and make the rate's interval that of the time.
+
+    Two levels: the logarithm of a launch's median is m_i = mu + L_i + e_i, with L_i what this launch had of its own
+    and e_i what its limited, correlated steps leave open. Launches are fresh processes, so the m_i are independent,
+    and their spread holds both levels once, whatever the correlation of the steps:
+    mu = mean(m) ± t(n - 1) sd(m) / sqrt(n), Student's t. docs/decisions/0003-interval.md compares it with others.
+
+    With one launch the second level is all there is: the standard error of m comes from the stationary bootstrap,
+    and t has one degree of freedom less than the series has stretches of three mean block lengths. Such an interval
+    says nothing about other launches (``covers_launches``).
+
+    Args:
+        launches: of one trial.
+        statistic: ``median``, or ``mean`` for what a long run costs per step.
+        level: the share of such intervals that hold the true value.
+    """
+    if not launches:
+        message = "a step time needs at least one launch"
+        raise ValueError(message)
+    centres = np.array([launch.log_location(statistic) for launch in launches])
+    if len(centres) == 1:
+        centre, reach = centres[0], _reach_within(launches[0], statistic, level)
+    else:
+        centre, reach = centres.mean(), float(reach_between(centres, level))
+    return Interval(
+        value=float(np.exp(centre)),
+        low=float(np.exp(centre - reach)),
+        high=float(np.exp(centre + reach)),
+        level=level,
+        launches=len(launches),
+    )
+
+
+def reach_between(centres: NDArray[np.float64], level: float = LEVEL) -> NDArray[np.float64]:
+    """Return t(n - 1) sd / sqrt(n) over the last axis, which holds at least two logarithms of launches."""
+    count = centres.shape[-1]
+    deviation = centres.std(axis=-1, ddof=1)
+    reach: NDArray[np.float64] = t_reach(count - 1, level) * deviation / np.sqrt(count)
+    return reach
+
+
+def _reach_within(launch: LaunchTimes, statistic: Statistic, level: float) -> float:
+    logs = np.log(launch.steady_s)
+    size = len(logs)
+    length = block_length(logs)
+    replicates = int(np.clip(_VALUES // size, _FEWEST_REPLICATES, _REPLICATES))
+    reduce = _log_median if statistic == "median" else _log_mean
+    error = stationary_bootstrap(logs, reduce, replicates, length, seed=0).std(ddof=1)
+    freedom = max(1.0, size / (3.0 * length) - 1.0)
+    return float(t_reach(freedom, level) * error)
+
+
+def _log_median(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    medians: NDArray[np.float64] = np.median(logs, axis=-1)
+    return medians
+
+
+def _log_mean(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    means: NDArray[np.float64] = np.log(np.exp(logs).mean(axis=-1))
+    return means

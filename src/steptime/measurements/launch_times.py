@@ -1,0 +1,87 @@
+"""One launch, reduced to its steady steps, where they lie, and how well the launch alone knows that."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.measurements.records import Launch
+from steptime.measurements.steps import step_times
+from steptime.measurements.warmup import find_steady, inefficiencies
+
+Statistic = Literal["median", "mean"]
+
+_LONGEST = 8192
+"""Correlations of a longer series are estimated from so many steps at its end."""
+
+
+@dataclass(frozen=True)
+class LaunchTimes:
+    """The steady step times of one launch, in seconds, and what follows from them."""
+
+    block: int
+    """Launches of the same block ran beside each other in time."""
+    steady_s: NDArray[np.float64]
+    dropped: int
+    """Steps before the steady part."""
+    effective: float
+    """How many independent steps the steady ones are worth."""
+    log_median: float
+    log_mean: float
+    median_error: float
+    """Standard error of ``log_median`` as the launch alone shows it."""
+    mean_error: float
+    """Likewise of ``log_mean``."""
+
+    def log_location(self, statistic: Statistic) -> float:
+        """The logarithm of the median or of the mean."""
+        return self.log_median if statistic == "median" else self.log_mean
+
+    def log_error(self, statistic: Statistic) -> float:
+        """Its standard error within the launch."""
+        return self.median_error if statistic == "median" else self.mean_error
+
+
+def launch_times(launch: Launch, strategy: str) -> LaunchTimes | None:
+    """Reduce ``launch``; None when it failed or timed no step."""
+    times = step_times(launch, strategy) if launch.status == "ok" else np.empty(0)
+    # Successive ends of all workers of an asynchronous strategy can coincide on the clock.
+    times = times[times > 0.0]
+    return reduce_times(times, launch.block) if len(times) else None
+
+
+def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:
+    """Find the steady part of positive step ``times`` and reduce it."""
+    found = find_steady(times)
+    steady = times[found.start :]
+    mean = float(steady.mean())
+    spread = float(steady.std(ddof=1)) if len(steady) > 1 else 0.0
+    median, error = _median(steady)
+    return LaunchTimes(
+        block=block,
+        steady_s=steady,
+        dropped=found.start,
+        effective=found.effective,
+        log_median=float(np.log(median)),
+        log_mean=float(np.log(mean)),
+        median_error=error,
+        mean_error=spread / mean / float(np.sqrt(found.effective)),
+    )
+
+
+def _median(steady: NDArray[np.float64]) -> tuple[float, float]:
+    """The median and the standard error of its logarithm.
+
+    The number of steps below the true median has a standard deviation of sqrt(n g) / 2, where g belongs to the
+    series "above or below"; so the steps at those ranks around the median are one standard error away from it.
+    """
+    size = len(steady)
+    ordered = np.sort(steady)
+    median = float(ordered[size // 2]) if size % 2 else float(ordered[size // 2 - 1 : size // 2 + 1].mean())
+    tail = steady[-_LONGEST:]
+    g = float(inefficiencies((tail > median).astype(np.float64)[None, :])[0])
+    reach = 0.5 * np.sqrt(size * g)
+    low = ordered[int(np.clip(np.floor(size / 2 - reach), 0, size - 1))]
+    high = ordered[int(np.clip(np.ceil(size / 2 + reach), 0, size - 1))]
+    return median, 0.5 * float(np.log(high / low))

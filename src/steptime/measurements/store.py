@@ -1,0 +1,291 @@
+"""A results folder, and the only code that writes one.
+
+::
+
+    study.yaml              the study as the user wrote it
+    study.json              schema, the steptime that wrote it, and the study with all defaults filled in
+    machine.json            the machine that ran it
+    NAME.json               what else the runner wants kept, by ``put``
+    gate.jsonl              one line per result of the equivalence gate
+    trials/ID/trial.json    one configuration
+    trials/ID/records.jsonl one line per launch
+    index.sqlite            a cache of one row per launch, made from the above at any time
+    run.lock                held by the process that writes
+
+Reading needs no lock and may happen while another process writes. Writing takes the lock; ``with store.lock():``
+around a whole run keeps it. Whenever the machine stops, what was appended before is there, and nothing else.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import steptime
+from steptime.errors import StoreError
+from steptime.measurements.index import Index, IndexRow, progress
+from steptime.measurements.jsonlines import append_line, cannot_write, read_lines, write_whole
+from steptime.measurements.lock import FolderLock
+from steptime.measurements.records import SCHEMA, GateResult, Launch
+from steptime.study.trial import Trial
+
+Record = TypeVar("Record")
+_RESERVED = ("study", "machine")
+
+
+class Store:
+    """Reads and writes one results folder.
+
+    ``problems`` collects what was found damaged while reading, one sentence each.
+
+    Every method that reads raises StoreError when it meets a newer schema; every method that writes raises it when
+    another process is writing to the folder, or when the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Use ``create`` or ``open`` instead."""
+        self.path = path
+        self.problems: list[str] = []
+        self._lock = FolderLock(path / "run.lock")
+        self._index = Index(path / "index.sqlite")
+        self._trials: dict[str, Trial] | None = None
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """Say whether ``path`` is a results folder."""
+        return (path / "study.json").is_file()
+
+    @classmethod
+    def create(cls, path: Path, *, study_text: str, study_json: Mapping[str, Any]) -> "Store":
+        """Make a results folder.
+
+        Args:
+            path: an empty folder, or one that does not exist yet.
+            study_text: the study file, word by word.
+            study_json: the study with all defaults filled in.
+
+        Raises StoreError when the folder holds anything already or cannot be written.
+        """
+        if cls.exists(path):
+            message = f"{path} already holds results; open it to continue them, or choose another folder"
+            raise StoreError(message)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            strangers = sorted(item.name for item in path.iterdir() if item.name not in ("run.lock", "study.yaml"))
+        except OSError as error:
+            raise cannot_write(path, error) from error
+        if strangers:
+            message = f"{path} is not empty (it holds {strangers[0]}) and is no results folder; choose another"
+            raise StoreError(message)
+        store = cls(path)
+        store.set_study(study_text, study_json)
+        return store
+
+    @classmethod
+    def open(cls, path: Path) -> "Store":
+        """Open a results folder; raises StoreError when it is none or when a newer steptime wrote it."""
+        if not cls.exists(path):
+            message = f"{path} is no results folder: it has no study.json"
+            raise StoreError(message)
+        store = cls(path)
+        store._check_schema(store._header(), path / "study.json")
+        return store
+
+    @property
+    def study_text(self) -> str:
+        """The study file, word by word."""
+        return (self.path / "study.yaml").read_text()
+
+    @property
+    def study_json(self) -> dict[str, Any]:
+        """The study with all defaults filled in."""
+        study: dict[str, Any] = self._header()["study"]
+        return study
+
+    def set_study(self, study_text: str, study_json: Mapping[str, Any]) -> None:
+        """Keep another version of the study, for a run that continues with more trials or other limits."""
+        with self._lock:
+            write_whole(self.path / "study.yaml", study_text.encode())
+            # Last, because this file is what makes the folder a results folder.
+            write_whole(self.path / "study.json", _pretty(_header_of(study_json)))
+
+    def lock(self) -> FolderLock:
+        """Return the folder's lock, a context manager; raises StoreError naming the process that holds it."""
+        return self._lock
+
+    def put(self, name: str, value: Mapping[str, Any]) -> None:
+        """Keep a JSON object under ``name``.json, in place of the one that was there."""
+        if name in _RESERVED or not name.isidentifier():
+            message = f"a results folder cannot hold an object named {name!r}"
+            raise ValueError(message)
+        with self._lock:
+            write_whole(self.path / f"{name}.json", _pretty(value))
+
+    def get(self, name: str) -> dict[str, Any] | None:
+        """Return the object kept under ``name``, or None."""
+        return self._read_json(self.path / f"{name}.json")
+
+    def set_machine(self, machine: Mapping[str, Any]) -> None:
+        """Say which machine runs the study; a folder belongs to one machine.
+
+        Raises StoreError when the launches of this folder ran on another processor, number of cores or GPUs.
+        """
+        with self._lock:
+            before = self.machine()
+            if before is not None:
+                for key in ("cpu", "cores", "gpus"):
+                    if before.get(key) != machine.get(key):
+                        message = (
+                            f"{self.path} holds results of another machine ({key}: {before.get(key)!r}, here "
+                            f"{machine.get(key)!r}); times of two machines do not compare, choose another folder"
+                        )
+                        raise StoreError(message)
+            write_whole(self.path / "machine.json", _pretty(machine))
+
+    def machine(self) -> dict[str, Any] | None:
+        """Return the fingerprint of the machine that runs the study; None when none was given."""
+        return self._read_json(self.path / "machine.json")
+
+    def add_trial(self, trial: Trial) -> None:
+        """Keep a configuration; one that is there already stays as it is."""
+        folder = self._folder(trial.id)
+        with self._lock:
+            if not (folder / "trial.json").exists():
+                try:
+                    folder.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    raise cannot_write(folder, error) from error
+                write_whole(folder / "trial.json", _pretty(trial.model_dump(mode="json", exclude={"id"})))
+            if self._trials is not None:
+                self._trials[trial.id] = trial
+
+    def trials(self) -> list[Trial]:
+        """Return all configurations, in the order of their ids."""
+        if self._trials is None:
+            found = {}
+            for path in sorted(self.path.glob("trials/*/trial.json")):
+                found[path.parent.name] = self._read_trial(path)
+            self._trials = found
+        return [self._trials[name] for name in sorted(self._trials)]
+
+    def append(self, launch: Launch) -> None:
+        """Add a launch to its trial and wait until it is on the disk.
+
+        Raises StoreError when it cannot be written (the file is then as it was before), ValueError when its trial
+        was not added.
+        """
+        folder = self._folder(launch.trial)
+        if not (folder / "trial.json").exists():
+            message = f"launch of an unknown trial {launch.trial}; add the trial first"
+            raise ValueError(message)
+        with self._lock:
+            append_line(folder / "records.jsonl", launch.to_json())
+
+    def launches(self, trial_id: str) -> list[Launch]:
+        """Return the launches of a trial in the order in which they ran; damaged lines are skipped and reported."""
+        return list(self.iter_launches(trial_id))
+
+    def iter_launches(self, trial_id: str) -> Iterator[Launch]:
+        """Yield the launches of a trial one by one, for callers that must not hold all of them."""
+        return self._records(self._folder(trial_id) / "records.jsonl", Launch.from_json)
+
+    def append_gate(self, result: GateResult) -> None:
+        """Add a result of the equivalence gate and wait until it is on the disk."""
+        with self._lock:
+            append_line(self.path / "gate.jsonl", result.to_json())
+
+    def gate(self) -> list[GateResult]:
+        """Return the results of the equivalence gate, oldest first."""
+        return list(self._records(self.path / "gate.jsonl", GateResult.from_json))
+
+    def index(self) -> list[IndexRow]:
+        """Return one row per launch, reading only what was written since the index was last used."""
+        return self._index.rows(self.path, self._trial_strategies())
+
+    def status(self) -> list[dict[str, Any]]:
+        """Return one object per trial: its id, its launches that were ok and that failed, their steps, the last."""
+        return progress(self.index(), [trial.id for trial in self.trials()])
+
+    def rebuild_index(self) -> list[IndexRow]:
+        """Make the index anew from the records and return its rows."""
+        self._index.delete()
+        return self.index()
+
+    def close(self) -> None:
+        """Nothing stays open between calls; this is for symmetry with ``open``."""
+
+    def _folder(self, trial_id: str) -> Path:
+        if not trial_id or "/" in trial_id or trial_id.startswith("."):
+            message = f"{trial_id!r} cannot be the name of a trial's folder"
+            raise ValueError(message)
+        return self.path / "trials" / trial_id
+
+    def _trial_strategies(self) -> dict[str, str]:
+        return {trial.id: trial.strategy for trial in self.trials()}
+
+    def _records(self, path: Path, parse: Callable[[dict[str, Any]], Record]) -> Iterator[Record]:
+        for line in read_lines(path):
+            problem = line.problem
+            if line.value is not None:
+                self._check_schema(line.value, path)
+                try:
+                    yield parse(line.value)
+                    continue
+                except (KeyError, TypeError) as error:
+                    problem = f"{type(error).__name__}: {error}"
+            place = f"{path.relative_to(self.path)}, line {line.number}"
+            sentence = f"{place} is damaged and was skipped ({problem})"
+            if sentence not in self.problems:
+                self.problems.append(sentence)
+
+    def _read_trial(self, path: Path) -> Trial:
+        try:
+            # As JSON, because what JSON cannot tell apart (a list, a tuple) is strict otherwise.
+            trial = Trial.model_validate_json(path.read_bytes())
+        except ValueError as error:
+            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
+            raise StoreError(message) from error
+        if trial.id != path.parent.name:
+            message = f"{path} describes {trial.id}, not the trial of its folder; it was changed by hand or by accident"
+            raise StoreError(message)
+        return trial
+
+    def _header(self) -> dict[str, Any]:
+        path = self.path / "study.json"
+        header = self._read_json(path)
+        if header is None or "study" not in header:
+            message = f"{path} is damaged: it has no study; the records of the trials are in {self.path / 'trials'}"
+            raise StoreError(message)
+        return header
+
+    def _read_json(self, path: Path) -> dict[str, Any] | None:
+        try:
+            value = json.loads(path.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
+            raise StoreError(message) from error
+        if not isinstance(value, dict):
+            message = f"{path} is damaged: it holds no JSON object"
+            raise StoreError(message)
+        return value
+
+    def _check_schema(self, value: Mapping[str, Any], path: Path) -> None:
+        schema = value.get("schema")
+        if isinstance(schema, int) and schema <= SCHEMA:
+            return
+        header = value if "written_by" in value else self._header()
+        message = (
+            f"{path} has schema {schema!r}; this steptime ({steptime.__version__}) reads up to {SCHEMA}. "
+            f"Use steptime {header.get('written_by', 'of a newer version')} or newer"
+        )
+        raise StoreError(message)
+
+
+def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:
+    return {"schema": SCHEMA, "written_by": steptime.__version__, "study": dict(study_json)}
+
+
+def _pretty(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

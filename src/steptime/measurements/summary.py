@@ -1,0 +1,255 @@
+"""From a results folder to its summary."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from steptime.measurements.comparison import compare
+from steptime.measurements.efficiency import Measured, baseline_of
+from steptime.measurements.estimate import Estimate, estimate
+from steptime.measurements.flagging import trial_flags
+from steptime.measurements.records import GateResult, Launch
+from steptime.measurements.store import Store
+from steptime.measurements.summary_form import (
+    Efficiency,
+    GateSummary,
+    Place,
+    StepTime,
+    Summary,
+    TrialSummary,
+    Value,
+)
+from steptime.study.trial import Trial
+
+
+@dataclass(frozen=True)
+class _Result:
+    """A trial with what its launches gave; the launches themselves are not kept, they may be large."""
+
+    trial: Trial
+    ok: int
+    failed: int
+    last: Launch | None
+    failure: str | None
+    flags: list[str]
+    noise: dict[str, float | None]
+    estimate: Estimate | None
+
+
+def summarise(store: Store) -> Summary:
+    """Return the summary of the study in ``store``; raises StoreError as the store does."""
+    machine = store.machine() or {}
+    verdicts = store.get("verdicts") or {}
+    results = [_result(store, trial, _cores(machine)) for trial in sorted(store.trials(), key=_order)]
+    ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
+    points = [_measured(each) for each in ranked.values()]
+    varied = _varied_options([each.trial for each in results])
+    trials = [
+        _trial_summary(each, verdicts.get(each.trial.id), points if each.trial.id in ranked else [], varied)
+        for each in results
+    ]
+    study = store.study_json
+    return Summary(
+        study=study["name"],
+        question=study.get("question", ""),
+        machine=machine,
+        trials=trials,
+        ranking=_ranking(list(ranked.values())),
+        gate=[_gate_summary(each) for each in _latest(store.gate())],
+        skipped=(store.get("skipped") or {}).get("lines", []),
+        problems=list(store.problems),
+    )
+
+
+def _cores(machine: Mapping[str, Any]) -> float | None:
+    """Cores that a launch could use: those of the process, or a container's quota where that is less."""
+    known = [machine[name] for name in ("cores", "quota_cores") if machine.get(name) is not None]
+    return min(known, default=None)
+
+
+def _order(trial: Trial) -> tuple[Any, ...]:
+    """Groups that differ only in the number of workers follow each other, fewest first."""
+    return (
+        trial.workload,
+        trial.input_shape,
+        trial.dataset or "",
+        trial.loader,
+        trial.precision,
+        trial.device,
+        trial.batch_per_worker,
+        trial.workers,
+        trial.id,
+    )
+
+
+def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
+    ok: list[Launch] = []
+    failures: list[Launch] = []
+    for launch in store.iter_launches(trial.id):
+        (ok if launch.status == "ok" else failures).append(launch)
+    ran = ok or failures
+    return _Result(
+        trial=trial,
+        ok=len(ok),
+        failed=len(failures),
+        last=ran[-1] if ran else None,
+        failure=failures[-1].reason if failures else None,
+        flags=trial_flags(trial, ok, len(failures), cores) if ok else [],
+        noise=_median_noise(ok),
+        estimate=estimate(ok, trial.strategy) if ok else None,
+    )
+
+
+def _trial_summary(
+    result: _Result,
+    verdict: Mapping[str, str] | None,
+    points: Sequence[Measured],
+    varied: Mapping[tuple[str, str], set[str]],
+) -> TrialSummary:
+    trial, found = result.trial, result.estimate
+    status, reason = "ok", None
+    if verdict:
+        status, reason = verdict["status"], verdict["reason"]
+    elif found is None:
+        status, reason = "failed", result.failure or "not run yet"
+    names = varied.get((trial.framework, trial.strategy), set())
+    return TrialSummary(
+        id=trial.id,
+        group=trial.group,
+        framework=trial.framework,
+        framework_version=_version(result.last),
+        strategy=trial.strategy,
+        workload=trial.workload,
+        input_shape=list(trial.input_shape),
+        classes=trial.classes,
+        dataset=trial.dataset,
+        loader=trial.loader,
+        device=trial.device,
+        precision=trial.precision,
+        workers=trial.workers,
+        servers=trial.servers,
+        hosts=trial.hosts,
+        threads=trial.threads,
+        batch_per_worker=trial.batch_per_worker,
+        options=dict(trial.options),
+        varied_options={name: value for name, value in trial.options.items() if name in names},
+        launches=result.ok,
+        failed_launches=result.failed,
+        steps=found.steps if found else 0,
+        step_time_s=_step_time(found),
+        throughput_samples_per_s=_throughput(trial, found),
+        efficiency=_efficiency(trial, found, points),
+        status=status,
+        reason=reason,
+        flags=result.flags,
+        commands=result.last.commands if result.last else [],
+        environment=result.last.environment if result.last else {},
+        noise=result.noise,
+    )
+
+
+def _step_time(found: Estimate | None) -> StepTime:
+    if found is None:
+        return StepTime()
+    return StepTime(median=found.median, low=found.low, high=found.high, level=found.level, mean=found.mean)
+
+
+def _throughput(trial: Trial, found: Estimate | None) -> Value:
+    if found is None:
+        return Value()
+    batch = trial.global_batch
+    return Value(value=batch / found.median, low=batch / found.high, high=batch / found.low)
+
+
+def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:
+    baseline = baseline_of(trial, points) if found else None
+    if found is None or baseline is None:
+        return Efficiency()
+    names: dict[str, Any] = {"baseline_workers": baseline.trial.workers, "baseline_strategy": baseline.trial.strategy}
+    if baseline.trial.id == trial.id:
+        return Efficiency(value=1.0, low=1.0, high=1.0, **names)
+    # Both batches per worker are the same, so the ratio of the rates per worker is that of the times.
+    ratio = compare(baseline.launches, found.launches)
+    return Efficiency(value=ratio.ratio, low=ratio.low, high=ratio.high, **names)
+
+
+def _ranking(results: Sequence[_Result]) -> list[Place]:
+    groups: dict[str, list[tuple[float, _Result]]] = {}
+    for result in results:
+        if result.estimate:
+            groups.setdefault(result.trial.group, []).append((result.estimate.median, result))
+    places = []
+    for group, members in groups.items():
+        members.sort(key=lambda member: member[0])
+        best = members[0][1]
+        for rank, (_, result) in enumerate(members, 1):
+            places.append(_place(group, rank, result, best))
+    return places
+
+
+def _place(group: str, rank: int, result: _Result, best: _Result) -> Place:
+    if result is best or result.estimate is None or best.estimate is None:
+        value = Value(value=1.0, low=1.0, high=1.0)
+        return Place(
+            group=group,
+            rank=rank,
+            trial=result.trial.id,
+            ratio_to_best=value,
+            tied_with_best=True,
+            launches_to_settle=None,
+        )
+    ratio = compare(result.estimate.launches, best.estimate.launches)
+    return Place(
+        group=group,
+        rank=rank,
+        trial=result.trial.id,
+        ratio_to_best=Value(value=ratio.ratio, low=ratio.low, high=ratio.high),
+        tied_with_best=ratio.tied,
+        launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
+    )
+
+
+def _varied_options(trials: Sequence[Trial]) -> dict[tuple[str, str], set[str]]:
+    """Return, by framework and strategy, the options that have more than one value."""
+    values: dict[tuple[str, str], dict[str, set[Any]]] = {}
+    for trial in trials:
+        known = values.setdefault((trial.framework, trial.strategy), {})
+        for name, value in trial.options.items():
+            known.setdefault(name, set()).add(value)
+    return {key: {name for name, seen in known.items() if len(seen) > 1} for key, known in values.items()}
+
+
+def _median_noise(launches: Sequence[Launch]) -> dict[str, float | None]:
+    names = dict.fromkeys(name for launch in launches for name in launch.noise)
+    medians: dict[str, float | None] = {}
+    for name in names:
+        known = [value for launch in launches if (value := launch.noise.get(name)) is not None]
+        medians[name] = median(known) if known else None
+    return medians
+
+
+def _version(launch: Launch | None) -> str | None:
+    """The version that most workers of the launch said they have."""
+    versions = Counter(worker.facts.get("framework_version") for worker in launch.workers) if launch else Counter()
+    return versions.most_common(1)[0][0] if versions else None
+
+
+def _latest(results: Sequence[GateResult]) -> list[GateResult]:
+    """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
+    latest: dict[tuple[Any, ...], GateResult] = {}
+    for each in results:
+        key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers)
+        latest[key] = each
+    return list(latest.values())
+
+
+def _gate_summary(result: GateResult) -> GateSummary:
+    return GateSummary(**{name: getattr(result, name) for name in GateSummary.model_fields})
+
+
+def _measured(result: _Result) -> Measured:
+    found = result.estimate
+    assert found is not None  # noqa: S101 - only ranked results come here; for the type checker
+    return Measured(result.trial, found.launches)

@@ -1,0 +1,147 @@
+"""The summary of a study: what ``steptime report --json`` prints and every other report draws.
+
+docs/report-json.md says what each key means. Keys beyond the contract's are documented there too.
+
+Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
+
+1. First version.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA = 1
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StepTime(_Form):
+    """Seconds from one completed update to the next, on the slowest worker; None without a measurement."""
+
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    level: float = 0.95
+    """Confidence of the interval."""
+    mean: float | None = None
+    """Over all timed steps; what a long run's duration follows."""
+
+
+class Value(_Form):
+    """A number with its interval; None without a measurement."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class Efficiency(_Form):
+    """Throughput per worker relative to a baseline's; None without a baseline."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    baseline_workers: int | None = None
+    baseline_strategy: str | None = None
+
+
+class TrialSummary(_Form):
+    """One configuration and what its launches gave."""
+
+    id: str
+    group: str
+    """What it may be ranked in; see ``Trial.group``."""
+    framework: str
+    framework_version: str | None
+    strategy: str
+    workload: str
+    input_shape: list[int]
+    classes: int
+    dataset: str | None
+    loader: str
+    device: str
+    precision: str
+    workers: int
+    servers: int
+    hosts: int
+    threads: int
+    batch_per_worker: int
+    options: dict[str, Any]
+    varied_options: dict[str, Any]
+    """Those options in which trials of this framework and strategy differ within the study."""
+    launches: int
+    """That ended well."""
+    failed_launches: int
+    steps: int
+    """Timed steps after the detected warm-up, over all launches."""
+    step_time_s: StepTime
+    throughput_samples_per_s: Value
+    efficiency: Efficiency
+    status: Literal["ok", "failed", "gated"]
+    reason: str | None
+    flags: list[str]
+    commands: list[list[str]]
+    """The exact argument lists of the last launch, one per process."""
+    environment: dict[str, Any]
+    """Interpreter, Python and package versions of the last launch."""
+    noise: dict[str, float | None]
+    """Median over launches of what else the machine did."""
+
+
+class Place(_Form):
+    """A trial's place in its group."""
+
+    group: str
+    rank: int
+    trial: str
+    ratio_to_best: Value
+    """Step time divided by the best's, from launches of the same blocks where there are such."""
+    tied_with_best: bool
+    launches_to_settle: int | None
+    """About how many more launches would make the ratio's interval narrower than 3 % to each side; None where it is."""
+
+
+class GateSummary(_Form):
+    """One check of the equivalence gate; fields as in ``records.GateResult``."""
+
+    framework: str
+    framework_version: str
+    strategy: str
+    workload: str
+    workers: int
+    repeats: int
+    steps: int
+    parameters: int | None
+    parameters_expected: int
+    first_loss_error: float | None
+    last_loss_error: float | None
+    weight_error: float | None
+    update_error: float | None
+    update_rounding: float | None
+    passed: bool
+    reason: str | None
+
+
+class Summary(_Form):
+    """A study and everything that it found."""
+
+    schema_: int = SCHEMA
+    study: str
+    question: str
+    machine: dict[str, Any]
+    """The fingerprint of the machine that measured."""
+    trials: list[TrialSummary]
+    ranking: list[Place]
+    gate: list[GateSummary]
+    skipped: list[str]
+    """Combinations that the study asked for and that cannot be, one line per reason."""
+    problems: list[str]
+    """Damaged records that were left out."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object of ``steptime report --json``."""
+        data = self.model_dump(mode="json")
+        return {"schema": data.pop("schema_"), **data}

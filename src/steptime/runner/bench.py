@@ -1,0 +1,101 @@
+"""One launch, from a job to what its processes wrote."""
+
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steptime.environments.table import ReadyEnvironment
+from steptime.errors import LaunchError
+from steptime.frameworks.manifest import Manifest
+from steptime.launchers.request import Outcome, Request
+from steptime.launchers.table import launcher_named
+from steptime.runner.collecting import Collected, collect, stderr_tails
+from steptime.runner.stage import stage
+from steptime.study.trial import Trial
+
+_PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one launch left: how it ended, what its processes wrote, and why it failed, if it did."""
+
+    outcome: Outcome
+    collected: Collected
+    reason: str | None
+    stderr: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where launches run: the rooms, their environments, the cores and the time limit of one launch."""
+
+    manifests: Mapping[str, Manifest]
+    environments: Mapping[str, ReadyEnvironment]
+    cores: tuple[int, ...]
+    time_limit_s: float
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    """Set to end launches that run in other threads."""
+
+    def request(self, trial: Trial, folder: Path, *, pinned: bool = True) -> Request:
+        """Return the request that runs ``trial`` in ``folder``."""
+        support = self.manifests[trial.framework].strategies[trial.strategy]
+        return Request(
+            folder=folder,
+            interpreter=self.environments[trial.framework].interpreter,
+            workers=trial.workers,
+            servers=trial.servers,
+            scheduler=support.scheduler,
+            threads=trial.threads,
+            cores=self.cores if pinned else (),
+            time_limit_s=self.time_limit_s,
+            cancelled=self.cancelled,
+        )
+
+    def run(self, trial: Trial, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool = True) -> Ran:
+        """Stage ``folder``, run the launch and read its records.
+
+        A port that somebody took between its choice and its use is no fault of the framework: that launch is
+        repeated once with other ports.
+
+        Args:
+            trial: who runs and how.
+            job: its ``job.json``.
+            folder: made anew.
+            done: the kind of record that every worker must have written.
+            pinned: whether workers are pinned to cores.
+        """
+        ran = self._run_once(trial, job, folder, done, pinned=pinned)
+        if ran.reason and any(sign in _said(ran) for sign in _PORT_TAKEN):
+            ran = self._run_once(trial, job, folder, done, pinned=pinned)
+        return ran
+
+    def _run_once(self, trial: Trial, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool) -> Ran:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, mode=0o700)
+        stage(folder, self.manifests[trial.framework].folder, dict(job))
+        try:
+            outcome = launcher_named(trial.launcher).run(self.request(trial, folder, pinned=pinned))
+        except LaunchError as error:
+            outcome = Outcome(ok=False, reason=str(error), wall_s=0.0, commands=[])
+        collected = collect(folder)
+        reason = _reason(outcome, collected, collected.missing(trial.workers, done))
+        return Ran(outcome, collected, reason, stderr_tails(folder) if reason else {})
+
+
+def _reason(outcome: Outcome, collected: Collected, missing: Sequence[int]) -> str | None:
+    error = collected.first_error()
+    if outcome.reason:
+        return f"{error} ({outcome.reason})" if error else outcome.reason
+    if error:
+        return error
+    if missing:
+        return f"worker {', '.join(map(str, missing))} ended without its result"
+    return None
+
+
+def _said(ran: Ran) -> str:
+    return " ".join([ran.reason or "", *ran.stderr.values()]).lower()

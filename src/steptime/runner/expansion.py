@@ -1,0 +1,216 @@
+"""From a study to its trials: every combination of its axes, and what was left out with the reason."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from steptime.frameworks.manifest import Manifest, OptionValue
+from steptime.runner.combinations import (
+    SINGLE,
+    Combination,
+    DatasetFacts,
+    Surroundings,
+    chosen_options,
+    devices_of,
+)
+from steptime.study.model import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
+from steptime.study.trial import Trial
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A combination that the study asks for and that cannot be."""
+
+    combination: dict[str, Any]
+    """Its axes."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What a study comes to on this machine."""
+
+    trials: list[Trial]
+    """Different ones, in the order of the study's axes; trials that are compared stand together."""
+    skipped: list[Skipped]
+
+
+def expand(
+    study: Study, manifests: Mapping[str, Manifest], datasets: Mapping[str, DatasetFacts], cuda_devices: int
+) -> Expansion:
+    """Return all trials of ``study``.
+
+    Args:
+        study: checked against the same manifests.
+        manifests: of every framework that the study names.
+        datasets: facts of the datasets, by the name or folder that the study gives.
+        cuda_devices: how many this machine has.
+    """
+    own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
+    around = Surroundings(
+        manifests, datasets, cuda_devices, own, study.launcher, study.threads_per_worker, study.optimizer, study.seed
+    )
+    trials: dict[str, Trial] = {}
+    skipped: dict[str, Skipped] = {}
+    for combination in wanted(study, around):
+        reason = combination.impossible(around)
+        if reason:
+            axes = combination.to_json()
+            skipped.setdefault(repr((axes, reason)), Skipped(axes, reason))
+        else:
+            trial = combination.trial(around)
+            trials.setdefault(trial.id, trial)
+    return Expansion(list(trials.values()), list(skipped.values()))
+
+
+def skipped_in_words(skipped: Iterable[Skipped]) -> list[str]:
+    """Return one line per reason: the reason, and for each framework how many combinations it costs."""
+    counts: dict[str, Counter[str]] = {}
+    for skip in skipped:
+        counts.setdefault(skip.reason, Counter())[skip.combination["framework"]] += 1
+    return [
+        f"{', '.join(f'{framework} ({count})' for framework, count in by_framework.items())}: {reason}"
+        for reason, by_framework in counts.items()
+    ]
+
+
+def wanted(study: Study, around: Surroundings) -> Iterator[Combination]:
+    """Yield every combination that the study asks for, possible or not: its axes without exclude, then include."""
+    for combination in _Axes(study, None).combinations(around):
+        if not any(_matches(exclusion, combination) for exclusion in study.exclude):
+            yield combination
+    for inclusion in study.include:
+        yield from _Axes(study, inclusion).combinations(around)
+
+
+class _Axes:
+    """The axes of a study, or of one item of its ``include``."""
+
+    def __init__(self, study: Study, inclusion: Inclusion | None) -> None:
+        named = named_axes(inclusion) if inclusion else {}
+        self._values: dict[str, Any] = {**{axis: getattr(study, axis) for axis in _PLAIN}, **named}
+        self._options: Mapping[str, Mapping[str, Sequence[OptionValue]]] = {**study.options, **named.get("options", {})}
+        self._workloads: list[WorkloadChoice] = study.workloads
+        if inclusion and inclusion.workloads is not None:
+            self._workloads = [same for choice in inclusion.workloads for same in _as_listed(choice, study.workloads)]
+        self._batches = _batches(inclusion)
+        self._study_batches = _batches(study)
+
+    def combinations(self, around: Surroundings) -> Iterator[Combination]:
+        """Yield the product of the axes, those that divide comparisons outermost."""
+        outer = ("loaders", "precision", "device", "workers", "frameworks")
+        for workload in self._workloads:
+            batches = self._batches or _batches(workload) or self._study_batches
+            for batch, *rest in product(batches, *(self._values[axis] for axis in outer)):
+                yield from self._of_framework(workload, batch, tuple(rest), around)
+
+    def _of_framework(
+        self, workload: WorkloadChoice, batch: tuple[int, bool], rest: tuple[Any, ...], around: Surroundings
+    ) -> Iterator[Combination]:
+        loader, precision, device, workers, framework = rest
+        manifest = around.manifests[framework]
+        for strategy in self._strategies(manifest, workers):
+            support = manifest.strategies.get(strategy)
+            servers = self._values["servers"] if support and support.servers else [0]
+            for count, options in product(servers, self._option_sets(manifest, strategy)):
+                yield Combination(
+                    workload=workload,
+                    framework=framework,
+                    strategy=strategy,
+                    loader=_settled_loader(loader, workload),
+                    device=_settled_device(device, manifest, around),
+                    precision=precision,
+                    workers=workers,
+                    servers=count,
+                    batch=batch[0],
+                    batch_is_global=batch[1],
+                    options=options,
+                )
+
+    def _strategies(self, manifest: Manifest, workers: int) -> list[str]:
+        result: dict[str, None] = {}
+        for name in self._values["strategies"]:
+            result.update(dict.fromkeys(_automatic(manifest, workers) if name == AUTO else [name]))
+        return list(result)
+
+    def _option_sets(self, manifest: Manifest, strategy: str) -> Iterator[dict[str, OptionValue]]:
+        if strategy not in manifest.strategies:
+            yield {}
+            return
+        chosen = self._options.get(manifest.name, {})
+        varied = [name for name in chosen if name in manifest.options_for(strategy)]
+        for values in product(*(chosen[name] for name in varied)):
+            yield chosen_options(manifest, strategy, dict(zip(varied, values, strict=True)))
+
+
+_PLAIN = ("frameworks", "strategies", "loaders", "workers", "servers", "precision", "device")
+
+
+def _batches(source: Study | Inclusion | WorkloadChoice | None) -> list[tuple[int, bool]]:
+    """Return batches, each with whether it is the global one."""
+    if source is None:
+        return []
+    own, shared = source.batch_per_worker or [], source.global_batch or []
+    return [(batch, False) for batch in own] + [(batch, True) for batch in shared]
+
+
+def _as_listed(choice: WorkloadChoice, listed: Sequence[WorkloadChoice]) -> list[WorkloadChoice]:
+    """A bare name means the study's workloads of that name, with the settings that they have there."""
+    if choice.model_fields_set != {"name"}:
+        return [choice]
+    return [same for same in listed if same.name == choice.name] or [choice]
+
+
+def _automatic(manifest: Manifest, workers: int) -> list[str]:
+    if workers == 1:
+        return [SINGLE]
+    able = [
+        name
+        for name, support in manifest.strategies.items()
+        if name != SINGLE
+        and support.synchronous
+        and support.min_workers <= workers
+        and (support.max_workers is None or workers <= support.max_workers)
+    ]
+    return able or [AUTO]
+
+
+def _settled_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoice:
+    if loader.name != AUTO:
+        return loader
+    return LoaderChoice(name="native" if workload.dataset else "synthetic", processes=loader.processes)
+
+
+def _settled_device(device: str, manifest: Manifest, around: Surroundings) -> Any:  # noqa: ANN401 - one of two literals
+    if device != AUTO:
+        return device
+    return "cuda" if around.cuda_devices and "cuda" in devices_of(manifest, around) else "cpu"
+
+
+def _matches(exclusion: Exclusion, combination: Combination) -> bool:
+    """Whether the combination has one of the given values on every axis that the exclusion names."""
+    values = {
+        "frameworks": combination.framework,
+        "strategies": combination.strategy,
+        "workloads": combination.workload.name,
+        "loaders": combination.loader.name,
+        "workers": combination.workers,
+        "servers": combination.servers,
+        "batch_per_worker": combination.batch_per_worker,
+        "global_batch": combination.batch_per_worker * combination.workers,
+        "precision": combination.precision,
+        "device": combination.device,
+    }
+    named = named_axes(exclusion)
+    options = named.pop("options", None)
+    if options is not None and not _options_match(options.get(combination.framework), combination):
+        return False
+    return all(values[axis] in chosen for axis, chosen in named.items())
+
+
+def _options_match(chosen: Mapping[str, Sequence[OptionValue]] | None, combination: Combination) -> bool:
+    return bool(chosen) and all(combination.options.get(name) in values for name, values in (chosen or {}).items())

@@ -1,0 +1,75 @@
+"""The ``job.json`` of a trial, as docs/worker-protocol.md has it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from steptime.study.trial import Trial
+from steptime.workloads.ir import Workload
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class TimingSchedule:
+    """How many steps a launch runs."""
+
+    warmup_steps: int
+    """Run first and never counted: frameworks compile, allocate and rebuild buckets in them."""
+    seconds: float
+    """Timed seconds aimed for."""
+    min_steps: int
+    max_steps: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The job's ``schedule``."""
+        return {
+            "warmup_steps": self.warmup_steps,
+            "seconds": self.seconds,
+            "min_steps": self.min_steps,
+            "max_steps": self.max_steps,
+        }
+
+
+def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], schedule: TimingSchedule) -> dict[str, Any]:
+    """Return the job that times ``trial``.
+
+    Args:
+        trial: what to time.
+        workload: its workload, built for the trial's input shape and classes.
+        loader: the job's ``loader`` object.
+        schedule: how long to run.
+    """
+    return {
+        **_shared(trial),
+        "workload": workload.to_json(),
+        "loader": dict(loader),
+        "mode": "time",
+        "schedule": schedule.to_json(),
+    }
+
+
+def check_job(trial: Trial, workload: Workload, *, steps: int, save_weights: bool) -> dict[str, Any]:
+    """Return the job that checks ``trial``: a few steps on known batches, without dropout."""
+    return {
+        **_shared(trial),
+        "workload": workload.to_json(dropout=False),
+        "loader": {"kind": "synthetic", "distinct_batches": steps},
+        "mode": "check",
+        "schedule": {"check_steps": steps, "save_weights": save_weights},
+    }
+
+
+def _shared(trial: Trial) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "framework": trial.framework,
+        "strategy": trial.strategy,
+        "options": dict(trial.options),
+        "batch_per_worker": trial.batch_per_worker,
+        "precision": trial.precision,
+        "device": trial.device,
+        "threads": trial.threads,
+        "seed": trial.seed,
+        "optimizer": trial.optimizer.model_dump(),
+    }

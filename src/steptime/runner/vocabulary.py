@@ -1,0 +1,54 @@
+"""The names that a study may use, gathered from the rooms that know them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from steptime.datasets.table import BUILTINS
+from steptime.environments.table import KINDS
+from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.launchers.table import LAUNCHERS
+from steptime.study.model import Study
+from steptime.study.reading import read_study
+from steptime.study.vocabulary import FrameworkFacts, OptionFacts, Vocabulary
+from steptime.workloads.table import LIBRARY
+
+
+def read(path_or_name: str | Path, overrides: Sequence[str] = ()) -> Study:
+    """Read a study, as ``study.reading.read_study`` does, with all names that this installation knows."""
+    return read_study(path_or_name, overrides, full_vocabulary(load_manifests()))
+
+
+def full_vocabulary(manifests: Mapping[str, Manifest]) -> Vocabulary:
+    """Return the names of everything that is installed."""
+    return vocabulary_of(manifests, workloads=LIBRARY, datasets=BUILTINS, launchers=LAUNCHERS, environment_kinds=KINDS)
+
+
+def vocabulary_of(
+    manifests: Mapping[str, Manifest],
+    *,
+    workloads: Iterable[str],
+    datasets: Iterable[str],
+    launchers: Iterable[str],
+    environment_kinds: Iterable[str],
+) -> Vocabulary:
+    """Return the vocabulary that manifests and names make."""
+    return Vocabulary(
+        frameworks={name: _facts(manifest) for name, manifest in manifests.items()},
+        workloads=tuple(workloads),
+        datasets=tuple(datasets),
+        launchers=tuple(launchers),
+        environment_kinds=tuple(environment_kinds),
+    )
+
+
+def _facts(manifest: Manifest) -> FrameworkFacts:
+    return FrameworkFacts(
+        strategies=tuple(manifest.strategies),
+        devices=tuple(manifest.devices),
+        precisions=tuple(manifest.precisions),
+        loaders=tuple(manifest.loaders),
+        options={
+            name: OptionFacts(option.type, option.default, tuple(option.choices), tuple(option.strategies))
+            for name, option in manifest.options.items()
+        },
+    )

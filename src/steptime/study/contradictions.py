@@ -1,0 +1,116 @@
+"""Values that are right alone and wrong together."""
+
+from collections.abc import Iterator
+
+from steptime.errors import choices_message
+from steptime.study.document import Document, Mistake, Path
+from steptime.study.names import axis_mappings
+from steptime.study.vocabulary import OptionFacts, Vocabulary
+
+_BATCHES = ("batch_per_worker", "global_batch")
+
+
+def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mistake]:
+    """Yield every pair of values that contradict each other, and options that their framework cannot have."""
+    for top in axis_mappings(document):
+        yield from _two_batches(document, top)
+        for path, _ in document.each(*top, "workloads"):
+            yield from _two_batches(document, path)
+        yield from _options(document, (*top, "options"), vocabulary)
+    yield from _uneven_batches(document)
+    for key in ("launches", "steps"):
+        yield from _empty_range(document, key)
+    yield from _native_without_data(document)
+    yield from _interpreters(document)
+
+
+def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
+    if "exclude" not in path and all(document.at((*path, key)) is not None for key in _BATCHES):
+        yield Mistake(
+            (*path, "global_batch"),
+            "stands beside batch_per_worker; keep one: batch_per_worker for weak scaling, global_batch for strong "
+            "scaling (on the command line, KEY=null takes a key away)",
+        )
+
+
+def _uneven_batches(document: Document) -> Iterator[Mistake]:
+    workers = [count for _, count in document.each("workers") if _is_count(count)] or [1]
+    tops: list[Path] = [(), *(path for path, _ in document.each("workloads"))]
+    for top in tops:
+        for path, batch in document.each(*top, "global_batch"):
+            uneven = [count for count in workers if _is_count(batch) and batch % count]
+            if uneven:
+                counts = " or ".join(map(str, uneven))
+                yield Mistake(path, f"a global batch of {batch} cannot be shared equally by {counts} workers")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _empty_range(document: Document, key: str) -> Iterator[Mistake]:
+    defaults = {"launches": (3, 10), "steps": (10, 2000)}[key]
+    least, most = (
+        default if (value := document.at((key, end))) is None else value
+        for end, default in zip(("min", "max"), defaults, strict=True)
+    )
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        end = "min" if document.at((key, "min")) is not None else "max"
+        yield Mistake((key, end), f"at least {least} and at most {most} {key} leave no choice; min must not exceed max")
+
+
+def _native_without_data(document: Document) -> Iterator[Mistake]:
+    names = [item.get("name") if isinstance(item, dict) else item for _, item in document.each("loaders")]
+    if not names or set(names) != {"native"}:
+        return
+    for path, item in document.each("workloads"):
+        if isinstance(item, str) or (isinstance(item, dict) and item.get("dataset") is None):
+            yield Mistake(
+                path, "has no dataset, which the loader 'native' reads; name one, or use the loader synthetic"
+            )
+
+
+def _interpreters(document: Document) -> Iterator[Mistake]:
+    for framework, item in document.items("environments"):
+        if not isinstance(item, dict):
+            continue
+        path: Path = ("environments", framework)
+        kind = item.get("kind", "existing")
+        if kind == "existing" and item.get("python") is None:
+            yield Mistake(path, "an environment of the kind existing needs python: the path of its interpreter")
+        if kind != "existing" and item.get("python") is not None:
+            yield Mistake((*path, "python"), "only an environment of the kind existing has an interpreter of its own")
+
+
+def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:
+    for framework, chosen in document.items(*path):
+        if framework not in vocabulary.frameworks or not isinstance(chosen, dict):
+            continue
+        known = vocabulary.frameworks[framework].options
+        for option in chosen:
+            where: Path = (*path, framework, option)
+            if option in known:
+                yield from _option_values(document, where, known[option])
+            elif known:
+                yield Mistake(where, choices_message(f"option of {framework}", option, known))
+            else:
+                yield Mistake(where, f"{framework} has no options")
+
+
+def _option_values(document: Document, path: Path, option: OptionFacts) -> Iterator[Mistake]:
+    for where, value in document.each(*path):
+        if not _fits(value, option.type):
+            yield Mistake(where, f"{value!r} is no {_TYPES[option.type]}, as {path[-1]} needs")
+        elif option.choices and value not in option.choices:
+            yield Mistake(where, choices_message(f"value of {path[-1]}", str(value), map(str, option.choices)))
+
+
+_TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
+
+
+def _fits(value: object, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "bool"
+    if isinstance(value, int):
+        return kind in ("int", "float")
+    return isinstance(value, float if kind == "float" else str) and kind in ("float", "str")

@@ -1,0 +1,86 @@
+"""How values may be written in a study file: one for a list, a name for a mapping, ``8m`` for seconds, ``1%``."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from steptime.units import parse_duration, parse_share
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _ScalarAllowed:
+    """Says in the JSON Schema that a single value stands for a list of one."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        array = handler(schema)
+        return {"anyOf": [array["items"], array]}
+
+
+@dataclass(frozen=True)
+class NameAllowed:
+    """Says in the JSON Schema that a name stands for a mapping of which only the name is given."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
+
+
+def _as_list(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds; so in all functions below
+    return value if value is None or isinstance(value, list) else [value]
+
+
+OneOrMany = Annotated[list[T], BeforeValidator(_as_list), _ScalarAllowed()]
+
+
+def from_name(value: Any) -> Any:  # noqa: ANN401
+    """Return the mapping that a bare name stands for."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+def as_sides(value: Any) -> Any:  # noqa: ANN401
+    """Return (height, width) for a side or a pair; raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
+        message = f"{value!r} is no image size; write a side in pixels, or [height, width]"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    if isinstance(value, int):
+        return (value, value)
+    if len(value) != 2:  # noqa: PLR2004 - height and width
+        message = f"{value!r} is no image size; write a side in pixels, or [height, width]"
+        raise ValueError(message)
+    return tuple(value)
+
+
+def as_option_value(value: Any) -> Any:  # noqa: ANN401
+    """Return an option's value unchanged; raises ValueError where it is not a single value."""
+    if not isinstance(value, (bool, int, float, str)):
+        message = f"{value!r} is no value of an option; write true or false, a number or a text"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return value
+
+
+def as_text_of_option() -> JsonSchemaValue:
+    """Return the JSON Schema of an option's value."""
+    return {"type": ["boolean", "number", "string"]}
+
+
+def seconds(value: Any) -> float:  # noqa: ANN401
+    """Return the seconds of a duration such as ``90``, ``8m`` or ``1h30m``; raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        message = f"{value!r} is no duration; write for example 90s, 8m or 1h30m"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return parse_duration(value)
+
+
+def share(value: Any) -> float:  # noqa: ANN401
+    """Return a share such as ``1%`` or ``0.01`` as a number; raises ValueError for anything else."""
+    message = f"{value!r} is no share; write for example 1% or 0.01"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    try:
+        return parse_share(value)
+    except ValueError:
+        raise ValueError(message) from None

@@ -1,0 +1,80 @@
+"""One configuration, fully spelled out: what a study expands into and what a result is filed under."""
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+
+OptionValue = bool | int | float | str
+
+
+class Optimizer(BaseModel):
+    """Stochastic gradient descent with momentum, the same in every framework (docs/worker-protocol.md)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    name: Literal["sgd"] = "sgd"
+    learning_rate: float = Field(0.01, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+
+
+class Trial(BaseModel):
+    """One configuration to be run several times in fresh processes.
+
+    Every field is settled: ``device`` is never ``auto``, ``options`` holds every option of the framework that
+    applies, and ``servers`` is 0 where the strategy has none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    framework: str
+    strategy: str
+    workload: str
+    input_shape: tuple[int, ...]
+    """Per sample, channels first."""
+    classes: int
+    dataset: str | None
+    """A built-in dataset's name or a folder; None with the synthetic loader."""
+    loader: str
+    loader_processes: int = 0
+    device: Literal["cpu", "cuda"]
+    precision: Literal["fp32", "bf16"]
+    workers: int
+    servers: int = 0
+    hosts: int = 1
+    batch_per_worker: int
+    threads: int = 1
+    """Compute threads of each worker."""
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    optimizer: Optimizer = Optimizer()
+    launcher: str = "local"
+    seed: int = 0
+
+    @computed_field  # type: ignore[prop-decorator]  # mypy cannot see through two decorators
+    @property
+    def id(self) -> str:
+        """A readable name with a hash of all fields: the same configuration has the same id in every study."""
+        readable = f"{self.framework}-{self.strategy}-{self.workload}-w{self.workers}-b{self.batch_per_worker}"
+        return f"{readable}-{self._digest()}"
+
+    @property
+    def global_batch(self) -> int:
+        """Samples per step over all workers."""
+        return self.workers * self.batch_per_worker
+
+    @property
+    def group(self) -> str:
+        """What must be equal for two trials to be ranked against each other, in words."""
+        size = "x".join(str(size) for size in self.input_shape)
+        data = self.dataset or "synthetic data"
+        workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        return (
+            f"{self.workload} ({size}), {data} by the {self.loader} loader, {workers}, "
+            f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}"
+        )
+
+    def _digest(self) -> str:
+        fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id"})
+        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
