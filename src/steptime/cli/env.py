@@ -1,0 +1,112 @@
+"""``steptime env``: the environments that frameworks run in."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from steptime.environments.spec import EnvironmentSpec
+
+app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments that frameworks run in.")
+
+EXIT_FAILED = 3
+
+
+def _complete_framework() -> list[str]:
+    from steptime.frameworks.manifest import load_manifests
+
+    return list(load_manifests())
+
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FRAMEWORK]...", help="As in steptime list frameworks.", autocompletion=_complete_framework
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")]
+
+
+@app.command()
+def create(
+    names: Names = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every framework that this machine can have.")] = False,
+) -> None:
+    """Create environments, those that exist already excepted; an interrupted creation is begun anew."""
+    from steptime.cli.live import LiveObserver, stderr_console
+    from steptime.runner.preparing import prepare_environments
+
+    specs = _chosen(names or [], everything=everything)
+    console = stderr_console()
+    with LiveObserver(console) as observer:
+        prepared = prepare_environments(specs, observer)
+    for name, ready in prepared.environments.items():
+        console.print(f"{name}: Python {ready.python_version}, {ready.interpreter}", markup=False, highlight=False)
+    if prepared.failures:
+        sys.exit(EXIT_FAILED)
+
+
+@app.command("list")
+def list_environments(as_json: AsJson = False) -> None:
+    """List the environments in the cache, with their size and whether this version of steptime uses them."""
+    from dataclasses import asdict
+
+    from steptime.cli.tables import print_json, print_rows
+    from steptime.environments import table
+    from steptime.environments.cache import cache_folder
+    from steptime.runner.preparing import all_environment_specs
+    from steptime.units import format_bytes
+
+    listed = table.list_environments(cache_folder(), table.addresses(all_environment_specs().values()))
+    if as_json:
+        print_json([asdict(each) for each in listed])
+        return
+    rows = [
+        {
+            "name": each.name,
+            "state": ("ready" if each.ready else "unfinished") + ("" if each.current else ", no longer used"),
+            "python": each.python_version,
+            "size": format_bytes(each.bytes),
+            "folder": each.folder,
+        }
+        for each in listed
+    ]
+    columns = {"name": "environment", "state": "state", "python": "python", "size": "size", "folder": "folder"}
+    print_rows(rows, columns, as_json=False)
+
+
+@app.command()
+def remove(
+    names: Names = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every environment in the cache.")] = False,
+) -> None:
+    """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
+    from steptime.environments import table
+    from steptime.environments.cache import cache_folder
+    from steptime.errors import UsageError
+    from steptime.units import format_bytes
+
+    cache = cache_folder()
+    chosen = sorted({each.name for each in table.list_environments(cache)}) if everything else names or []
+    if not chosen and not everything:
+        message = "which environment? name one or more as in steptime env list, or say --all"
+        raise UsageError(message)
+    for name in chosen:
+        sys.stderr.write(f"{name}: freed {format_bytes(table.remove(name, cache))}\n")
+
+
+def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
+    from steptime.errors import UsageError, choices_message
+    from steptime.runner.preparing import all_environment_specs
+
+    specs = all_environment_specs()
+    if everything:
+        return list(specs.values())
+    if not names:
+        message = f"which environment? name one or more of {', '.join(specs)}, or say --all"
+        raise UsageError(message)
+    unknown = [choices_message("environment", name, specs) for name in names if name not in specs]
+    if unknown:
+        raise UsageError(unknown)
+    return [specs[name] for name in names]

@@ -1,0 +1,120 @@
+"""From what the user typed to a plan, and a plan in words."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steptime.errors import StudyError
+from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.runner.commands import exact_commands
+from steptime.runner.devices import cuda_device_names
+from steptime.runner.expansion import Expansion, expand, skipped_in_words
+from steptime.runner.observer import Observer
+from steptime.runner.preparing import dataset_facts
+from steptime.runner.race import START_S
+from steptime.runner.running import Run
+from steptime.runner.vocabulary import read
+from steptime.study.model import Study
+from steptime.study.shipped import study_files
+from steptime.study.trial import Trial
+from steptime.units import format_seconds, parse_duration
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study, what it expands into, and where its results go."""
+
+    study: Study
+    study_text: str
+    expansion: Expansion
+    manifests: dict[str, Manifest]
+    folder: Path
+    budget_s: float | None
+    command: str
+    """What to type to resume."""
+
+    def to_run(self, observer: Observer) -> Run:
+        """Return the run that does it."""
+        return Run(self.study, self.study_text, self.expansion, self.manifests, self.folder, self.budget_s, observer)
+
+    @property
+    def estimate_s(self) -> float:
+        """About how long the launches will take, without environments, datasets and checks."""
+        per_launch = START_S + self.study.seconds_per_launch
+        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch
+        return wanted if self.budget_s is None else min(wanted, self.budget_s)
+
+
+def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget: str | None) -> Plan:
+    """Read and expand a study.
+
+    Raises StudyError with all mistakes of the study and its overrides, DatasetError for an unusable folder.
+    """
+    all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
+    study = read(name, all_overrides)
+    manifests = load_manifests()
+    expansion = expand(study, manifests, dataset_facts(study), len(cuda_device_names()))
+    if not expansion.trials:
+        reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
+        message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
+        raise StudyError(message)
+    command = ["steptime", "run", name, *overrides]
+    command += ["-o", str(output)] if output else []
+    command += ["--budget", budget] if budget else []
+    return Plan(
+        study=study,
+        study_text=study_files().get(name, Path(name)).read_text(encoding="utf-8"),
+        expansion=expansion,
+        manifests=manifests,
+        folder=output or Path("steptime-results") / study.name,
+        budget_s=parse_duration(study.budget) if study.budget is not None else None,
+        command=shlex.join(command),
+    )
+
+
+def print_plan(plan: Plan, *, as_json: bool) -> None:
+    """Print what a run would do."""
+    trials = plan.expansion.trials
+    commands = {trial.id: exact_commands(trial, plan.manifests, plan.study, plan.folder) for trial in trials}
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json(_as_json(plan, commands))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{plan.study.name}[/]: {len(trials)} trials, {plan.study.launches.min} launches or more each")
+    for group in dict.fromkeys(trial.group for trial in trials):
+        console.print(f"\n{group}", markup=False)
+        for trial in trials:
+            if trial.group == group:
+                console.print(f"  {trial.framework} {trial.strategy}", markup=False)
+    for line in skipped_in_words(plan.expansion.skipped):
+        console.print(f"skipped: {line}", markup=False)
+    if trials:
+        console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:", markup=False)
+        for command in commands[trials[-1].id]:
+            console.print(f"  {command}", markup=False, soft_wrap=True)
+    budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
+    console.print(
+        f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks"
+    )
+    console.print(f"results go to {plan.folder}", markup=False)
+
+
+def _as_json(plan: Plan, commands: dict[str, list[str]]) -> dict[str, Any]:
+    return {
+        "study": plan.study.name,
+        "folder": str(plan.folder),
+        "estimated_s": plan.estimate_s,
+        "budget_s": plan.budget_s,
+        "trials": [_trial_as_json(trial, commands[trial.id]) for trial in plan.expansion.trials],
+        "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
+    }
+
+
+def _trial_as_json(trial: Trial, commands: list[str]) -> dict[str, Any]:
+    return {**trial.model_dump(mode="json"), "commands": commands}

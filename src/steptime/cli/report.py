@@ -1,0 +1,49 @@
+"""``steptime report``: what a results folder says."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+_FILE_WIDTH = 140
+"""Columns where no terminal sets them: a line per trial can be searched and cut."""
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
+    html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/report-json.md) and nothing else.")] = False,
+) -> None:
+    """Show rankings with their intervals, scaling, the equivalence gate and what failed."""
+    show_report(folder, html=html, as_json=as_json)
+
+
+def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
+    """Print the report of ``folder`` as a terminal report or JSON, and write the page if ``html`` is given.
+
+    Raises StoreError when the folder cannot be read or the page cannot be written.
+    """
+    from steptime.measurements.store import Store
+    from steptime.measurements.summary import summarise
+
+    store = Store.open(folder)
+    summary = summarise(store)
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json(summary.to_json())
+    else:
+        import os
+
+        from rich.console import Console
+
+        from steptime.report.terminal import render
+
+        sized = sys.stdout.isatty() or "COLUMNS" in os.environ
+        Console(highlight=False, width=None if sized else _FILE_WIDTH).print(render(summary))
+    if html is not None:
+        from steptime.report.html import write_page
+
+        write_page(store, summary, html)
+        sys.stderr.write(f"report: {html.resolve()}\n")

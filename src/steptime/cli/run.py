@@ -1,0 +1,70 @@
+"""``steptime run``: measure what a study asks for."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXIT_GATED = 1
+EXIT_FAILED = 3
+EXIT_INTERRUPTED = 130
+
+
+def run(
+    study: Annotated[str, typer.Argument(help="A study file, or the name of a shipped study (steptime list studies).")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY.PATH=VALUE]...", help="Changes to the study, such as workers=[1,2,4]."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output-dir", help="Results folder [default: steptime-results/STUDY]."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Stop launching after this time, for example 8m; overrides the study's.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, its estimated time and the exact commands; run nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the report as JSON when done (with --dry-run: the plan).")
+    ] = False,
+) -> None:
+    """Measure what a study asks for; run it again on the same folder to resume."""
+    from steptime.cli.live import LiveObserver, stderr_console
+    from steptime.cli.planning import plan_study, print_plan
+
+    plan = plan_study(study, overrides or [], output, budget)
+    if dry_run:
+        print_plan(plan, as_json=as_json)
+        return
+    console = stderr_console()
+    try:
+        with LiveObserver(console) as observer:
+            finished = plan.to_run(observer).go()
+    except KeyboardInterrupt:
+        console.print(f"interrupted; everything measured is kept in {plan.folder}", markup=False)
+        console.print(f"resume with: {plan.command}", markup=False)
+        sys.exit(EXIT_INTERRUPTED)
+    report_code = _report(plan.folder, as_json=as_json)
+    if finished.not_run:
+        console.print(f"the budget left out {finished.not_run} trials; to go on: {plan.command}", markup=False)
+    if report_code:
+        sys.exit(report_code)
+    if finished.failed:
+        sys.exit(EXIT_FAILED)
+    if finished.gated:
+        sys.exit(EXIT_GATED)
+
+
+def _report(folder: Path, *, as_json: bool) -> int:
+    """Report in a process of its own, whose output goes where this one's does; return its exit code.
+
+    What draws the charts takes more memory than the rest of steptime together, in the process that is said to be
+    small. ``-P``: a folder named steptime in the current one must not be taken for the program.
+    """
+    command = [sys.executable, "-P", "-m", "steptime", "report", "--html", str(folder / "report.html")]
+    sys.stdout.flush()
+    return subprocess.run([*command, *(["--json"] if as_json else []), "--", str(folder)], check=False).returncode

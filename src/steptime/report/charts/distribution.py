@@ -1,0 +1,51 @@
+"""How step times are distributed: the share of steps that took at most so long."""
+
+from collections.abc import Sequence
+
+from steptime.report.charts.drawing import FEWEST_TICKS, Spec, chart, round_ticks
+from steptime.report.charts.marks import Marks
+
+_FAR = 4.0
+"""Longest step over shortest from which a linear axis would press most curves into a corner."""
+
+
+def distribution_chart(rows: Sequence[Spec], unit: str, domain: tuple[float, float], marks: Marks) -> Spec:
+    """Return the cumulative distribution of step times.
+
+    Args:
+        rows: points of the curves, each with ``name`` (in the legend), ``series`` (the name that ``marks`` knows),
+            ``time`` (in ``unit``) and ``share`` (0 to 1).
+        unit: of the times, in letters.
+        domain: shortest and longest time to show, positive.
+        marks: what each series looks like.
+    """
+    series = {row["name"]: row["series"] for row in rows}
+    ticks = round_ticks(*domain)
+    logarithmic = domain[1] > _FAR * domain[0] and len(ticks) >= FEWEST_TICKS
+    layer = {
+        "mark": {"type": "line", "strokeWidth": 2},
+        "encoding": {
+            "x": {
+                "field": "time",
+                "type": "quantitative",
+                "title": f"step time ({unit}), {'log scale' if logarithmic else 'axis not from 0'}",
+                "scale": {"type": "log" if logarithmic else "linear", "nice": False, "domain": list(domain)},
+                "axis": {"values": ticks, "format": ",~f"} if logarithmic else {"tickCount": 6, "format": ",~f"},
+            },
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "title": "share of steps (%)",
+                "axis": {"format": "%", "values": [0.0, 0.25, 0.5, 0.75, 1.0]},
+            },
+            "order": {"field": "share"},
+            **marks.encodings(list(series.values()), "color", "strokeDash", labels=list(series)),
+        },
+    }
+    spec = chart([layer], rows)
+    # A dash needs some length of line to be seen.
+    spec["config"] = {
+        **spec["config"],
+        "legend": {**spec["config"]["legend"], "symbolType": "stroke", "symbolSize": 400},
+    }
+    return spec

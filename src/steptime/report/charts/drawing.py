@@ -1,0 +1,87 @@
+"""What all charts share: size, letters, and turning a specification into a picture that needs no script."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import vl_convert
+from markupsafe import Markup, escape
+
+Spec = dict[str, Any]
+
+WIDTH, HEIGHT = 380, 250
+"""Pixels of a whole picture's width, which a phone has as well, and of a plot's height."""
+GREY = "#5b6573"
+FEWEST_TICKS = 3
+
+_FONT = "Helvetica, Arial, sans-serif"
+_CONFIG: Spec = {
+    "aria": False,
+    "background": "white",
+    "font": _FONT,
+    "padding": {"left": 4, "right": 10, "top": 6, "bottom": 4},
+    "view": {"stroke": None},
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titleColor": "#1b1f24",
+        "labelColor": "#3a424c",
+        "gridColor": "#e8ebee",
+        "domainColor": "#9aa3ad",
+        "tickColor": "#9aa3ad",
+        "labelOverlap": "greedy",
+    },
+    "legend": {
+        "orient": "bottom",
+        "title": None,
+        "labelFontSize": 12,
+        "labelLimit": 265,
+        "symbolSize": 90,
+        "symbolStrokeWidth": 2,
+        "rowPadding": 4,
+    },
+    "text": {"font": _FONT, "fontSize": 12, "color": "#1b1f24"},
+}
+_FIRST_TAG = re.compile(r"<svg [^>]*>")
+_SIZE = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
+_FINE = re.compile(r"(\d\.\d\d)\d+")
+_ATTRIBUTE = re.compile(r' (?:d|transform)="[^"]*"')
+
+
+def chart(layers: Sequence[Spec], rows: Sequence[Spec], *, height: int = HEIGHT) -> Spec:
+    """Return a whole specification: ``layers`` drawn over each other from ``rows``."""
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
+        "data": {"values": list(rows)},
+        "width": WIDTH,
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "layer": list(layers),
+        "config": _CONFIG,
+    }
+
+
+def round_ticks(low: float, high: float) -> list[float]:
+    """Return the values 1, 2, 3, 5 and 7 times a power of ten between two positive bounds, for logarithmic axes."""
+    exponents = range(-9, 12)
+    return [each for k in exponents for m in (1, 2, 3, 5, 7) if low <= (each := float(f"{m}e{k}")) <= high]
+
+
+def to_svg(spec: Spec, name: str) -> Markup:
+    """Return the picture of a specification as SVG, safe in a page, that scales with it.
+
+    Args:
+        spec: from one of the charts.
+        name: what the picture shows, for those who hear the page instead of seeing it.
+    """
+    svg: str = vl_convert.vegalite_to_svg(spec, vl_version="5.20")
+    size = _SIZE.search(svg)
+    width, height = size.groups() if size else (str(WIDTH), str(HEIGHT))
+    # Hundredths of a pixel are fine enough, and make curves half as long.
+    svg = _ATTRIBUTE.sub(lambda found: _FINE.sub(r"\1", found[0]), svg)
+    first = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{escape(name)}"><title>{escape(name)}</title>'
+    )
+    return Markup(_FIRST_TAG.sub(lambda _: first, svg, count=1))  # noqa: S704 - vl-convert escapes all text

@@ -1,0 +1,69 @@
+"""Throughput and efficiency against the number of workers, each with the ideal line."""
+
+from collections.abc import Sequence
+
+from steptime.report.charts.drawing import GREY, Spec, chart
+from steptime.report.charts.marks import Marks
+
+_WIDE = 16
+"""More workers than this many times the fewest are shown by doublings."""
+
+
+def throughput_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
+    """Return throughput against workers.
+
+    Args:
+        rows: one per trial and one per point of an ideal line: ``name``, ``workers``, ``value``, ``low``, ``high``
+            in samples per second, and ``ideal``, which is true on the points of the line that perfect scaling of
+            the trial's baseline would follow.
+        marks: what each name looks like.
+    """
+    y = {"title": "throughput (samples/s), from 0", "scale": {"zero": True}, "axis": {"tickCount": 6, "format": ",~f"}}
+    return _chart(rows, marks, y)
+
+
+def efficiency_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
+    """Return efficiency against workers; rows as for ``throughput_lines``, with shares instead of rates."""
+    y = {"title": "efficiency (%), from 0", "scale": {"zero": True}, "axis": {"tickCount": 6, "format": "%"}}
+    return _chart(rows, marks, y)
+
+
+def _chart(rows: Sequence[Spec], marks: Marks, axis: Spec) -> Spec:
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    x = _workers(sorted({row["workers"] for row in rows}))
+    y = {"field": "value", "type": "quantitative", **axis}
+    looks = marks.encodings(names, "color", "shape")
+    colour = {"color": looks["color"]}
+    measured = {"filter": "!datum.ideal"}
+    layers = [
+        {
+            "transform": [{"filter": "datum.ideal"}],
+            "mark": {"type": "line", "strokeDash": [3, 3], "strokeWidth": 1.2, "opacity": 0.8},
+            "encoding": {"x": x, "y": y, "detail": {"field": "name"}, "color": {"value": GREY}},
+        },
+        {
+            "transform": [measured],
+            "mark": {"type": "line", "strokeWidth": 1.8},
+            "encoding": {"x": x, "y": y, **colour},
+        },
+        {
+            "transform": [measured, {"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "strokeWidth": 2.5},
+            "encoding": {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}, **colour},
+        },
+        {
+            "transform": [measured],
+            "mark": {"type": "point", "filled": True, "opacity": 1, "size": 80},
+            "encoding": {"x": x, "y": y, **looks},
+        },
+    ]
+    return chart(layers, rows)
+
+
+def _workers(ticks: Sequence[int]) -> Spec:
+    first, last = ticks[0], ticks[-1]
+    x = {"field": "workers", "type": "quantitative", "axis": {"values": list(ticks), "format": "d", "grid": False}}
+    if last > _WIDE * first:
+        scale = {"type": "log", "base": 2, "nice": False, "domain": [first * 0.8, last * 1.25]}
+        return {**x, "title": "workers (log scale)", "scale": scale}
+    return {**x, "title": "workers", "scale": {"nice": False, "domain": [0, last + 0.15 * last]}}

@@ -1,0 +1,154 @@
+"""Under what conditions numbers were measured: the machine, the environments and the marks, in words and units."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from steptime.measurements.summary_form import TrialSummary
+from steptime.report.wording import UNKNOWN, count, number
+from steptime.units import format_bytes, format_seconds
+
+_MACHINE = {
+    "hostname": "host",
+    "cpu": "processor",
+    "architecture": "architecture",
+    "cores": "cores that may be used",
+    "threads": "hardware threads of these",
+    "machine_threads": "hardware threads of the machine",
+    "quota_cores": "container limit (cores)",
+    "memory_bytes": "memory",
+    "gpus": "GPUs",
+    "gpu_driver": "GPU driver",
+    "os": "system",
+    "kernel": "kernel",
+    "python": "Python of steptime",
+    "steptime": "steptime",
+}
+
+_MARKS = (
+    (
+        "more workers than cores",
+        (
+            "Workers shared processor cores. They compete for them, so the number says little about a machine on which "
+            "each worker has its own."
+        ),
+    ),
+    (
+        "noisy",
+        (
+            "Something else used the machine during launches. The interval shows what came of it, as far as it "
+            "differed between launches."
+        ),
+    ),
+    ("throttled", "A limit on heat, power or processor time held the machine back."),
+    ("single launch", "Steps within one launch say nothing of how launches differ; the true interval is wider."),
+    ("launches failed", "Some launches ended with an error and are not in the number."),
+)
+"""What to look for in a flag, and what it means for a reader."""
+
+
+def machine_in_a_line(machine: Mapping[str, Any]) -> str:
+    """``Xeon, 2 cores, 24 GiB, Ubuntu 24.04, host lab-7``; empty when nothing is known."""
+    cores = machine.get("cores")
+    memory = machine.get("memory_bytes")
+    parts = [
+        machine.get("cpu"),
+        count(cores, "core") if isinstance(cores, int) else None,
+        format_bytes(memory) if memory else None,
+        _gpus(machine.get("gpus") or []) or None,
+        machine.get("os"),
+        f"host {machine['hostname']}" if machine.get("hostname") else None,
+    ]
+    return ", ".join(str(part) for part in parts if part)
+
+
+def machine_rows(machine: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and values of everything known of the machine."""
+    known = [key for key in _MACHINE if key in machine]
+    others = [key for key in machine if key not in _MACHINE]
+    return [(_MACHINE.get(key, _spaced(key)), _machine_value(key, machine[key])) for key in [*known, *others]]
+
+
+def environment_in_a_line(trial: TrialSummary) -> str:
+    """``pytorch 2.13.0, Python 3.11.9, environment pytorch (pinned)``."""
+    environment = trial.environment
+    version = f" {trial.framework_version}" if trial.framework_version else ""
+    parts = [f"{trial.framework}{version}"]
+    if environment.get("python"):
+        parts.append(f"Python {environment['python']}")
+    if environment.get("name"):
+        kind = f" ({environment['kind']})" if environment.get("kind") else ""
+        parts.append(f"environment {environment['name']}{kind}")
+    return ", ".join(parts)
+
+
+def packages(trial: TrialSummary) -> str:
+    """One package with its version per line."""
+    found = trial.environment.get("packages") or {}
+    return "\n".join(f"{name} {version}" for name, version in sorted(found.items()))
+
+
+def command_lines(trial: TrialSummary) -> list[str]:
+    """One line per process, as a shell reads it."""
+    return [shlex.join(command) for command in trial.commands]
+
+
+def settings(trial: TrialSummary) -> str:
+    """What the trial set beside its name: threads, servers, hosts and every option of the framework."""
+    parts = [count(trial.threads, "thread") + " per worker"]
+    parts += [count(trial.servers, "server")] if trial.servers else []
+    parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
+    parts += [f"{name}={value}" for name, value in trial.options.items()]
+    return ", ".join(parts)
+
+
+def noise_rows(trial: TrialSummary) -> list[tuple[str, str]]:
+    """Return names and values of what else the machine did, in the units that the names' endings say."""
+    return [_noise(name, value) for name, value in trial.noise.items()]
+
+
+def meanings(flags: list[str]) -> list[tuple[str, str]]:
+    """Return the kinds of marks among ``flags``, and what each means for a reader."""
+    return [(kind, meaning) for kind, meaning in _MARKS if any(kind in flag for flag in flags)]
+
+
+def _machine_value(key: str, value: Any) -> str:  # noqa: ANN401 - any JSON value
+    if key == "gpus":
+        return _gpus(value or []) or "none"
+    if value is None:
+        return UNKNOWN
+    return format_bytes(value) if key.endswith("_bytes") else str(value)
+
+
+def _gpus(gpus: list[dict[str, Any]]) -> str:
+    return ", ".join(
+        f"{gpu.get('name')} ({format_bytes(gpu['memory_bytes'])})" if gpu.get("memory_bytes") else str(gpu.get("name"))
+        for gpu in gpus
+    )
+
+
+def _noise(name: str, value: float | None) -> tuple[str, str]:
+    # Endings say the unit; what follows them says when it was read.
+    stem, when = name, ""
+    for moment in ("_before", "_after"):
+        if name.endswith(moment):
+            stem, when = name.removesuffix(moment), f" {moment[1:]}"
+    for ending, write in _UNITS.items():
+        if stem.endswith(ending):
+            return _spaced(stem.removesuffix(ending)) + when, UNKNOWN if value is None else write(value)
+    return _spaced(stem) + when, UNKNOWN if value is None else number(value)
+
+
+_UNITS: dict[str, Callable[[float], str]] = {
+    "_share": lambda value: f"{number(100 * value)} %",
+    "_bytes": format_bytes,
+    "_hz": lambda value: f"{number(value / 1e9)} GHz",
+    "_s": format_seconds,
+    "_cores": lambda value: f"{number(value)} cores",
+    "_c": lambda value: f"{number(value)} °C",
+}
+
+
+def _spaced(key: str) -> str:
+    words = key.replace("_", " ")
+    return words.replace("cpu", "CPU").replace("gpu", "GPU").replace("tcp", "TCP")

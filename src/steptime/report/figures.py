@@ -1,0 +1,128 @@
+"""The charts of a page, with the rows of each: numbers are picked and their units changed, nothing else."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from markupsafe import Markup
+
+from steptime.measurements.ideal import ideal_throughput
+from steptime.measurements.summary_form import Efficiency, TrialSummary, Value
+from steptime.report.charts.distribution import distribution_chart
+from steptime.report.charts.drawing import Spec, to_svg
+from steptime.report.charts.marks import MOST, Marks
+from steptime.report.charts.ratio import ratio_chart
+from steptime.report.charts.scaling import efficiency_lines, throughput_lines
+from steptime.report.charts.throughput import throughput_bars
+from steptime.report.curves import Curve, Panel
+from steptime.report.groups import RankedGroup, Row
+from steptime.report.wording import time_unit
+
+Quantiles = Mapping[str, Sequence[tuple[float, float]]]
+"""By trial, what ``step_time_quantiles`` returned."""
+Item = TypeVar("Item")
+
+MOST_ROWS = 2 * MOST
+"""A chart with more lines is longer than anybody reads; the table has all."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture with what stands above it."""
+
+    title: str
+    svg: Markup
+
+
+def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> list[Figure]:
+    """Return throughput and time against the best, where there are several trials, and how step times spread."""
+    rows = group.rows[:MOST_ROWS]
+    some = f", fastest {len(rows)} of {len(group.rows)}" if len(rows) < len(group.rows) else ""
+    figures = []
+    if len(rows) > 1:  # a bar alone compares nothing
+        bars = [_row(group, row, row.rate.line, row.trial.throughput_samples_per_s, marks) for row in rows]
+        figures.append(_figure(f"Throughput{some}", throughput_bars(bars), group.title))
+        ratios = [_row(group, row, row.ratio.line, row.place.ratio_to_best, marks) for row in rows]
+        figures.append(_figure(f"Time against best{some}", ratio_chart(ratios), group.title))
+    drawn = [row for row in rows if len(quantiles.get(row.trial.id, ())) > 1]
+    for part in _parts(drawn):
+        which = f", ranks {part[0].place.rank} to {part[-1].place.rank}" if len(drawn) > MOST else ""
+        figures.append(
+            _figure(f"How step times spread{which}", _distribution(group, part, drawn, quantiles, marks), group.title)
+        )
+    return figures
+
+
+def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:
+    """Return throughput and, where there is a baseline, efficiency against workers."""
+    figures = []
+    for part in _parts(panel.curves):
+        throughput = [row for curve in part for row in _throughput_rows(curve)]
+        figures.append(_figure("Throughput", throughput_lines(throughput, marks), panel.title))
+        efficiency = [row for curve in part for row in _efficiency_rows(curve)]
+        if panel.weak and efficiency:
+            figures.append(_figure("Efficiency", efficiency_lines(efficiency, marks), panel.title))
+    return figures
+
+
+def _figure(title: str, spec: Spec, conditions: str) -> Figure:
+    return Figure(title, to_svg(spec, f"{title}: {conditions}"))
+
+
+def _row(group: RankedGroup, row: Row, shown: str, value: Value, marks: Marks) -> Spec:
+    # The best's ratio is 1 by definition: its interval has no length and says nothing.
+    best = value is row.place.ratio_to_best and row.place.rank == 1
+    return {
+        "name": f"{group.rank(row)} {row.name}",
+        "shown": shown,
+        "value": value.value,
+        "low": None if best else value.low,
+        "high": None if best else value.high,
+        "colour": marks.colour(row.name),
+    }
+
+
+def _distribution(
+    group: RankedGroup, part: Sequence[Row], drawn: Sequence[Row], quantiles: Quantiles, marks: Marks
+) -> Spec:
+    seconds = [time for row in drawn for _, time in quantiles[row.trial.id]]
+    factor, unit = time_unit(min(seconds))
+    rows = [
+        {"name": f"{group.rank(row)} {row.name}", "series": row.name, "time": time * factor, "share": share}
+        for row in part
+        for share, time in quantiles[row.trial.id]
+    ]
+    # All parts of a group have the same axis.
+    return distribution_chart(rows, unit, (min(seconds) * factor, max(seconds) * factor), marks)
+
+
+def _throughput_rows(curve: Curve) -> Iterator[Spec]:
+    for trial in curve.trials:
+        yield _point(curve, trial, trial.throughput_samples_per_s)
+    for workers, rate in ideal_throughput(curve.trials):
+        yield {"name": curve.name, "workers": workers, "value": rate, "ideal": True}
+
+
+def _efficiency_rows(curve: Curve) -> Iterator[Spec]:
+    known = [trial for trial in curve.trials if trial.efficiency.value is not None]
+    if len({trial.workers for trial in known}) > 1:  # a baseline alone is 100 % of itself
+        for trial in known:
+            yield _point(curve, trial, trial.efficiency)
+            yield {"name": curve.name, "workers": trial.workers, "value": 1.0, "ideal": True}
+
+
+def _point(curve: Curve, trial: TrialSummary, value: Value | Efficiency) -> Spec:
+    return {
+        "name": curve.name,
+        "workers": trial.workers,
+        "value": value.value,
+        "low": value.low,
+        "high": value.high,
+        "ideal": False,
+    }
+
+
+def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield as many items as one chart can tell apart, until all are drawn."""
+    for start in range(0, len(items), MOST):
+        yield items[start : start + MOST]

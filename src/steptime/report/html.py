@@ -1,0 +1,73 @@
+"""The report as one HTML page that needs nothing else: no script, no other file, no connection."""
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import steptime
+from steptime.measurements.distribution import step_time_quantiles
+from steptime.measurements.jsonlines import write_whole
+from steptime.measurements.store import Store
+from steptime.measurements.summary_form import Summary
+from steptime.report import conditions, wording
+from steptime.report.charts.marks import Marks
+from steptime.report.curves import scaling_panels
+from steptime.report.figures import Quantiles, group_figures, panel_figures
+from steptime.report.groups import ranked_groups, unranked
+from steptime.report.naming import Names
+from steptime.report.verdict import verdict
+
+
+def write_page(store: Store, summary: Summary, path: Path) -> None:
+    """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all.
+
+    Folders above ``path`` are made. Raises StoreError when the page cannot be written.
+    """
+    ranked = {place.trial for place in summary.ranking}
+    quantiles = {
+        trial.id: step_time_quantiles(store.iter_launches(trial.id), trial.strategy)
+        for trial in summary.trials
+        if trial.id in ranked
+    }
+    page = page_text(summary, quantiles, store.study_text, str(store.path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, page.encode())
+
+
+def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: str) -> str:
+    """Return the page.
+
+    Args:
+        summary: the study and everything that it found.
+        quantiles: of the step times of trials that have any.
+        study_text: the study file, word by word.
+        folder: where the results are, for the reader.
+    """
+    names = Names(summary.trials)
+    groups = ranked_groups(summary, names)
+    measured = [row.trial for group in groups for row in group.rows]
+    series = {(trial.framework, names.short(trial)) for trial in measured}
+    # Strategies one after the other: what is drawn in one chart is then most often one of them, or close by.
+    marks = Marks(sorted(series, key=lambda pair: (pair[1].removeprefix(pair[0]), pair[0])))
+    environment = Environment(
+        loader=PackageLoader("steptime.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2").render(
+        summary=summary,
+        version=steptime.__version__,
+        folder=folder,
+        study_text=study_text,
+        names=names,
+        groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
+        comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
+        panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
+        unranked=unranked(summary),
+        flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),
+        level=f"{100 * measured[0].step_time_s.level:.0f} %" if measured else "95 %",
+        conditions=conditions,
+        wording=wording,
+    )

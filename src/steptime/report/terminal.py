@@ -1,0 +1,167 @@
+"""The report for a terminal: one ranked table per group, the gate, and what has no rank.
+
+Where the terminal is wide enough a trial is one line; where it is narrower, intervals stand under their numbers;
+where even that does not fit, a trial is a paragraph.
+"""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from rich import box
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from steptime.measurements.summary_form import Summary
+from steptime.report.conditions import machine_in_a_line
+from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked
+from steptime.report.naming import Names
+from steptime.report.verdict import verdict
+from steptime.report.wording import Shown, baseline, count
+
+Layout = Literal["lines", "stacked", "paragraphs"]
+
+
+def render(summary: Summary) -> RenderableType:
+    """Return everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
+    return _Report(summary)
+
+
+class _Report:
+    def __init__(self, summary: Summary) -> None:
+        self._summary = summary
+        self._names = Names(summary.trials)
+        self._groups = ranked_groups(summary, self._names)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        for line, style in self._lines_before():
+            if line:
+                yield _wrapped(line, style, options)
+        layout = _layout(self._groups, console, options)
+        for group in self._groups:
+            yield Text()
+            yield _wrapped(group.title, "bold cyan", options)
+            yield _paragraphs(group) if layout == "paragraphs" else _table(group, layout)
+            yield _wrapped(verdict(group), "bold", options)
+            for flag in group.flags:
+                yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
+        for title, title_style, lines, style in self._sections():
+            yield Text()
+            yield _wrapped(title, title_style, options)
+            for line in lines:
+                yield _wrapped(line, style, options, indent=2)
+
+    def _lines_before(self) -> Iterator[tuple[str, str]]:
+        yield self._summary.study, "bold"
+        yield self._summary.question, ""
+        yield machine_in_a_line(self._summary.machine), "dim"
+        if not self._groups:
+            yield "No trial has a result yet.", "yellow"
+
+    def _sections(self) -> Iterator[tuple[str, str, Sequence[str], str]]:
+        """Yield titles and lines, each with its style."""
+        summary = self._summary
+        failed = [check for check in summary.gate if not check.passed]
+        if summary.gate:
+            passed = f"{len(summary.gate) - len(failed)} of {count(len(summary.gate), 'check')} passed"
+            lines = [
+                f"not passed: {check.framework} {check.strategy}, {check.workload}, {count(check.workers, 'worker')}: "
+                f"{check.reason}"
+                for check in failed
+            ]
+            yield f"Equivalence gate: {passed}", "red" if failed else "green", lines, "red"
+        else:
+            sentence = "The equivalence gate was not run: nothing says that these trials train the same."
+            yield sentence, "yellow", [], ""
+        without = [
+            f"{trial.status}: {self._names.full(trial)}: {trial.reason or 'no reason known'}"
+            for trial in unranked(summary)
+        ]
+        if without:
+            yield f"Without a rank: {count(len(without), 'trial')}", "bold", without, "red"
+        if summary.skipped:
+            yield "Skipped, because they cannot be", "bold", summary.skipped, "dim"
+        if summary.problems:
+            yield "Damaged records, left out", "bold", summary.problems, "yellow"
+        if self._groups:
+            level = self._groups[0].rows[0].trial.step_time_s.level
+            yield (
+                (
+                    f"Intervals hold the true value with {100 * level:.0f} % confidence. Efficiency is throughput per "
+                    "worker, relative to the baseline named beside it. = marks what cannot be told from the best."
+                ),
+                "dim",
+                [],
+                "",
+            )
+
+
+def _layout(groups: Sequence[RankedGroup], console: Console, options: ConsoleOptions) -> Layout:
+    """Return the first layout in which every group fits."""
+    room = options.max_width
+    endless = options.update(max_width=10_000)
+    if all(Measurement.get(console, endless, _table(group, "lines")).maximum <= room for group in groups):
+        return "lines"
+    if all(Measurement.get(console, endless, _table(group, "stacked")).minimum <= room for group in groups):
+        return "stacked"
+    return "paragraphs"
+
+
+def _table(group: RankedGroup, layout: Layout) -> Table:
+    titles = ["samples/s", "step time", "time against\nbest"]
+    if group.has_efficiency:
+        titles.append(("efficiency\n" + group.baseline.replace(" (", "\n(")).strip())
+    cells = [[_cell(shown, layout) for shown in _numbers(group, row)][: len(titles)] for row in group.rows]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table.add_column("#", no_wrap=True)
+    table.add_column("framework,\nstrategy" if layout == "stacked" else "framework, strategy", min_width=14)
+    for title, column in zip(titles, zip(*cells, strict=True), strict=True):
+        # A number broken in two is worse than a narrow name: only names give way.
+        room = max(len(line) for cell in column for line in cell.split("\n"))
+        heading = title if layout == "stacked" else title.replace("\n", " ")
+        table.add_column(heading, justify="right", no_wrap=True, min_width=room)
+    for row, numbers in zip(group.rows, cells, strict=True):
+        table.add_row(group.rank(row), Text(row.name), *numbers, style="bold" if row.place.rank == 1 else None)
+    return table
+
+
+def _numbers(group: RankedGroup, row: Row) -> list[Shown]:
+    return [row.rate, row.time, row.ratio, group.efficiency(row)]
+
+
+def _cell(shown: Shown, layout: Layout) -> str:
+    return shown.line if layout == "lines" else f"{shown.text}\n{shown.interval}".strip()
+
+
+def _paragraphs(group: RankedGroup) -> Table:
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in group.rows:
+        rate = Shown(f"{row.rate.text} samples/s", row.rate.interval)
+        lines = [row.name, rate.line, f"step time {row.time.line}"]
+        if row.place.rank > 1:
+            lines.append(f"{row.ratio.line} the best's time")
+        if baseline(row.trial):
+            lines.append(f"efficiency {row.efficiency.line} {baseline(row.trial)}")
+        table.add_row(group.rank(row), Text("\n".join(lines)), style="bold" if row.place.rank == 1 else None)
+    return table
+
+
+def _bearers(group: RankedGroup, flag: str) -> str:
+    names = [row.name for row in group.rows if flag in row.trial.flags]
+    return "all" if len(names) == len(group.rows) else ", ".join(names)
+
+
+def _wrapped(line: str, style: str, options: ConsoleOptions, indent: int = 0) -> RenderableType:
+    """Return a paragraph without the spaces that rich would put behind each line; they annoy in a file."""
+    lines = textwrap.wrap(
+        line,
+        options.max_width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (2 * indent),
+        break_on_hyphens=False,
+    )
+    return Text("\n".join(lines), style=style)

@@ -1,0 +1,119 @@
+"""How numbers are written: with their interval, in a fitting unit, and never as 0 when they are not known."""
+
+from math import floor, isfinite, log10
+from typing import NamedTuple
+
+from steptime.measurements.summary_form import StepTime, TrialSummary, Value
+
+UNKNOWN = "-"
+NO_INTERVAL = "no interval"
+_PLURALS = {"launch": "launches", "more launch": "more launches"}
+_FEWEST_DIGITS, _MOST_DIGITS = 3, 5
+
+
+class Shown(NamedTuple):
+    """A measured number in words, and its interval in words; the interval is empty only where nothing is known."""
+
+    text: str
+    interval: str
+
+    @property
+    def line(self) -> str:
+        """Both in one line: ``12.3 ms (12.1 to 12.6)``."""
+        return f"{self.text} ({self.interval})" if self.interval else self.text
+
+
+def step_time(time: StepTime) -> Shown:
+    """``12.3 ms (12.1 to 12.6)``."""
+    factor, unit = time_unit(time.median or 0.0)
+    return _shown(time.median, time.low, time.high, factor, f" {unit}")
+
+
+def throughput(rate: Value) -> Shown:
+    """``1234 (1200 to 1260)``, in samples per second."""
+    return _shown(rate.value, rate.low, rate.high)
+
+
+def ratio(value: Value) -> Shown:
+    """``1.24x (1.20 to 1.29)``."""
+    return _shown(value.value, value.low, value.high, 1.0, "x")
+
+
+def share(trial: TrialSummary) -> Shown:
+    """``93.1 % (92.8 to 93.5)``, or ``baseline`` for what the others are relative to."""
+    efficiency = trial.efficiency
+    if efficiency.baseline_workers == trial.workers:
+        return Shown("baseline", "")
+    return _shown(efficiency.value, efficiency.low, efficiency.high, 100.0, " %")
+
+
+def baseline(trial: TrialSummary) -> str:
+    """What a trial's efficiency is relative to, ``of 1 worker (single)``; empty for the baseline itself."""
+    efficiency = trial.efficiency
+    if efficiency.baseline_workers in (None, trial.workers):
+        return ""
+    strategy = f" ({efficiency.baseline_strategy})" if efficiency.baseline_strategy else ""
+    return f"of {count(efficiency.baseline_workers or 0, 'worker')}{strategy}"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return what to multiply seconds with, and the unit that suits ``seconds``."""
+    if seconds >= 1.0:
+        return 1.0, "s"
+    return (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")  # noqa: PLR2004 - the limits of the units are the units
+
+
+def distance(value: float | None) -> str:
+    """A relative distance, of which the size matters: ``2e-07``."""
+    return UNKNOWN if value is None else f"{value:.0e}" if value else "0"
+
+
+def number(value: float) -> str:
+    """Three significant digits, and all digits before the decimal point."""
+    return _rounded(value, _places(value))
+
+
+def whole(value: int | None) -> str:
+    """A count with its thousands apart: ``13,714,442``."""
+    return UNKNOWN if value is None else f"{value:,}"
+
+
+def count(amount: int, noun: str) -> str:
+    """``1 worker``, ``2 workers``, ``3 launches``."""
+    return f"{amount} {noun}" if amount == 1 else f"{amount} {_PLURALS.get(noun, noun + 's')}"
+
+
+def listed(items: list[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _shown(value: float | None, low: float | None, high: float | None, factor: float = 1.0, unit: str = "") -> Shown:
+    if value is None or not isfinite(value):
+        return Shown(UNKNOWN, "")
+    if low is None or high is None or not isfinite(high - low):
+        return Shown(number(value * factor) + unit, NO_INTERVAL)
+    places = _places(value * factor, (high - low) * factor / 2)
+    return Shown(
+        _rounded(value * factor, places) + unit, " to ".join(_rounded(x * factor, places) for x in (low, high))
+    )
+
+
+def _places(value: float, half_width: float = 0.0) -> int:
+    """Return how many decimals show what is known: at least three digits, and no more than the interval allows.
+
+    That is the first digit of the interval's half-width behind the point, and the second before it; negative
+    where whole numbers are rounded.
+    """
+    first = floor(log10(abs(value))) if value else 0
+    least = _FEWEST_DIGITS - 1 - first
+    if half_width <= 0.0:
+        return max(0, least)
+    known = -floor(log10(half_width))
+    if known < 0:
+        return max(least, known + 1)
+    return max(least, min(known, _MOST_DIGITS - 1 - first), 0)
+
+
+def _rounded(value: float, places: int) -> str:
+    return f"{round(value, places):.{max(0, places)}f}"
