@@ -1,0 +1,71 @@
+"""``--help`` of every verb, on a terminal as narrow as a phone's."""
+
+import re
+
+import pytest
+import typer.main
+from program import steptime
+
+from steptime.cli.app import app
+
+
+def verbs() -> dict[tuple[str, ...], object]:
+    """Return every verb with its words, groups among them."""
+    found: dict[tuple[str, ...], object] = {(): typer.main.get_command(app)}
+    waiting = [((), found[()])]
+    while waiting:
+        words, group = waiting.pop()
+        for name, command in getattr(group, "commands", {}).items():
+            found[(*words, name)] = command
+            waiting.append(((*words, name), command))
+    return found
+
+
+VERBS = verbs()
+
+
+def test_the_verbs_are_those_of_the_readme():
+    assert {" ".join(words) for words in VERBS} >= {
+        "doctor",
+        "list",
+        "run",
+        "status",
+        "report",
+        "export",
+        "env create",
+        "env list",
+        "env remove",
+        "data make",
+    }
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_help_fits_a_narrow_terminal_and_loses_no_option(words, tmp_path):
+    text = steptime(*words, "--help", cwd=tmp_path, COLUMNS="60").stdout
+    assert max(map(len, text.splitlines())) <= 60
+    flags = {flag for param in VERBS[words].params for flag in param.opts if flag.startswith("--")}
+    assert {flag for flag in flags if flag not in text} <= {"--install-completion", "--show-completion"}
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_every_verb_and_every_option_of_it_is_explained(words):
+    command = VERBS[words]
+    assert command.help
+    assert [param.name for param in command.params if not getattr(param, "help", None)] == []
+
+
+def test_a_misspelt_verb_is_answered_with_the_right_one(tmp_path):
+    said = steptime("reprot", cwd=tmp_path, check=2).stderr
+    assert "report" in said
+    assert "Traceback" not in said
+
+
+def test_a_misspelt_option_is_answered_with_the_right_one(tmp_path):
+    said = steptime("run", "quickstart", "--dryrun", cwd=tmp_path, check=2).stderr
+    assert "--dry-run" in said
+
+
+def test_no_verb_at_all_shows_the_help(tmp_path):
+    done = steptime(cwd=tmp_path, check=None)
+    assert re.search(r"Usage:.*steptime", done.stdout + done.stderr)
+    assert "doctor" in done.stdout + done.stderr

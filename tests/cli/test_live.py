@@ -1,0 +1,64 @@
+"""What is shown of a run while it runs."""
+
+import io
+import time
+
+from rich.console import Console
+
+from steptime.cli.live import LiveObserver
+
+
+def shown(act, *, terminal=False, width=60):
+    console = Console(file=io.StringIO(), width=width, force_terminal=terminal)
+    with LiveObserver(console) as observer:
+        act(observer)
+    return console.file.getvalue()
+
+
+def race(observer):
+    observer.stage("Racing", 2)
+    for number in (1, 2, 3):
+        observer.time_left(90.0)
+        observer.working_on(f"pytorch allreduce, lenet5, 2 workers, launch {number}")
+        observer.finished(f"launch {number}", ok=number != 2)
+
+
+def test_a_file_gets_a_line_per_item_with_its_number_and_the_time_left():
+    assert "1/2 pytorch allreduce, lenet5, 2 workers, launch 1 (about 1 min 30 s left)\n" in shown(race)
+
+
+def test_more_items_than_foreseen_make_the_stage_longer():
+    assert "3/3 pytorch allreduce" in shown(race)
+
+
+def test_a_stage_leaves_behind_how_much_was_done_and_failed():
+    assert "Racing: 3 done, 1 failed, " in shown(race)
+
+
+def test_what_failed_is_said_on_a_terminal_as_well():
+    assert "failed: launch 2" in shown(race, terminal=True)
+
+
+def test_a_terminal_shows_what_is_being_done():
+    def wait(observer):
+        observer.stage("Racing", 2)
+        observer.working_on("pytorch allreduce, launch 1")
+        time.sleep(0.5)  # a few of its eight pictures a second
+
+    assert "pytorch allreduce, launch 1" in shown(wait, terminal=True)
+
+
+def test_square_brackets_are_text():
+    assert "no Python [3.7 to 3.9]" in shown(lambda observer: observer.note("no Python [3.7 to 3.9]"))
+
+
+def test_lines_of_a_file_stay_whole():
+    assert "word " * 30 in shown(lambda observer: observer.note("word " * 30), width=40)
+
+
+def test_a_stage_of_unknown_length_shows_no_total():
+    def prepare(observer):
+        observer.stage("Preparing", None)
+        observer.working_on("digits")
+
+    assert "/" not in shown(prepare)

@@ -1,0 +1,55 @@
+"""``steptime doctor`` and ``steptime env``: what this machine has."""
+
+import json
+
+from program import steptime
+
+from steptime.frameworks.manifest import load_manifests
+
+
+def test_doctor_says_of_everything_whether_it_is_well(tmp_path):
+    findings = json.loads(steptime("doctor", "--json", cwd=tmp_path).stdout)
+    assert {finding["status"] for finding in findings} <= {"ok", "note", "missing"}
+    assert all(finding["detail"] for finding in findings)
+    names = [finding["name"] for finding in findings]
+    assert set(names) >= {"python", "cores", "memory", "disk", "load", "cuda", "mpi", *load_manifests()}
+    assert len(set(names)) == len(names)
+
+
+def test_doctor_names_the_command_for_what_is_missing(tmp_path):
+    findings = json.loads(steptime("doctor", "--json", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path)).stdout)
+    by_name = {finding["name"]: finding for finding in findings}
+    for name, manifest in load_manifests().items():
+        if manifest.environment == "own":
+            assert by_name[name]["status"] in ("note", "missing")
+            assert by_name[name]["fix"]
+
+
+def test_doctor_leaves_nothing_behind(tmp_path):
+    steptime("doctor", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path / "cache"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_doctor_tells_people_the_same_in_words(tmp_path):
+    text = steptime("doctor", cwd=tmp_path).stdout
+    assert all(f"{name}:" in text for name in ("python", "cores", *load_manifests()))
+
+
+def test_an_empty_cache_is_an_empty_list_of_environments(tmp_path):
+    said = steptime("env", "list", "--json", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path / "none")).stdout
+    assert json.loads(said) == []
+
+
+def test_every_environment_that_is_listed_says_where_it_is_and_whether_it_is_whole(tmp_path):
+    rows = json.loads(steptime("env", "list", "--json", cwd=tmp_path).stdout)
+    for row in rows:
+        assert row["name"]
+        assert isinstance(row["ready"], bool)
+        assert isinstance(row["current"], bool)
+        assert row["bytes"] > 0
+        assert row["folder"].startswith("/")
+
+
+def test_the_core_needs_no_environment_to_be_made(tmp_path):
+    done = steptime("env", "create", "reference", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path / "cache"))
+    assert done.stderr.startswith("reference: Python 3.")

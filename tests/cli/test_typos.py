@@ -1,0 +1,45 @@
+"""What is mistyped is answered with the choices and the nearest of them, at once, without a traceback."""
+
+import pytest
+from program import STUDY, steptime, write_study
+
+MISTYPED = {
+    "list": (("list", "framework"), "did you mean 'frameworks'"),
+    "environment": (("env", "create", "pytroch"), "did you mean 'pytorch'"),
+    "dataset": (("data", "make", "digit"), "did you mean 'digits'"),
+    "shipped study": (("run", "quickstrat", "--dry-run"), "quickstart"),
+    "override": (("run", "quickstart", "worker=2", "--dry-run"), "workers"),
+    "value": (("run", "quickstart", "workloads=lenet6", "--dry-run"), "did you mean 'lenet5'"),
+    "budget": (("run", "quickstart", "--budget", "8 minuets", "--dry-run"), "8 minuets"),
+}
+
+
+@pytest.mark.parametrize("case", MISTYPED)
+def test_a_mistyped_name_is_answered_with_the_nearest(case, tmp_path):
+    arguments, answer = MISTYPED[case]
+    said = steptime(*arguments, cwd=tmp_path, check=2).stderr
+    assert answer in said
+    assert "Traceback" not in said
+
+
+def test_an_unknown_export_format_is_answered_with_the_choices(tmp_path):
+    said = steptime("export", ".", "--to", "parket", cwd=tmp_path, check=2).stderr
+    assert "did you mean 'parquet'" in said
+
+
+def test_all_mistakes_are_said_at_once(tmp_path):
+    text = STUDY.replace("lenet5", "lenet6").replace("[reference]", "[refrence]").replace("\nworkers:", "\nwrokers:")
+    said = steptime("run", write_study(tmp_path, text), cwd=tmp_path, check=2).stderr
+    assert said.startswith("3 errors:")
+    assert all(f"did you mean '{name}'" in said for name in ("lenet5", "reference", "workers"))
+
+
+def test_removing_nothing_in_particular_is_no_wish_to_remove_all(tmp_path):
+    said = steptime("env", "remove", cwd=tmp_path, check=2, STEPTIME_CACHE=str(tmp_path)).stderr
+    assert "which environment?" in said
+
+
+def test_a_study_that_is_no_file_is_named(tmp_path):
+    said = steptime("run", "nowhere.yaml", cwd=tmp_path, check=2).stderr
+    assert "nowhere.yaml" in said
+    assert "Traceback" not in said

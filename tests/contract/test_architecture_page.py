@@ -1,0 +1,48 @@
+"""docs/architecture.md says what the rooms are; it must not say what is no longer so."""
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+from program import report, steptime
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+SOURCE = ROOT / "src" / "steptime"
+
+
+def layers() -> list[list[str]]:
+    """Return the rooms as the linter enforces them, from top to bottom."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / ".importlinter")
+    lines = config["importlinter:contract:floors"]["layers"].split()
+    return [re.split(r"\s*\|\s*", line) for line in " ".join(lines).replace(" | ", "|").split()]
+
+
+def rows_of_rooms() -> list[list[str]]:
+    """Return the rooms as the page lists them."""
+    table = PAGE.split("## The rooms")[1].split("## What crosses")[0]
+    return [re.findall(r"`(\w+)`", row.split("|")[1]) for row in re.findall(r"^\| `.*$", table, re.MULTILINE)]
+
+
+def test_the_page_lists_the_rooms_in_the_order_that_the_linter_enforces():
+    assert [sorted(row) for row in rows_of_rooms()] == [sorted(layer) for layer in layers()]
+
+
+def test_every_room_is_on_the_page():
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert rooms <= set(re.findall(r"`(\w+)`", PAGE))
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:[\w]+\.py)?)`", PAGE))))
+def test_every_file_that_the_page_names_is_there(path):
+    assert (SOURCE / path).exists() or (ROOT / path).exists()
+
+
+def test_the_command_that_shows_it_moving_works(tmp_path):
+    (command,) = re.findall(r"^steptime run .*$", PAGE, re.MULTILINE)
+    words = [str(ROOT / word) if word.startswith("examples/") else word for word in command.split()[1:]]
+    quick = ["seconds_per_launch=0.05", "steps={warmup: 1, min: 3, max: 5}", "launches={min: 2, max: 2}"]
+    steptime(*words, *quick, "-o", "results", cwd=tmp_path)
+    assert [trial["status"] for trial in report(tmp_path, "results")["trials"]] == ["ok"]

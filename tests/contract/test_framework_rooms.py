@@ -1,0 +1,170 @@
+"""What holds for every framework room as it lies there, whether or not its framework is installed."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from steptime.environments.cache import requirement_lines
+from steptime.frameworks.manifest import Manifest, load_manifest, load_manifests
+from steptime.launchers.table import LAUNCHERS
+from steptime.runner.stage import stage
+from steptime.study.strategies import STRATEGIES
+
+LOADERS = {"synthetic", "native"}
+TYPES = {"bool": bool, "int": int, "float": float, "str": str}
+
+
+@pytest.fixture(params=sorted(load_manifests()))
+def manifest(request: pytest.FixtureRequest) -> Manifest:
+    """The manifest of each room."""
+    return load_manifests()[request.param]
+
+
+def requirements(manifest: Manifest) -> list[Requirement]:
+    return [Requirement(line) for line in requirement_lines(manifest.requirements)]
+
+
+def sources(manifest: Manifest) -> Iterator[tuple[Path, ast.Module]]:
+    """Yield the files of a room, parsed."""
+    for path in sorted(manifest.folder.rglob("*.py")):
+        yield path, ast.parse(path.read_text())
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Return the full names of all modules that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide where a name comes from"
+            assert node.module is not None
+            found.add(node.module)
+    return found
+
+
+def test_there_are_the_rooms_that_the_readme_promises():
+    assert {"reference", "pytorch", "tensorflow", "mxnet", "chainer"} <= set(load_manifests())
+
+
+def test_a_manifest_with_an_unknown_key_is_refused(tmp_path):
+    path = tmp_path / "framework.toml"
+    path.write_text('title = "X"\ndistribution = "x"\npython = ["3.11"]\nstrategys = {}\n[strategies.single]\n')
+    with pytest.raises(ValueError, match="strategys"):
+        load_manifest(path)
+
+
+def test_a_room_trains_alone_and_knows_only_strategies_that_the_table_explains(manifest):
+    assert manifest.strategies["single"].max_workers == 1
+    assert set(manifest.strategies) <= set(STRATEGIES)
+
+
+def test_every_strategy_is_started_by_a_launcher_that_exists_and_takes_workers(manifest):
+    for support in manifest.strategies.values():
+        assert support.launcher in LAUNCHERS
+        assert 1 <= support.min_workers <= (support.max_workers or support.min_workers)
+        assert not (support.launcher == "mpi" and (support.servers or support.scheduler)), "mpiexec starts workers only"
+
+
+def test_its_pythons_devices_and_loaders_are_said(manifest):
+    assert manifest.title
+    assert manifest.python
+    assert all(re.fullmatch(r"3\.\d+", version) for version in manifest.python)
+    assert manifest.devices[0] == "cpu"
+    assert manifest.precisions[0] == "fp32"
+    assert set(manifest.loaders) == LOADERS
+
+
+def test_every_requirement_is_pinned_or_ranged(manifest):
+    lines = requirements(manifest)
+    assert lines
+    assert [str(line) for line in lines if not line.specifier] == []
+
+
+def test_the_distribution_that_gives_the_version_is_required_and_pinned(manifest):
+    (own,) = [line for line in requirements(manifest) if line.name.lower() == manifest.distribution.lower()]
+    if manifest.environment == "own":
+        assert {each.operator for each in own.specifier} == {"=="}
+
+
+def test_an_environment_can_be_verified(manifest):
+    compile(manifest.verify, str(manifest.folder / "framework.toml"), "exec")
+    assert "import" in manifest.verify
+
+
+def test_what_is_peculiar_is_said(manifest):
+    assert manifest.notes
+    assert all(note.endswith(".") for note in manifest.notes)
+    assert (manifest.folder / "README.md").exists()
+
+
+def test_every_option_is_explained_and_its_default_is_one_of_its_values(manifest):
+    for name, option in manifest.options.items():
+        assert len(option.help) > 10, name
+        assert type(option.default) is TYPES[option.type], name
+        assert option.default in (option.choices or [option.default]), name
+        assert all(type(choice) is TYPES[option.type] for choice in option.choices), name
+        assert set(option.strategies) <= set(manifest.strategies), name
+
+
+def test_every_option_is_read_by_the_room(manifest):
+    texts = {
+        node.value
+        for _, tree in sources(manifest)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert set(manifest.options) <= texts
+
+
+def test_a_room_sees_nothing_of_steptime_but_the_worker_and_itself(manifest):
+    allowed = ("steptime.worker", f"steptime.frameworks.{manifest.name}")
+    for path, tree in sources(manifest):
+        ours = {name for name in imported(tree) if name.split(".")[0] == "steptime"}
+        assert [name for name in ours if not name.startswith(allowed)] == [], path
+
+
+def test_a_room_imports_nothing_that_belongs_to_the_core_or_to_another_framework(manifest):
+    required = {line.name.lower() for line in requirements(manifest)} | {"numpy"}
+    core = {
+        module
+        for module, distributions in packages_distributions().items()
+        if not required & {each.lower() for each in distributions}
+    }
+    others = {each.distribution.split("-")[0] for each in load_manifests().values()} - {
+        manifest.distribution.split("-")[0]
+    }
+    foreign = (core | others) - set(sys.stdlib_module_names) - {"steptime", *required}
+    for path, tree in sources(manifest):
+        assert {name.split(".")[0] for name in imported(tree)} & foreign == set(), path
+
+
+def test_its_adapter_can_be_imported_where_nothing_but_numpy_is_installed(manifest, tmp_path):
+    stage(tmp_path, manifest.folder, {})
+    code = f"""
+import importlib, json, sys
+sys.path.insert(0, {str(tmp_path)!r})
+before = set(sys.modules)
+adapter = importlib.import_module("steptime.frameworks.{manifest.name}.adapter")
+loaded = {{name.split(".")[0] for name in set(sys.modules) - before}}
+foreign = sorted(loaded - set(sys.stdlib_module_names) - {{"numpy", "steptime", "cython_runtime"}})
+print(json.dumps({{"foreign": foreign, "file": adapter.__file__, "names": dir(adapter)}}))
+"""
+    environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["file"].startswith(str(tmp_path))
+    assert [name for name in found["foreign"] if not name.startswith("_")] == []
+    assert "open_session" in found["names"]
+    needs_others = any(each.servers or each.scheduler for each in manifest.strategies.values())
+    assert ("serve" in found["names"]) == needs_others

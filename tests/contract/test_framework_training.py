@@ -1,0 +1,90 @@
+"""Every room that is installed trains what the reference trains; a new room is tested by being there."""
+
+import math
+from pathlib import Path
+
+import pytest
+from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
+
+from steptime.frameworks.manifest import load_manifests
+from steptime.runner.gate.comparing import TOLERANCES, weight_error
+
+ALLOWED = TOLERANCES["fp32"]
+STEPS = 5
+TOGETHER = [
+    (room, strategy)
+    for room, manifest in load_manifests().items()
+    for strategy, support in manifest.strategies.items()
+    if support.max_workers is None or support.max_workers > 1
+]
+SYNCHRONOUS = [(room, name) for room, name in TOGETHER if load_manifests()[room].strategies[name].synchronous]
+ASYNCHRONOUS = [pair for pair in TOGETHER if pair not in SYNCHRONOUS]
+
+
+def marked(pairs: list[tuple[str, ...]]) -> list[object]:
+    """Mark each case with its framework, for ``-m``."""
+    return [pytest.param(*pair, marks=pytest.mark.framework(pair[0]), id="-".join(pair)) for pair in pairs]
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[int, LaunchResult]:
+    """What the reference comes to with 1 and 2 workers, in one process."""
+    return {
+        shards: launch_ok(
+            tmp_path_factory.mktemp("expected"),
+            check_job("reference", "single", "lenet5", steps=STEPS, options={"shards": shards}),
+        )
+        for shards in (1, 2)
+    }
+
+
+def servers_of(name: str, strategy: str) -> int:
+    return 1 if load_manifests()[name].strategies[strategy].servers else 0
+
+
+def assert_same_training(result: LaunchResult, reference: LaunchResult) -> None:
+    found, truth = result.record("check"), reference.record("check")
+    assert found["parameters"] == truth["parameters"] == 61_706
+    assert found["output_shape"] == truth["output_shape"]
+    assert relative_error(found["losses"][0], truth["losses"][0]) < ALLOWED["first_loss"]
+    assert relative_error(found["losses"][-1], truth["losses"][-1]) < ALLOWED["last_loss"]
+    assert result.weights, "no worker saved its weights"
+    for weights in result.weights.values():
+        distance, where = weight_error(weights, reference.weights[0])
+        assert distance < ALLOWED["weights"], where
+
+
+@pytest.mark.parametrize("name", marked([(name,) for name in load_manifests()]))
+def test_one_worker_trains_what_the_reference_trains(trained_room, name, expected, tmp_path):
+    assert_same_training(launch_ok(tmp_path, check_job(trained_room, "single", "lenet5", steps=STEPS)), expected[1])
+
+
+@pytest.mark.parametrize(("name", "strategy"), marked(SYNCHRONOUS))
+def test_two_synchronous_workers_train_what_one_does_with_both_batches(
+    trained_room, name, strategy, expected, tmp_path
+):
+    job = check_job(trained_room, strategy, "lenet5", steps=STEPS, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_room, strategy))
+    assert_same_training(result, expected[2])
+
+
+@pytest.mark.parametrize(("name", "strategy"), marked(ASYNCHRONOUS))
+def test_two_asynchronous_workers_train(trained_room, name, strategy, tmp_path):
+    job = check_job(trained_room, strategy, "lenet5", steps=STEPS, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_room, strategy))
+    for rank in range(2):
+        losses = result.record("check", f"worker-{rank}")["losses"]
+        assert len(losses) == STEPS
+        assert all(map(math.isfinite, losses))
+
+
+@pytest.mark.parametrize(("name", "strategy"), marked(TOGETHER))
+def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_room, name, strategy, tmp_path: Path):
+    job = timing_job(trained_room, strategy, "lenet5", steps=4, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_room, strategy))
+    for rank in range(2):
+        record = result.record("steps", f"worker-{rank}")
+        ends = [record["origin_s"], *record["ends_s"]]
+        assert len(record["ends_s"]) == 4
+        assert ends == sorted(ends)
+        assert result.record("session", f"worker-{rank}")["facts"]["framework_version"]

@@ -1,0 +1,180 @@
+"""A user's own folder of images: looked through before a framework fails on it."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from image_folders import cut_off, write_folder, write_image
+
+from steptime.datasets.checking import broken_images
+from steptime.datasets.opening import open_dataset
+from steptime.errors import DatasetError
+
+
+def test_the_folders_are_the_classes(folder: Path, cache: Path) -> None:
+    dataset = open_dataset(str(folder), cache)
+
+    assert (dataset.class_names, dataset.samples, dataset.form) == (("cat", "dog"), 6, "image_folder")
+    assert dataset.bytes == sum(path.stat().st_size for path in folder.glob("*/*"))
+
+
+def test_the_index_lists_every_image_with_its_class(folder: Path, cache: Path) -> None:
+    index = open_dataset(str(folder), cache).index
+
+    assert index is not None
+    files = [[f"{name}/{number}.jpg", label] for label, name in enumerate(("cat", "dog")) for number in range(3)]
+    assert json.loads(index.read_text()) == {"files": files, "classes": ["cat", "dog"]}
+
+
+def test_nothing_is_written_into_the_users_folder(folder: Path, cache: Path) -> None:
+    before = sorted(folder.rglob("*"))
+
+    open_dataset(str(folder), cache)
+
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_png_and_capital_endings_count_and_other_files_do_not(folder: Path, cache: Path) -> None:
+    write_image(folder / "cat" / "a.png")
+    write_image(folder / "cat" / "b.JPEG")
+    (folder / "cat" / "notes.txt").touch()
+    (folder / "cat" / ".hidden.jpg").touch()
+
+    assert open_dataset(str(folder), cache).samples == 8
+
+
+@pytest.mark.parametrize("mode", ["L", "RGBA", "P", "1"])
+def test_images_of_other_modes_are_readable(mode: str, folder: Path, cache: Path) -> None:
+    write_image(folder / "cat" / "other.png", mode=mode)
+
+    assert open_dataset(str(folder), cache).samples == 7
+
+
+def test_a_folder_without_images_is_no_class(folder: Path, cache: Path) -> None:
+    (folder / "empty").mkdir()
+
+    assert open_dataset(str(folder), cache).classes == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["two words", "it's", 'a "b"', "new\nline", "größe-写真", "100%", "#1", "-rf", "$HOME"]
+)
+def test_awkward_names_are_only_names(name: str, tmp_path: Path, cache: Path) -> None:
+    root = write_folder(tmp_path / name, classes=(name, "other"), each=1)
+
+    dataset = open_dataset(str(root), cache)
+
+    assert dataset.index is not None
+    listed = [path for path, _ in json.loads(dataset.index.read_text())["files"]]
+    assert sorted(listed) == sorted([f"{name}/0.jpg", "other/0.jpg"])
+    assert all((dataset.path / path).exists() for path in listed)
+
+
+def test_names_that_are_not_text_are_refused(folder: Path, cache: Path) -> None:
+    (folder / "cat" / "0.jpg").rename(folder / "cat" / os.fsdecode(b"\xff.jpg"))
+
+    with pytest.raises(DatasetError, match="not UTF-8"):
+        open_dataset(str(folder), cache)
+
+
+def test_broken_images_are_listed_with_what_is_wrong_and_the_remedy(folder: Path, cache: Path) -> None:
+    cut_off(folder / "cat" / "0.jpg")
+    (folder / "cat" / "1.jpg").write_text("no image at all")
+    (folder / "dog" / "2.jpg").write_bytes(b"")
+
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(str(folder), cache)
+
+    message = str(caught.value)
+    assert "3 broken images among 6" in message
+    assert f"{folder}/cat/0.jpg: image file is truncated" in message
+    assert f"{folder}/cat/1.jpg: not a JPEG or PNG image" in message
+    assert f"{folder}/dog/2.jpg: empty file" in message
+    assert "Replace or delete them" in message
+
+
+def test_a_png_with_a_flipped_byte_is_broken(folder: Path, cache: Path) -> None:
+    path = write_image(folder / "cat" / "a.png")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+    with pytest.raises(DatasetError, match="1 broken"):
+        open_dataset(str(folder), cache)
+
+
+def test_at_most_ten_broken_images_are_listed(folder: Path, cache: Path) -> None:
+    for number in range(15):
+        (folder / "dog" / f"broken-{number}.jpg").touch()
+
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(str(folder), cache)
+
+    assert str(caught.value).count("empty file") == 10
+    assert "and 5 more" in str(caught.value)
+
+
+def test_a_broken_image_that_is_added_later_is_found(folder: Path, cache: Path) -> None:
+    open_dataset(str(folder), cache)
+    (folder / "cat" / "late.jpg").touch()
+
+    with pytest.raises(DatasetError, match="1 broken"):
+        open_dataset(str(folder), cache)
+
+
+def test_after_the_remedy_the_folder_opens(folder: Path, cache: Path) -> None:
+    broken = cut_off(folder / "cat" / "0.jpg")
+    with pytest.raises(DatasetError):
+        open_dataset(str(folder), cache)
+    broken.unlink()
+
+    assert open_dataset(str(folder), cache).samples == 5
+
+
+def test_of_many_images_only_some_are_decoded(folder: Path) -> None:
+    paths = [f"{path.parent.name}/{path.name}" for path in sorted(folder.glob("*/*"))]
+
+    assert broken_images(folder, paths, most=4) == (4, [])
+
+
+def test_a_missing_folder_is_named_with_the_nearest_built_in_dataset(cache: Path) -> None:
+    with pytest.raises(DatasetError, match=r"unknown dataset 'photo'; did you mean 'photos'\?"):
+        open_dataset("photo", cache)
+
+
+def test_a_missing_path_says_how_far_it_exists(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(DatasetError, match=f"{tmp_path} is as far as the path exists"):
+        open_dataset(str(tmp_path / "no" / "such"), cache)
+
+
+def test_an_empty_folder_is_named(tmp_path: Path, cache: Path) -> None:
+    with pytest.raises(DatasetError, match="is empty; expected"):
+        open_dataset(str(tmp_path), cache)
+
+
+def test_images_outside_of_classes_are_named(tmp_path: Path, cache: Path) -> None:
+    write_image(tmp_path / "loose.jpg")
+
+    with pytest.raises(DatasetError, match="1 images outside of any class"):
+        open_dataset(str(tmp_path), cache)
+
+
+def test_classes_one_folder_deeper_are_pointed_to(tmp_path: Path, cache: Path) -> None:
+    write_folder(tmp_path / "imagenet" / "train")
+
+    with pytest.raises(DatasetError, match=f"name {tmp_path}/imagenet/train instead"):
+        open_dataset(str(tmp_path / "imagenet"), cache)
+
+
+def test_a_file_is_no_dataset(folder: Path, cache: Path) -> None:
+    with pytest.raises(DatasetError, match="is a file"):
+        open_dataset(str(folder / "cat" / "0.jpg"), cache)
+
+
+def test_a_cache_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.touch()
+
+    with pytest.raises(DatasetError, match=r"cannot be written .* STEPTIME_CACHE"):
+        open_dataset(str(folder), blocked)

@@ -1,0 +1,151 @@
+"""Makers that are killed, interrupted, in each other's way, or out of space: real processes, real signals."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bare_tool import SpecMaker, write_wheel
+
+from steptime.environments.listing import list_environments, remove
+from steptime.environments.own import Own
+from steptime.environments.spec import Making
+from steptime.errors import EnvironmentFailure
+
+_PROGRAM = Path(__file__).with_name("making_program.py")
+_PATIENCE_S = 60.0
+
+
+def _start(cache: Path, spec_of: SpecMaker, verify: str, *names: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, _PROGRAM, cache, spec_of().requirements, verify, *names]
+    return subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "what the test waits for never happened"
+        time.sleep(0.02)
+
+
+def _sleeper(proofs: Path) -> str:
+    """Code that verifies, says under which process number it does, and does not end."""
+    proofs.mkdir()
+    return f"import os, time; open({str(proofs)!r} + '/%d' % os.getpid(), 'w').close(); time.sleep(600)"
+
+
+def _gone(proofs: Path) -> bool:
+    return not any(_alive(int(proof.name)) for proof in proofs.iterdir())
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def killed(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> Path:
+    """Kill a maker that has installed everything and is verifying; return where its verifiers left their numbers."""
+    proofs = tmp_path / "proofs"
+    maker = _start(cache, spec_of, _sleeper(proofs), "tiny")
+    _until(lambda: any(proofs.iterdir()))
+    maker.kill()
+    maker.communicate()
+    return proofs
+
+
+@pytest.mark.usefixtures("killed")
+def test_what_a_killed_maker_left_is_not_taken_for_an_environment(cache: Path, spec_of: SpecMaker, bare: Own) -> None:
+    assert [each.ready for each in list_environments(cache)] == [False]
+    assert bare.find_ready(spec_of(kind="bare"), cache) is None
+
+
+@pytest.mark.usefixtures("killed")
+def test_an_environment_whose_maker_was_killed_is_made_by_the_next(cache: Path, spec_of: SpecMaker, bare: Own) -> None:
+    half = list_environments(cache)[0].folder
+    (half / "stale").touch()
+
+    ready = bare.create(spec_of(kind="bare"), Making(cache))
+
+    assert ready.folder == half
+    assert not (half / "stale").exists()
+
+
+def test_what_a_killed_maker_started_dies_with_it(killed: Path) -> None:
+    _until(lambda: _gone(killed))
+
+
+def test_an_interrupted_maker_of_several_leaves_nothing_and_no_process(
+    cache: Path, spec_of: SpecMaker, tmp_path: Path
+) -> None:
+    proofs = tmp_path / "proofs"
+    maker = _start(cache, spec_of, _sleeper(proofs), "one", "two", "three")
+    _until(lambda: len(list(proofs.iterdir())) == 2)
+
+    maker.send_signal(signal.SIGINT)
+    said, _ = maker.communicate(timeout=_PATIENCE_S)
+
+    assert maker.returncode != 0
+    assert "three creating" not in said
+    assert list_environments(cache) == []
+    _until(lambda: _gone(proofs))
+
+
+def test_two_makers_at_once_make_one_environment(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> None:
+    proof = tmp_path / "verified"
+    verify = f"import time; open({str(proof)!r}, 'a').write('x'); time.sleep(1)"
+    makers = [_start(cache, spec_of, verify, "tiny") for _ in range(2)]
+
+    said = [maker.communicate(timeout=_PATIENCE_S)[0] for maker in makers]
+
+    assert [maker.returncode for maker in makers] == [0, 0], said
+    assert proof.read_text() == "x"
+
+
+def test_an_environment_in_the_making_is_not_removed(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> None:
+    proofs = tmp_path / "proofs"
+    maker = _start(cache, spec_of, _sleeper(proofs), "tiny")
+    try:
+        _until(lambda: any(proofs.iterdir()))
+
+        with pytest.raises(EnvironmentFailure, match="another process is making"):
+            remove("tiny", cache)
+    finally:
+        maker.kill()
+        maker.communicate()
+
+
+@pytest.mark.parametrize("size", ["512k", "48m"])
+def test_a_full_disk_is_named_with_the_remedy(size: str, cache: Path, spec_of: SpecMaker, tmp_path: Path) -> None:
+    cache.mkdir()
+    write_wheel(tmp_path / "wheels", "big", code=f"# {'x' * 60_000_000}\n")
+    script = (
+        "import sys; from pathlib import Path; from steptime.environments.table import create, EnvironmentSpec\n"
+        "spec = EnvironmentSpec('tiny', Path(sys.argv[2]), ['%d.%d' % sys.version_info[:2]])\n"
+        "create(spec, cache=Path(sys.argv[1]))"
+    )
+    # The disk is a small one of memory, seen by this one process only.
+    inner = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    arguments = [str(cache), sys.executable, script, str(spec_of("big").requirements)]
+
+    done = subprocess.run(
+        [unshare, "-rm", "sh", "-c", inner, "sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ,
+    )
+
+    assert "EnvironmentFailure" in done.stderr
+    assert "A disk was full" in done.stderr
+    assert "STEPTIME_CACHE" in done.stderr

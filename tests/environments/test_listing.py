@@ -1,0 +1,44 @@
+"""Listing and removing what lies in the cache."""
+
+from pathlib import Path
+
+from bare_tool import SpecMaker
+
+from steptime.environments.listing import list_environments, remove
+from steptime.environments.own import Own
+from steptime.environments.spec import Making
+
+
+def test_an_empty_cache_lists_nothing(cache: Path) -> None:
+    assert list_environments(cache) == []
+
+
+def test_an_environment_of_older_requirements_is_listed_as_not_current(
+    spec_of: SpecMaker, cache: Path, bare: Own
+) -> None:
+    bare.create(spec_of("one==1"), Making(cache))
+    newest = spec_of("one==2")
+    bare.create(newest, Making(cache))
+
+    listed = list_environments(cache, bare.addresses(newest, cache))
+
+    assert [(each.name, each.ready) for each in listed] == [("tiny", True), ("tiny", True)]
+    assert sorted(each.current for each in listed) == [False, True]
+
+
+def test_removing_a_name_removes_all_its_environments_and_says_how_much_was_freed(
+    spec_of: SpecMaker, cache: Path, bare: Own
+) -> None:
+    bare.create(spec_of("one==1"), Making(cache))
+    bare.create(spec_of("one==2"), Making(cache))
+    bare.create(spec_of(name="other"), Making(cache))
+    expected = sum(each.bytes for each in list_environments(cache) if each.name == "tiny")
+
+    freed = remove("tiny", cache)
+
+    assert [each.name for each in list_environments(cache)] == ["other"]
+    assert freed >= expected > 0
+
+
+def test_removing_what_is_not_there_frees_nothing(cache: Path) -> None:
+    assert remove("tiny", cache) == 0

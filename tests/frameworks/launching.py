@@ -1,0 +1,246 @@
+"""Start real processes of a framework for a test, and read back what they wrote."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module, util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from steptime.frameworks.manifest import Manifest, OptionValue, load_manifests
+from steptime.launchers.request import Outcome, Request
+from steptime.launchers.table import launcher_named
+from steptime.runner import jobs
+from steptime.runner.stage import stage
+from steptime.study.trial import Optimizer, Trial
+from steptime.workloads.ir import Workload
+
+Weights = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """What the processes of one launch left in its run folder."""
+
+    folder: Path
+    outcome: Outcome
+    records: dict[str, list[dict[str, Any]]]
+    """Lines by process: ``worker-0``, ``server-0``, …"""
+    weights: dict[int, Weights]
+    """Of the ranks that saved any, by rank."""
+    stderr: dict[str, str]
+
+    def record(self, kind: str, process: str = "worker-0") -> dict[str, Any]:
+        """Return the one record of a kind; a launch without it fails the test with every process's last words."""
+        found = [record for record in self.records.get(process, []) if record["kind"] == kind]
+        if len(found) != 1:
+            pytest.fail(f"{len(found)} records of kind {kind!r} from {process}\n{self.explanation()}")
+        return found[0]
+
+    def explanation(self) -> str:
+        """Say how the launch ended and what each process said last."""
+        lines = [f"outcome: {self.outcome.reason or 'ok'}"]
+        lines += [
+            f"{name}: {record['error']}: {record['message']}"
+            for name, records in self.records.items()
+            for record in records
+            if record["kind"] == "error"
+        ]
+        lines += [f"{name} stderr:\n{text[-2000:]}" for name, text in self.stderr.items() if text.strip()]
+        return "\n".join(lines)
+
+
+def interpreter_for(framework: str) -> Path:
+    """Return the Python of a framework's environment, or skip the test with the reason.
+
+    ``STEPTIME_TEST_PYTHON_<NAME>`` names one; otherwise a ready environment of steptime's own cache is used. Tests
+    never install one: ``steptime env create`` does.
+    """
+    if load_manifests()[framework].environment == "core":
+        return Path(sys.executable)
+    variable = f"STEPTIME_TEST_PYTHON_{framework.upper()}"
+    if given := os.environ.get(variable):
+        if not Path(given).exists():
+            pytest.fail(f"{variable} names {given}, which does not exist")
+        return Path(given)
+    ready = None
+    if util.find_spec("steptime.environments.table") is not None:
+        ready = import_module("steptime.environments.table").ready_interpreter(framework)
+    if ready is None:
+        pytest.skip(f"no environment for {framework}: run 'steptime env create {framework}' or set {variable}")
+    return Path(ready)
+
+
+def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
+    folder: Path,
+    job: Mapping[str, Any],
+    *,
+    workers: int = 1,
+    servers: int = 0,
+    python: Path | None = None,
+    cores: tuple[int, ...] = (),
+    time_limit_s: float = 120.0,
+) -> LaunchResult:
+    """Stage ``job`` into a new folder below ``folder``, run it with the strategy's own launcher, and read it back.
+
+    Args:
+        folder: usually ``tmp_path``.
+        job: as docs/worker-protocol.md has it; its ``framework`` and ``strategy`` choose launcher and roles.
+        workers: how many.
+        servers: how many, where the strategy has any.
+        python: interpreter; None finds the framework's own, or skips.
+        cores: to pin workers to; empty leaves them unpinned.
+        time_limit_s: after which all processes are ended and the launch counts as failed.
+    """
+    manifest = load_manifests()[job["framework"]]
+    support = manifest.strategies[job["strategy"]]
+    interpreter = python or interpreter_for(job["framework"])
+    run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
+    stage(run_folder, manifest.folder, dict(job))
+    request = Request(
+        folder=run_folder,
+        interpreter=interpreter,
+        workers=workers,
+        servers=servers,
+        scheduler=support.scheduler,
+        threads=job["threads"],
+        cores=cores,
+        time_limit_s=time_limit_s,
+    )
+    return _read_back(run_folder, launcher_named(support.launcher).run(request))
+
+
+def launch_ok(folder: Path, job: Mapping[str, Any], **how: Any) -> LaunchResult:
+    """Launch, and fail the test with every process's last words unless all workers reached their end."""
+    result = launch(folder, job, **how)
+    workers = [name for name in result.records if name.startswith("worker")]
+    ended = [name for name in workers if any(record["kind"] == "done" for record in result.records[name])]
+    if not result.outcome.ok or len(ended) != how.get("workers", 1):
+        pytest.fail(f"{job['framework']} {job['strategy']}: {result.explanation()}")
+    return result
+
+
+def check_job(
+    framework: str,
+    strategy: str,
+    workload: str | Workload,
+    *,
+    steps: int = 5,
+    **fields: Any,
+) -> dict[str, Any]:
+    """Return the job of the equivalence gate: ``steps`` steps on known batches, losses and weights kept.
+
+    Args:
+        framework: a room.
+        strategy: one of the room's.
+        workload: a name in the library, or a workload.
+        steps: how many.
+        fields: see ``trial_of``; besides, ``input_shape`` and ``classes`` of a named workload.
+    """
+    built = _workload(workload, fields)
+    return jobs.check_job(trial_of(framework, strategy, built, **fields), built, steps=steps, save_weights=True)
+
+
+def timing_job(  # noqa: PLR0913 - each is one degree of freedom of a timing run
+    framework: str,
+    strategy: str,
+    workload: str | Workload,
+    *,
+    loader: Mapping[str, Any] | None = None,
+    warmup_steps: int = 2,
+    steps: int = 5,
+    **fields: Any,
+) -> dict[str, Any]:
+    """Return a job that times exactly ``steps`` steps, fed by ``loader`` (synthetic where None)."""
+    built = _workload(workload, fields)
+    schedule = jobs.TimingSchedule(warmup_steps=warmup_steps, seconds=0.0, min_steps=steps, max_steps=steps)
+    fed_by = loader or {"kind": "synthetic", "distinct_batches": 1}
+    return jobs.timing_job(trial_of(framework, strategy, built, **fields), built, fed_by, schedule)
+
+
+def trial_of(  # noqa: PLR0913 - a trial has this many fields
+    framework: str,
+    strategy: str,
+    workload: Workload,
+    *,
+    batch: int = 8,
+    workers: int = 1,
+    options: Mapping[str, OptionValue] | None = None,
+    precision: str = "fp32",
+    device: str = "cpu",
+    threads: int = 1,
+    seed: int = 0,
+    optimizer: Mapping[str, Any] | None = None,
+) -> Trial:
+    """Return a trial whose options are the room's defaults, but for those given."""
+    return Trial(
+        framework=framework,
+        strategy=strategy,
+        workload=workload.name,
+        input_shape=workload.input_shape,
+        classes=workload.classes,
+        dataset=None,
+        loader="synthetic",
+        device=device,
+        precision=precision,
+        workers=workers,
+        batch_per_worker=batch,
+        threads=threads,
+        options=_options(load_manifests()[framework], strategy, options or {}),
+        optimizer=Optimizer(**(optimizer or {})),
+        seed=seed,
+    )
+
+
+def relative_error(value: Any, expected: Any) -> float:
+    """Return the largest distance, relative to the largest expected magnitude."""
+    value, expected = np.asarray(value, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    assert value.shape == expected.shape, f"shapes differ: {value.shape} and {expected.shape}"
+    assert np.all(np.isfinite(value)), "a value is not finite"
+    return float(np.max(np.abs(value - expected)) / max(float(np.max(np.abs(expected))), 1e-30))
+
+
+def weight_errors(weights: Weights, expected: Weights) -> dict[str, float]:
+    """Return the relative error of every array; names must agree."""
+    assert sorted(weights) == sorted(expected)
+    return {name: relative_error(weights[name], expected[name]) for name in expected}
+
+
+def library_workload(name: str, **parameters: Any) -> Workload:
+    """Return a workload of the library, built for ``parameters``."""
+    built = import_module(f"steptime.workloads.library.{name}").build(**parameters)
+    assert isinstance(built, Workload)
+    return built
+
+
+def _workload(workload: str | Workload, fields: dict[str, Any]) -> Workload:
+    """Build a named workload, taking its own parameters out of ``fields``."""
+    if isinstance(workload, Workload):
+        return workload
+    own = {name: fields.pop(name) for name in ("input_shape", "classes") if name in fields}
+    return library_workload(workload, **own)
+
+
+def _options(manifest: Manifest, strategy: str, given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    applying = manifest.options_for(strategy)
+    assert set(given) <= set(applying), f"{manifest.name} {strategy} has the options {sorted(applying)}"
+    return {name: given.get(name, option.default) for name, option in applying.items()}
+
+
+def _read_back(folder: Path, outcome: Outcome) -> LaunchResult:
+    records = {
+        path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*-*.jsonl")
+    }
+    weights = {}
+    for path in folder.glob("weights-*.npz"):
+        with np.load(path) as file:
+            weights[int(path.stem.split("-")[1])] = dict(file)
+    stderr = {path.stem: path.read_text(errors="replace") for path in sorted(folder.glob("*.launch"))}
+    for path in sorted(folder.glob("*.err")):
+        stderr[path.stem] = stderr.get(path.stem, "") + path.read_text(errors="replace")
+    return LaunchResult(folder, outcome, records, weights, stderr)

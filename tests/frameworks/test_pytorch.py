@@ -1,0 +1,367 @@
+"""PyTorch trains what the reference trains: alone, with DDP and FSDP2, and from files."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import (
+    LaunchResult,
+    check_job,
+    interpreter_for,
+    launch,
+    launch_ok,
+    relative_error,
+    timing_job,
+)
+from PIL import Image
+
+import steptime
+from steptime.runner.gate.comparing import update_error, weight_error
+from steptime.worker.sampling import epoch_indices
+from steptime.worker.weights import initial_weights
+from steptime.workloads.ir import Network, Workload
+from steptime.workloads.kinds import KINDS
+from steptime.workloads.table import LIBRARY, build_workload
+
+pytestmark = pytest.mark.framework("pytorch")
+
+SMALL_RESNET = {"input_shape": (3, 64, 64), "classes": 10, "batch": 4}
+SAMPLES = 12
+SIDE = 32
+PHOTO = {"input_shape": (3, SIDE, SIDE), "classes": 10}
+
+
+def every_kind() -> Workload:
+    """A workload with every kind of layer, and with values that are read twice and must not be overwritten."""
+    net = Network((4, 7, 6))
+    x = net.tanh("tanh", net.conv2d("grouped", net.input, 6, (3, 2), padding=(1, 1), groups=2))
+    norm = net.batch_norm("norm", x, epsilon=1e-3, momentum=0.3)
+    first = net.relu("read.twice", norm)
+    x = net.add("shortcut", [net.conv2d("inner", first, 6, 1), norm])
+    x = net.relu("overwriting", net.add("three", [x, first, net.sigmoid("sigmoid", x)]))
+    branches = [
+        net.lrn("lrn", net.max_pool("floor", x, 2, stride=2), size=5, alpha=0.8, beta=0.75, k=2.0),
+        net.max_pool("ceil", net.avg_pool("average", x, 3, stride=1, padding=1), 3, stride=2, ceil_mode=True),
+        net.conv2d("strided", x, 3, 3, stride=2, bias=False),
+    ]
+    x = net.relu("joined.relu", net.concat("joined", branches))
+    flat = net.flatten("flatten", x)
+    pooled = net.flatten("flatten.global", net.global_avg_pool("global", x))
+    x = net.add("sum", [net.linear("left", flat, 8), net.linear("right", pooled, 8, bias=False)])
+    net.linear("output", net.dropout("dropout", net.batch_norm("flat.norm", x), 0.5), 5)
+    return net.finish("every_kind", classes=5)
+
+
+def squared_error() -> Workload:
+    """An autoencoder, whose output has another shape than the images that it is compared with."""
+    net = Network((1, 6, 5))
+    x = net.sigmoid("sigmoid", net.linear("encoder", net.flatten("flatten", net.input), 8))
+    net.linear("decoder", x, 30)
+    return net.finish("squared_error", classes=10, loss="mean_squared_error")
+
+
+def digits(folder: Path) -> dict[str, Any]:
+    """A native loader over random images that lie in memory."""
+    stream = np.random.default_rng(0)
+    images = stream.integers(0, 256, (SAMPLES, 1, 28, 28), dtype=np.uint8)
+    np.savez(folder / "digits.npz", images=images, labels=np.arange(SAMPLES) % 10)
+    transform = {"mean": [0.5], "std": [0.25]}
+    dataset = {"form": "arrays", "path": str(folder / "digits.npz"), "samples": SAMPLES, "transform": transform}
+    return {"kind": "native", "processes": 0, "dataset": dataset}
+
+
+def photos(folder: Path, *, processes: int) -> dict[str, Any]:
+    """A native loader over JPEG files of smooth random pictures, large enough to be decoded at half their size."""
+    stream = np.random.default_rng(0)
+    for index in range(SAMPLES):
+        coarse = Image.fromarray(stream.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+        coarse.resize((4 * SIDE, 3 * SIDE), Image.Resampling.BICUBIC).save(folder / f"{index}.jpg", quality=90)
+    files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij")}))
+    dataset = {
+        "form": "image_folder",
+        "root": str(folder),
+        "index": str(folder / "index.json"),
+        "samples": SAMPLES,
+        "transform": {"size": [SIDE, SIDE], "resize": SIDE + 4, "flip": True, "mean": [0.5] * 3, "std": [0.25] * 3},
+    }
+    return {"kind": "native", "processes": processes, "dataset": dataset}
+
+
+def losses(result: LaunchResult) -> list[float]:
+    """The losses of a check by worker 0."""
+    found: list[float] = result.record("check")["losses"]
+    return found
+
+
+def in_framework(code: str, **values: Any) -> Any:
+    """Run ``code`` in the framework's environment, with ``values`` as variables; return the JSON that it prints."""
+    begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
+    begin += f"globals().update(json.loads({json.dumps(json.dumps(values))}))\n"
+    python = str(interpreter_for("pytorch"))
+    run = subprocess.run([python, "-"], input=begin + code, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(run.stdout)
+
+
+def require_devices(count: int) -> None:
+    """Skip the test where torch sees fewer CUDA devices."""
+    found = in_framework("import torch; print(torch.cuda.device_count())")
+    if found < count:
+        pytest.skip(f"needs {count} CUDA devices, torch sees {found}")
+
+
+def test_parameters_are_those_of_the_workload() -> None:
+    """For every workload of the library, under its names and in its shapes, and no others."""
+    workloads = {name: build_workload(name) for name in LIBRARY}
+    code = """
+import torch
+from steptime.worker.builders.torch import TorchWorkload
+found = {}
+with torch.device("meta"):  # shapes without memory
+    for name, workload in workloads.items():
+        built = TorchWorkload(workload)
+        shapes = {name: list(parameter.shape) for name, parameter in built.parameters().items()}
+        found[name] = [shapes, sum(parameter.numel() for parameter in built.module.parameters())]
+print(json.dumps(found))
+"""
+    found = in_framework(code, workloads={name: each.to_json() for name, each in workloads.items()})
+    for name, each in workloads.items():
+        shapes = {parameter.name: list(parameter.shape) for layer in each.layers for parameter in layer.parameters}
+        assert found[name] == [shapes, each.parameter_count], name
+
+
+def test_a_residual_block_is_one_child_of_the_network() -> None:
+    """So that FSDP and users see blocks, and nothing is interpreted layer by layer."""
+    code = """
+from steptime.worker.builders.torch import TorchWorkload
+print(json.dumps([type(child).__name__ for child in TorchWorkload(workload).module]))
+"""
+    children = in_framework(code, workload=build_workload("resnet50", input_shape=(3, 64, 64)).to_json())
+    assert children.count("Block") == 16
+    assert children[:4] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
+    assert children[-3:] == ["AdaptiveAvgPool2d", "Flatten", "Linear"]
+
+
+@pytest.mark.parametrize(("workload", "shape"), [("lenet5", {"batch": 8}), ("resnet50", SMALL_RESNET)])
+def test_losses_are_those_of_the_reference(tmp_path: Path, workload: str, shape: dict[str, Any]) -> None:
+    """The first loss to 1e-4, the loss after five steps to 1e-2."""
+    expected = losses(launch_ok(tmp_path, check_job("reference", "single", workload, **shape)))
+    found = losses(launch_ok(tmp_path, check_job("pytorch", "single", workload, **shape)))
+    assert relative_error(found[0], expected[0]) < 1e-4
+    assert relative_error(found[-1], expected[-1]) < 1e-2
+
+
+@pytest.mark.parametrize("channels_last", ["yes", "no"])
+@pytest.mark.parametrize("workload", [every_kind(), squared_error()], ids=lambda it: it.name)
+def test_layers_train_as_in_the_reference(tmp_path: Path, workload: Workload, channels_last: str) -> None:
+    """With momentum and weight decay, of biases and scales too, the weights agree to 1e-4 after three steps."""
+    settings = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
+    how: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": settings}
+    expected = launch_ok(tmp_path, check_job("reference", "single", workload, **how)).weights[0]
+    job = check_job("pytorch", "single", workload, options={"channels_last": channels_last}, **how)
+    assert weight_error(launch_ok(tmp_path, job).weights[0], expected)[0] < 1e-4
+
+
+def test_the_workload_of_every_kind_has_every_kind() -> None:
+    """So that a new kind is not forgotten here."""
+    assert {layer.kind for layer in every_kind().layers} == set(KINDS)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "fsdp"])
+@pytest.mark.parametrize("workload", ["lenet5", "mlp"])
+def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, strategy: str, workload: str) -> None:
+    """To 1e-4, of what one process computes from both shards; mlp is large enough to be sharded in groups."""
+    how: dict[str, Any] = {"batch": 8, "steps": 5, "optimizer": {"learning_rate": 0.02, "weight_decay": 0.01}}
+    oracle = check_job("reference", "single", workload, options={"shards": 2}, **how)
+    expected = launch_ok(tmp_path, oracle).weights[0]
+    result = launch_ok(tmp_path, check_job("pytorch", strategy, workload, workers=2, **how), workers=2)
+    assert sorted(result.weights) == [0, 1]
+    assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "fsdp"])
+def test_two_workers_of_resnet50_give_the_weights_of_the_oracle(tmp_path: Path, strategy: str) -> None:
+    """After one step, of whose update a worker's missing gradient would be a half and rounding is little.
+
+    Rounding is more than in lenet5: it moves values across the kink of a ReLU, and batch norm spreads that.
+    """
+    oracle = check_job("reference", "single", "resnet50", steps=1, options={"shards": 2}, **SMALL_RESNET)
+    expected = launch_ok(tmp_path, oracle).weights[0]
+    job = check_job("pytorch", strategy, "resnet50", workers=2, steps=1, **SMALL_RESNET)
+    result = launch_ok(tmp_path, job, workers=2)
+    first = initial_weights(job["workload"]["layers"], 0)
+    assert max(update_error(result.weights[rank], expected, first)[0] for rank in range(2)) < 0.02
+
+
+def test_output_shape_is_the_workloads(tmp_path: Path) -> None:
+    """With the batch in front, from a network that FSDP has sharded."""
+    result = launch_ok(tmp_path, check_job("pytorch", "fsdp", "lenet5", workers=2, batch=3, steps=1), workers=2)
+    assert result.record("check")["output_shape"] == [3, 10]
+    assert result.record("check")["parameters"] == build_workload("lenet5").parameter_count
+
+
+def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path) -> None:
+    """But not from the same: bf16 keeps eight bits of each factor."""
+    how: dict[str, Any] = {"batch": 32, "steps": 1}
+    full = losses(launch_ok(tmp_path, check_job("pytorch", "single", "lenet5", **how)))
+    mixed = losses(launch_ok(tmp_path, check_job("pytorch", "single", "lenet5", precision="bf16", **how)))
+    assert 1e-6 < relative_error(mixed, full) < 2e-2
+
+
+def test_a_compiled_network_trains_the_same(tmp_path: Path) -> None:
+    """With DDP around it."""
+    if not (shutil.which("g++") or shutil.which("clang++")):
+        pytest.skip("torch.compile needs a C++ compiler on CPUs")
+    plain, compiled = (
+        check_job("pytorch", "allreduce", "lenet5", workers=1, steps=3, options={"compile": on}) for on in (False, True)
+    )
+    expected = launch_ok(tmp_path, plain).weights[0]
+    found = launch_ok(tmp_path, compiled, time_limit_s=280.0).weights[0]
+    assert weight_error(found, expected)[0] < 1e-4
+
+
+@pytest.mark.parametrize(("strategy", "workers"), [("single", 1), ("allreduce", 2), ("fsdp", 2)])
+def test_synthetic_batches_are_timed(tmp_path: Path, strategy: str, workers: int) -> None:
+    """Every worker writes the end of every step, in order; nothing is complained about."""
+    job = timing_job("pytorch", strategy, "lenet5", workers=workers, batch=64, steps=20)
+    result = launch_ok(tmp_path, job, workers=workers)
+    for rank in range(workers):
+        record = result.record("steps", f"worker-{rank}")
+        ends = np.array([record["origin_s"], *record["ends_s"]])
+        assert len(ends) == 21
+        assert np.all(np.diff(ends) > 0)
+        assert result.stderr[f"worker-{rank}"] == ""
+
+
+def test_threads_are_those_of_the_job(tmp_path: Path) -> None:
+    """And not as many as there are cores."""
+    result = launch_ok(tmp_path, timing_job("pytorch", "single", "lenet5", threads=1))
+    assert result.record("session")["facts"]["threads"] == 1
+
+
+@pytest.mark.parametrize("channels_last", ["yes", "no"])
+def test_arrays_are_loaded(tmp_path: Path, channels_last: str) -> None:
+    """For several epochs, with a batch that leaves a rest."""
+    how: dict[str, Any] = {"batch": 5, "steps": 8, "workers": 2, "options": {"channels_last": channels_last}}
+    job = timing_job("pytorch", "allreduce", "lenet5", loader=digits(tmp_path), **how)
+    result = launch_ok(tmp_path, job, workers=2)
+    assert np.isfinite(result.record("steps")["loss"])
+
+
+def test_a_flat_workload_takes_arrays_of_images(tmp_path: Path) -> None:
+    """As the autoencoder does, whose targets they are too."""
+    job = timing_job("pytorch", "single", "autoencoder", loader=digits(tmp_path), batch=5, steps=4)
+    assert np.isfinite(launch_ok(tmp_path, job).record("steps")["loss"])
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_photographs_are_loaded_by_both_workers(tmp_path: Path, processes: int) -> None:
+    """In the training process, and by helper processes."""
+    loader = photos(tmp_path, processes=processes)
+    job = timing_job("pytorch", "allreduce", "lenet5", loader=loader, workers=2, batch=2, steps=8, **PHOTO)
+    result = launch_ok(tmp_path, job, workers=2)
+    assert np.isfinite(result.record("steps", "worker-1")["loss"])
+
+
+def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path) -> None:
+    """Crops and flips belong to the sample and its epoch, not to the process that draws them."""
+    found = []
+    for processes in (0, 3):
+        loader = photos(tmp_path, processes=processes)
+        job = timing_job("pytorch", "single", "lenet5", loader=loader, batch=4, steps=7, **PHOTO)
+        found.append(launch_ok(tmp_path, job).record("steps")["loss"])
+    assert found[0] == found[1]
+
+
+def test_every_layout_holds_the_same_photographs(tmp_path: Path) -> None:
+    """Channels innermost change the order in memory, not the values."""
+    code = """
+import itertools, torch, types
+from steptime.worker.loaders.torch import open_batches
+place = types.SimpleNamespace(rank=1, workers=2)
+feeds = [open_batches(job, place, torch.device("cpu"), layout) for layout in (True, False)]
+pairs = list(itertools.islice(zip(*feeds), 4))
+inner = all(a.is_contiguous(memory_format=torch.channels_last) for (a, _), _ in pairs)
+print(json.dumps([inner, all(torch.equal(a, b) for (a, _), (b, _) in pairs)]))
+"""
+    job = timing_job("pytorch", "single", "lenet5", loader=photos(tmp_path, processes=0), batch=3, **PHOTO)
+    assert in_framework(code, job=job) == [True, True]
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("content", [b"no photograph", None], ids=["text", "cut off"])
+def test_a_broken_photograph_ends_both_workers_and_is_named(
+    tmp_path: Path, processes: int, content: bytes | None
+) -> None:
+    """Worker 1 meets it; worker 0, which waits for its gradients, is ended long before the limit."""
+    loader = photos(tmp_path, processes=processes)
+    broken = tmp_path / f"{int(epoch_indices(SAMPLES, 0, 0, 1, 2)[0])}.jpg"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    job = timing_job("pytorch", "allreduce", "lenet5", loader=loader, workers=2, batch=2, steps=8, **PHOTO)
+    result = launch(tmp_path, job, workers=2)
+    assert not result.outcome.ok
+    assert str(broken) in result.record("error", "worker-1")["message"]
+    assert result.outcome.wall_s < 60
+
+
+def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
+    """With both shapes in the message."""
+    job = timing_job("pytorch", "single", "cifar_cnn", loader=digits(tmp_path), batch=4)
+    message = launch(tmp_path, job).record("error")["message"]
+    assert "images of [1, 28, 28] where the workload expects [3, 32, 32]" in message
+
+
+def test_a_missing_device_is_refused(tmp_path: Path) -> None:
+    """With what to do instead."""
+    if in_framework("import torch; print(torch.cuda.device_count())"):
+        pytest.skip("there is a CUDA device")
+    result = launch(tmp_path, check_job("pytorch", "single", "lenet5", steps=1, device="cuda"))
+    assert "use fewer workers or device: cpu" in result.record("error")["message"]
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("workload", "shape"), [("lenet5", {"batch": 8}), ("resnet50", SMALL_RESNET)])
+def test_a_cuda_device_computes_the_losses_of_the_reference(
+    tmp_path: Path, workload: str, shape: dict[str, Any]
+) -> None:
+    """In fp32 proper, without TF32."""
+    require_devices(1)
+    expected = losses(launch_ok(tmp_path, check_job("reference", "single", workload, **shape)))
+    result = launch_ok(tmp_path, check_job("pytorch", "single", workload, device="cuda", **shape))
+    assert result.record("session")["facts"]["tf32"] is False
+    assert relative_error(losses(result)[0], expected[0]) < 1e-4
+    assert relative_error(losses(result)[-1], expected[-1]) < 1e-2
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("source", ["synthetic", "arrays", "photos"])
+def test_a_cuda_device_is_timed_with_events(tmp_path: Path, source: str, precision: str) -> None:
+    """Whose ends, tied to the host's clock, rise and fill the time that was spent."""
+    require_devices(1)
+    shape = PHOTO if source == "photos" else {}
+    loader = {"synthetic": None, "arrays": digits(tmp_path), "photos": photos(tmp_path, processes=2)}[source]
+    how: dict[str, Any] = {"batch": 4, "warmup_steps": 5, "steps": 50, "device": "cuda", "precision": precision}
+    record = launch_ok(tmp_path, timing_job("pytorch", "single", "lenet5", loader=loader, **how, **shape)).record(
+        "steps"
+    )
+    ends = np.array([record["origin_s"], *record["ends_s"]])
+    assert np.all(np.diff(ends) > 0)
+    assert 0.5 < (ends[-1] - ends[0]) / record["usage"]["wall_s"] < 1.5
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("strategy", ["allreduce", "fsdp"])
+def test_two_cuda_devices_give_the_weights_of_the_oracle(tmp_path: Path, strategy: str) -> None:
+    """Over NCCL."""
+    require_devices(2)
+    oracle = check_job("reference", "single", "lenet5", options={"shards": 2})
+    expected = launch_ok(tmp_path, oracle).weights[0]
+    job = check_job("pytorch", strategy, "lenet5", workers=2, device="cuda")
+    result = launch_ok(tmp_path, job, workers=2)
+    assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4

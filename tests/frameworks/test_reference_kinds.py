@@ -1,0 +1,162 @@
+"""Every kind of layer of the reference, against finite differences in 64 bits on tiny shapes."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from steptime.worker.builders.reference import ReferenceNetwork
+from steptime.worker.builders.reference_layers import LAYERS
+from steptime.worker.builders.reference_layers import conv2d as conv2d_file
+from steptime.worker.weights import initial_weights
+from steptime.workloads.ir import Network, Workload
+from steptime.workloads.kinds import KINDS
+
+BATCH = 3
+SAMPLED = 40
+Write = Callable[[Network, str], str]
+
+# What stands in the middle of the workload whose gradients are checked: each kind with every shape of attribute that
+# changes what it computes. The input is 4 channels of 7 x 6.
+CASES: dict[str, dict[str, Write]] = {
+    "conv2d": {
+        "plain": lambda net, x: net.conv2d("it", x, 5, 3),
+        "1x1": lambda net, x: net.conv2d("it", x, 3, 1, bias=False),
+        "strided 1x1 that skips the last row": lambda net, x: net.conv2d("it", x, 3, 1, stride=(4, 5)),
+        "padded, strided, oblong": lambda net, x: net.conv2d("it", x, 3, (3, 2), stride=(2, 3), padding=(1, 2)),
+        "groups": lambda net, x: net.conv2d("it", x, 6, 3, padding=1, groups=2),
+        "depthwise": lambda net, x: net.conv2d("it", x, 4, 3, padding=1, groups=4, bias=False),
+    },
+    "linear": {
+        "with bias": lambda net, x: net.linear("it", net.flatten("flat", x), 5),
+        "without bias": lambda net, x: net.linear("it", net.flatten("flat", x), 5, bias=False),
+    },
+    "batch_norm": {
+        "images": lambda net, x: net.batch_norm("it", x, epsilon=1e-3, initial_scale=0.7),
+        "features": lambda net, x: net.batch_norm("it", net.linear("features", net.flatten("flat", x), 4)),
+    },
+    "relu": {"": lambda net, x: net.relu("it", x)},
+    "tanh": {"": lambda net, x: net.tanh("it", x)},
+    "sigmoid": {"": lambda net, x: net.sigmoid("it", x)},
+    "max_pool": {
+        "plain": lambda net, x: net.max_pool("it", x, 2, stride=2),
+        "overlapping, padded": lambda net, x: net.max_pool("it", x, 3, stride=2, padding=1),
+        "ceil mode": lambda net, x: net.max_pool("it", x, 3, stride=3, ceil_mode=True),
+        "ceil mode, padded": lambda net, x: net.max_pool("it", x, 2, stride=2, padding=1, ceil_mode=True),
+    },
+    "avg_pool": {
+        "plain": lambda net, x: net.avg_pool("it", x, 3, stride=2),
+        "overlapping, padded": lambda net, x: net.avg_pool("it", x, 3, stride=1, padding=1),
+    },
+    "global_avg_pool": {"": lambda net, x: net.global_avg_pool("it", x)},
+    "lrn": {
+        "5": lambda net, x: net.lrn("it", x, size=5, alpha=0.8, beta=0.75, k=2.0),
+        "wider than the channels": lambda net, x: net.lrn("it", x, size=9, alpha=0.8, beta=0.5, k=1.0),
+    },
+    "dropout": {"": lambda net, x: net.dropout("it", x, 0.4)},
+    "flatten": {"": lambda net, x: net.flatten("it", x)},
+    "add": {
+        "two": lambda net, x: net.add("it", [x, net.tanh("other", x)]),
+        "three, one of them twice": lambda net, x: net.add("it", [x, x, net.tanh("other", x)]),
+    },
+    "concat": {
+        "three": lambda net, x: net.concat("it", [net.tanh("other", x), x, net.conv2d("third", x, 2, 1)]),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_can_be_computed_and_is_checked(kind):
+    assert kind in LAYERS
+    assert CASES[kind]
+
+
+@pytest.mark.parametrize(("kind", "case"), [(kind, case) for kind, cases in CASES.items() for case in cases])
+def test_gradients_are_those_of_finite_differences(kind, case):
+    """Layers stand before and after the checked one, so that its input's gradient is checked with its weights'."""
+    check_gradients(around(CASES[kind][case], "softmax_cross_entropy"))
+
+
+def test_the_gradient_of_the_squared_error_is_that_of_finite_differences():
+    check_gradients(around(CASES["sigmoid"][""], "mean_squared_error"))
+
+
+def test_a_batch_too_large_to_spread_at_once_gives_the_same(monkeypatch):
+    """Convolution works through a large batch in parts."""
+    network, inputs, targets = prepared(around(CASES["conv2d"]["groups"], "softmax_cross_entropy"))
+    whole = network.backpropagate(inputs, targets), network.slopes.copy()
+    monkeypatch.setattr(conv2d_file, "_SPREAD_BYTES", 1)
+    parts = network.backpropagate(inputs, targets), network.slopes
+    assert parts[0] == pytest.approx(whole[0], rel=1e-12)
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-9, atol=1e-12)
+
+
+def test_dropout_keeps_the_expected_value_and_the_asked_share():
+    net = Network((2, 100, 100))
+    net.dropout("it", net.input, 0.3)
+    network = ReferenceNetwork(net.finish("drop", classes=2).to_json())
+    network.set_mask_stream(np.random.RandomState(0))
+    output = network.forward(np.ones((2, 1, 100, 100), dtype=np.float32))
+    assert np.unique(output) == pytest.approx([0.0, 1 / 0.7])
+    assert output.mean() == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_loss_of_equal_scores_is_the_logarithm_of_the_classes():
+    net = Network((4,))
+    net.linear("it", net.input, 10)
+    network = ReferenceNetwork(net.finish("flat", classes=10).to_json())
+    inputs = network.inputs(np.ones((5, 4), dtype=np.float32))
+    assert network.loss(inputs, np.arange(5)) == pytest.approx(np.log(10), rel=1e-7)
+
+
+def check_gradients(workload: Workload) -> None:
+    network, inputs, targets = prepared(workload)
+    network.set_mask_stream(np.random.RandomState(5))
+    network.backpropagate(inputs, targets)
+    for name, gradient in network.gradients.items():
+        chosen = np.random.RandomState(6).permutation(gradient.size)[:SAMPLED]
+        expected = finite_differences(network, inputs, targets, name, chosen)
+        if name.endswith("weight"):  # a bias before a normalisation is without effect
+            assert np.abs(expected).max() > 1e-4, f"{name}: nothing flows through the layer"
+        np.testing.assert_allclose(gradient.ravel()[chosen], expected, rtol=1e-5, atol=1e-8, err_msg=name)
+
+
+def around(write: Write, loss: str) -> Workload:
+    """Return a workload with ``write``'s layers between trained ones."""
+    net = Network((2, 7, 6))
+    x = write(net, net.conv2d("before", net.input, 4, 1))
+    if len(net.shape(x)) == 3:
+        x = net.flatten("flatten", x)
+    x = net.tanh("squash", x)  # makes the gradient that reaches the checked layer differ from value to value
+    net.linear("after", x, 84 if loss == "mean_squared_error" else 3)
+    return net.finish("checked", classes=3, loss=loss)
+
+
+def prepared(workload: Workload) -> tuple[ReferenceNetwork, np.ndarray, np.ndarray]:
+    """Return the workload's network in 64 bits, with weights and a batch."""
+    description = workload.to_json()
+    network = ReferenceNetwork(description, np.float64)
+    network.set_weights(initial_weights(description["layers"], 3))
+    stream = np.random.RandomState(4)
+    images = stream.standard_normal((BATCH, 2, 7, 6))
+    classes = stream.randint(0, 3, BATCH)
+    targets = images if workload.loss == "mean_squared_error" else classes
+    return network, network.inputs(images), network.targets(targets)
+
+
+def finite_differences(
+    network: ReferenceNetwork, inputs: np.ndarray, targets: np.ndarray, name: str, chosen: np.ndarray
+) -> np.ndarray:
+    """Return central differences of the loss by the ``chosen`` weights of one array; dropout repeats its masks."""
+    width = 1e-5
+    weights = network.weights[name].reshape(-1)
+    slopes = []
+    for index in chosen:
+        value, losses = weights[index], []
+        for moved in (value + width, value - width):
+            weights[index] = moved
+            network.set_mask_stream(np.random.RandomState(5))
+            losses.append(network.loss(inputs, targets))
+        weights[index] = value
+        slopes.append((losses[0] - losses[1]) / (2 * width))
+    return np.array(slopes)

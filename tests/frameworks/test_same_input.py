@@ -1,0 +1,192 @@
+"""All frameworks are fed the same samples in the same order: their own loaders, run in their own environments."""
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import interpreter_for
+from PIL import Image
+
+from steptime.frameworks.manifest import load_manifests
+from steptime.runner.stage import stage
+from steptime.worker.sampling import epoch_indices
+
+SAMPLES = 11
+BATCH = 3
+WORKERS = 2
+RANK = 1
+BATCHES = 4  # with one batch per epoch and worker, this is four epochs
+MEAN = [0.5, 0.4, 0.3]
+STD = [0.25, 0.2, 0.3]
+
+# Of each room: Python that makes `batches` of `job` and `place`: an iterator of numpy pairs, images channels first.
+OPENING = {
+    "reference": """
+from steptime.worker.loaders.reference import native_batches
+shape = job["workload"]["input_shape"]
+batches = native_batches(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
+""",
+    "pytorch": """
+import torch
+from steptime.worker.loaders.torch import open_batches
+own = open_batches(job, place, torch.device("cpu"), False)
+batches = ((x.numpy(), t.numpy()) for x, t in own)
+""",
+    "tensorflow": """
+from steptime.worker.loaders.tensorflow import native
+shape = job["workload"]["input_shape"]
+own = native(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
+batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
+""",
+    "mxnet": """
+import mxnet
+from steptime.worker.loaders.mxnet import batches as open_batches
+batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_batches(job, place, mxnet.cpu()))
+""",
+    "chainer": """
+import chainer
+from steptime.worker.loaders.chainer import open_loader, start_helper_server
+start_helper_server(job["loader"])
+loader = open_loader(job, place, chainer.get_device("@numpy"))
+batches = iter(loader.next, None)
+""",
+}
+SCRIPT = """
+import itertools, json, os, sys
+import numpy
+from steptime.worker.place import Place
+
+if __name__ == "__main__":
+    with open("job.json") as file:
+        job = json.load(file)
+    place = Place({"STEPTIME_RANK": "%d", "STEPTIME_WORKERS": "%d"}, os.getcwd())
+    exec(%r)
+    pairs = list(itertools.islice(batches, %d))
+    numpy.savez("fed.npz", inputs=numpy.stack([x for x, _ in pairs]), targets=numpy.stack([t for _, t in pairs]))
+    sys.stdout.flush()
+    os._exit(0)
+"""
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What a loader gave: images of shape (batches, batch, channels, height, width), and their classes."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+
+
+def rooms() -> list[Any]:
+    """Every room with a loader of its own, skipped where its environment is missing."""
+    return [
+        pytest.param(name, marks=pytest.mark.framework(name))
+        for name, manifest in load_manifests().items()
+        if "native" in manifest.loaders
+    ]
+
+
+def fed(folder: Path, framework: str, loader: dict[str, Any], side: int) -> Fed:
+    """Run a room's loader in its environment, as worker 1 of 2."""
+    workload = {"input_shape": [3, side, side], "classes": SAMPLES, "loss": "softmax_cross_entropy", "layers": []}
+    job = {
+        "framework": framework,
+        "workload": workload,
+        "batch_per_worker": BATCH,
+        "seed": 5,
+        "device": "cpu",
+        "loader": loader,
+    }
+    run = folder / "run"
+    stage(run, load_manifests()[framework].folder, job)
+    (run / "feed.py").write_text(SCRIPT % (RANK, WORKERS, OPENING[framework], BATCHES))
+    command = [str(interpreter_for(framework)), "feed.py"]
+    ended = subprocess.run(command, cwd=run, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    with np.load(run / "fed.npz") as file:
+        return Fed(file["inputs"], file["targets"])
+
+
+def expected(images: np.ndarray) -> Fed:
+    """What the protocol says that worker 1 gets; sample i is of class i."""
+    order = [epoch_indices(SAMPLES, epoch, 5, RANK, WORKERS)[:BATCH] for epoch in range(BATCHES)]
+    mean, std = (np.array(each).reshape(3, 1, 1) for each in (MEAN, STD))
+    inputs = (images[np.array(order)] / 255.0 - mean) / std
+    return Fed(inputs, np.array(order))
+
+
+def photographs(folder: Path, side: int) -> np.ndarray:
+    """Save smooth square pictures as JPEG files; return them as Pillow decodes them, channels first."""
+    across, down = np.meshgrid(np.linspace(0, 1, side), np.linspace(0, 1, side))
+    pictures = []
+    for index in range(SAMPLES):
+        phase = index / SAMPLES
+        layers = [across * (1 - phase) + down * phase, down, np.cos(4 * (across + phase)) / 2 + 0.5]
+        Image.fromarray((np.stack(layers, axis=-1) * 255).astype(np.uint8)).save(folder / f"{index}.jpg", quality=95)
+        with Image.open(folder / f"{index}.jpg") as file:
+            pictures.append(np.asarray(file).transpose(2, 0, 1))
+    files = [[f"{index}.jpg", index] for index in range(SAMPLES)]
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghijk")}))
+    return np.stack(pictures)
+
+
+def folder_loader(folder: Path, resize: int, processes: int) -> dict[str, Any]:
+    """The loader of ``photographs``, without chance: nothing is left to crop, nothing is flipped."""
+    transform = {"size": [resize, resize], "resize": resize, "flip": False, "mean": MEAN, "std": STD}
+    dataset = {
+        "form": "image_folder",
+        "root": str(folder),
+        "index": str(folder / "index.json"),
+        "samples": SAMPLES,
+        "transform": transform,
+    }
+    return {"kind": "native", "processes": processes, "dataset": dataset}
+
+
+def test_every_room_with_a_loader_is_here() -> None:
+    """So that a new room is held to the same input."""
+    assert set(OPENING) == {name for name, manifest in load_manifests().items() if "native" in manifest.loaders}
+
+
+@pytest.mark.parametrize("framework", rooms())
+def test_arrays_are_the_same_samples_in_the_same_order(tmp_path: Path, framework: str) -> None:
+    """Equal to the protocol's formula but for the last bit of a 32-bit float."""
+    images = np.random.default_rng(0).integers(0, 256, (SAMPLES, 3, 5, 5), dtype=np.uint8)
+    np.savez(tmp_path / "set.npz", images=images, labels=np.arange(SAMPLES))
+    transform = {"mean": MEAN, "std": STD}
+    dataset = {"form": "arrays", "path": str(tmp_path / "set.npz"), "samples": SAMPLES, "transform": transform}
+    found = fed(tmp_path, framework, {"kind": "native", "processes": 0, "dataset": dataset}, 5)
+    wanted = expected(images)
+    np.testing.assert_array_equal(found.targets, wanted.targets)
+    np.testing.assert_allclose(found.inputs, wanted.inputs, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("processes", [0, 1])
+@pytest.mark.parametrize("framework", rooms())
+def test_photographs_are_the_same_samples_in_the_same_order(tmp_path: Path, framework: str, processes: int) -> None:
+    """JPEG decoders may round differently: by at most two of 255 on average, and eight anywhere."""
+    images = photographs(tmp_path, 32)
+    found = fed(tmp_path, framework, folder_loader(tmp_path, 32, processes), 32)
+    wanted = expected(images)
+    np.testing.assert_array_equal(found.targets, wanted.targets)
+    levels = np.abs(found.inputs - wanted.inputs) * np.array(STD).reshape(3, 1, 1) * 255
+    assert levels.mean() < 2
+    assert levels.max() <= 8
+
+
+@pytest.mark.parametrize("framework", rooms())
+def test_photographs_are_shrunk_alike(tmp_path: Path, framework: str) -> None:
+    """Bilinear filters of different libraries agree on smooth pictures to two of 255 on average."""
+    images = photographs(tmp_path, 48)
+    shrunk = np.stack(
+        [
+            np.asarray(Image.fromarray(image.transpose(1, 2, 0)).resize((32, 32), Image.Resampling.BILINEAR))
+            for image in images
+        ]
+    ).transpose(0, 3, 1, 2)
+    found = fed(tmp_path, framework, folder_loader(tmp_path, 32, 0), 32)
+    levels = np.abs(found.inputs - expected(shrunk).inputs) * np.array(STD).reshape(3, 1, 1) * 255
+    assert levels.mean() < 2

@@ -1,0 +1,216 @@
+"""The local launcher, with real processes whose ``start.py`` is written by each test."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from steptime.errors import LaunchError
+from steptime.launchers.local import LocalLauncher
+from steptime.launchers.orphans import end_orphans
+from steptime.launchers.request import Outcome, Request
+
+TIE = "from steptime.worker.tether import die_with_parent\ndie_with_parent()\n"
+
+
+def launch(folder: Path, program: str, **fields: object) -> Outcome:
+    (folder / "start.py").write_text(textwrap.dedent(program))
+    settings = {"folder": folder, "interpreter": Path(sys.executable), "workers": 2, "time_limit_s": 20.0}
+    return LocalLauncher().run(Request(**{**settings, **fields}))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_until(condition, seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+def pids(folder: Path) -> list[int]:
+    return [int(path.read_text()) for path in folder.glob("*.pid") if path.read_text()]
+
+
+WRITE_PID = """
+    import os, time
+    open(os.environ["STEPTIME_ROLE"] + os.environ["STEPTIME_RANK"] + ".pid", "w").write(str(os.getpid()))
+"""
+
+
+def test_a_launch_whose_workers_all_end_well_is_ok(tmp_path):
+    outcome = launch(tmp_path, "pass")
+    assert outcome.ok
+    assert outcome.reason is None
+    assert outcome.commands == [[sys.executable, "start.py", "job.json"]] * 2
+
+
+def test_every_process_learns_its_role_and_rank(tmp_path):
+    launch(tmp_path, WRITE_PID, workers=2, servers=2, scheduler=True)
+    assert {path.name for path in tmp_path.glob("*.pid")} == {
+        "worker0.pid",
+        "worker1.pid",
+        "server0.pid",
+        "server1.pid",
+        "scheduler0.pid",
+    }
+
+
+def test_a_dead_worker_ends_the_launch_at_once_and_is_named(tmp_path):
+    program = """
+        import os, sys, time
+        if os.environ["STEPTIME_RANK"] == "1":
+            sys.exit(7)
+        time.sleep(60)
+    """
+    outcome = launch(tmp_path, program)
+    assert outcome.reason == "worker-1 ended with exit code 7"
+    assert outcome.wall_s < 10
+
+
+def test_a_worker_that_the_system_kills_is_told_apart_from_one_that_fails(tmp_path):
+    outcome = launch(tmp_path, "import os; os.kill(os.getpid(), 9)", workers=1)
+    assert "SIGKILL" in outcome.reason
+    assert "memory" in outcome.reason
+
+
+def test_a_hung_launch_is_ended_at_its_time_limit(tmp_path):
+    outcome = launch(tmp_path, WRITE_PID + "    time.sleep(60)", time_limit_s=1.5)
+    assert "time limit of 1.5 s" in outcome.reason
+    assert "worker-0, worker-1 still running" in outcome.reason
+    assert outcome.wall_s < 10
+    assert not any(alive(pid) for pid in pids(tmp_path))
+
+
+def test_a_worker_that_ignores_the_request_to_end_is_killed(tmp_path):
+    program = WRITE_PID + "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(60)"
+    launch(tmp_path, program, workers=1, time_limit_s=1.0)
+    assert len(pids(tmp_path)) == 1
+    assert not any(alive(pid) for pid in pids(tmp_path))
+
+
+def test_servers_that_never_end_are_ended_after_the_last_worker(tmp_path):
+    program = WRITE_PID + '    time.sleep(60 if os.environ["STEPTIME_ROLE"] != "worker" else 0)'
+    outcome = launch(tmp_path, program, servers=1, scheduler=True, time_limit_s=60.0)
+    assert outcome.ok
+    assert len(pids(tmp_path)) == 4
+    assert not any(alive(pid) for pid in pids(tmp_path))
+
+
+def test_what_a_worker_started_and_left_is_ended_too(tmp_path):
+    program = """
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+        open("child.pid", "w").write(str(child.pid))
+    """
+    outcome = launch(tmp_path, program, workers=1)
+    assert outcome.ok
+    assert wait_until(lambda: not alive(pids(tmp_path)[0]))
+
+
+def test_a_cancelled_launch_ends(tmp_path):
+    cancelled = threading.Event()
+    threading.Timer(0.5, cancelled.set).start()
+    outcome = launch(tmp_path, "import time; time.sleep(60)", cancelled=cancelled)
+    assert outcome.reason == "cancelled"
+
+
+def test_the_shells_python_settings_do_not_reach_a_worker(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("TF_CONFIG", "{}")
+    program = """
+        import os
+        assert "PYTHONPATH" not in os.environ and "TF_CONFIG" not in os.environ
+        assert os.environ["PYTHONNOUSERSITE"] == "1"
+    """
+    assert launch(tmp_path, program).ok
+
+
+def test_every_worker_has_one_thread_pool_of_the_size_asked_for(tmp_path):
+    program = """
+        import os
+        assert os.environ["OMP_NUM_THREADS"] == os.environ["OPENBLAS_NUM_THREADS"] == "3"
+    """
+    assert launch(tmp_path, program, threads=3).ok
+
+
+def test_all_ports_of_a_launch_differ_and_are_free(tmp_path):
+    program = """
+        import os, socket
+        names = ("STEPTIME_ROOT_ADDRESS", "STEPTIME_WORKER_ADDRESSES", "STEPTIME_SERVER_ADDRESSES")
+        addresses = [address for name in names for address in os.environ[name].split(",")]
+        assert len(set(addresses)) == 6, addresses
+        first = (os.environ["STEPTIME_ROLE"], os.environ["STEPTIME_RANK"]) == ("worker", "0")
+        for address in addresses if first else []:
+            host, port = address.split(":")
+            socket.create_server((host, int(port))).close()
+    """
+    assert launch(tmp_path, program, workers=3, servers=2).ok
+
+
+def test_an_interpreter_that_is_not_there_is_an_error_that_names_it(tmp_path):
+    with pytest.raises(LaunchError, match="/no/such/python"):
+        launch(tmp_path, "pass", interpreter=Path("/no/such/python"))
+
+
+RUNNER = f"""
+import sys
+from pathlib import Path
+from steptime.launchers.local import LocalLauncher
+from steptime.launchers.request import Request
+LocalLauncher().run(Request(Path(sys.argv[1]), Path({sys.executable!r}), workers=2, time_limit_s=60.0))
+"""
+
+
+def start_runner(folder: Path, program: str) -> subprocess.Popen[bytes]:
+    (folder / "start.py").write_text(textwrap.dedent(program))
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(folder)], stderr=subprocess.DEVNULL)
+    assert wait_until(lambda: len(pids(folder)) == 2)
+    return runner
+
+
+def test_workers_die_with_a_runner_that_is_killed(tmp_path):
+    runner = start_runner(tmp_path, TIE + textwrap.dedent(WRITE_PID) + "time.sleep(60)")
+    runner.kill()
+    runner.wait()
+    assert wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
+
+
+def test_ctrl_c_ends_the_workers_before_the_runner_goes(tmp_path):
+    runner = start_runner(tmp_path, WRITE_PID + "    time.sleep(60)")
+    runner.send_signal(signal.SIGINT)
+    assert runner.wait(10) != 0
+    assert not any(alive(pid) for pid in pids(tmp_path))
+
+
+def test_orphans_of_a_dead_runner_are_ended_and_nothing_else(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
+    marks = {"STEPTIME_RUN": "test", "STEPTIME_PARENT": str(dead.pid)}
+    orphan = subprocess.Popen(sleeper, env={**os.environ, **marks})
+    kept = subprocess.Popen(sleeper, env={**os.environ, **marks, "STEPTIME_PARENT": str(os.getpid())})
+    stranger = subprocess.Popen(sleeper)
+    try:
+        assert wait_until(lambda: end_orphans() > 0)
+        assert orphan.wait(10) == -signal.SIGKILL
+        assert kept.poll() is None
+        assert stranger.poll() is None
+    finally:
+        for each in (orphan, kept, stranger):
+            each.kill()
+            each.wait()

@@ -1,0 +1,191 @@
+"""The MPI launcher with a real mpiexec: that of Chainer's environment, or else the system's."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from steptime.environments.table import ready_interpreter
+from steptime.errors import LaunchError
+from steptime.launchers.mpi import MpiLauncher
+from steptime.launchers.request import Outcome, Request
+from steptime.runner.stage import stage
+
+WRITE_PLACE = """
+    import json, os, sys, time
+    sys.path.insert(0, os.getcwd())
+    from steptime.worker.place import Place
+    place = Place(os.environ, os.getcwd())
+    with open("place-%d.json" % place.rank, "w") as file:
+        json.dump({"pid": os.getpid(), "local_rank": place.local_rank, "workers": place.workers, "cpus": place.cpus,
+                   "role": place.role, "root": place.root_address, "path": os.environ.get("PYTHONPATH")}, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def interpreter() -> Path:
+    """A Python whose launches find an mpiexec."""
+    own = ready_interpreter("chainer")
+    if own is not None:
+        return own
+    if shutil.which("mpiexec") is None:
+        pytest.skip("no mpiexec: run 'steptime env create chainer', or install MPI")
+    return Path(sys.executable)
+
+
+def launch(folder: Path, interpreter: Path, program: str, **fields: object) -> Outcome:
+    """Run two workers whose ``start.py`` is ``program``, beside the worker half."""
+    stage(folder, folder / "no-room", {})
+    (folder / "start.py").write_text(textwrap.dedent(program))
+    settings = {"folder": folder, "interpreter": interpreter, "workers": 2, "time_limit_s": 30.0}
+    return MpiLauncher().run(Request(**{**settings, **fields}))
+
+
+def places(folder: Path) -> dict[int, dict]:
+    return {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in folder.glob("place-*.json")}
+
+
+def running(folder: Path) -> list[str]:
+    """The processes that run in the folder of the launch, whatever started them."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.name())
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Path:
+    """A run folder that is about to be filled; what is staged into it needs a framework room, which is empty."""
+    (tmp_path / "no-room").mkdir()
+    return tmp_path
+
+
+def test_every_worker_learns_its_rank_from_mpi(room, interpreter):
+    assert launch(room, interpreter, WRITE_PLACE, workers=3).ok
+    found = places(room)
+    assert sorted(found) == [0, 1, 2]
+    assert {rank: place["local_rank"] for rank, place in found.items()} == {0: 0, 1: 1, 2: 2}
+    assert {(place["workers"], place["role"]) for place in found.values()} == {(3, "worker")}
+
+
+def test_all_workers_are_told_the_same_meeting_point(room, interpreter):
+    launch(room, interpreter, WRITE_PLACE)
+    assert len({place["root"] for place in places(room).values()}) == 1
+
+
+def test_every_worker_has_cores_of_its_own(room, interpreter):
+    launch(room, interpreter, WRITE_PLACE, cores=(0, 1))
+    assert {rank: place["cpus"] for rank, place in places(room).items()} == {0: [0], 1: [1]}
+
+
+def test_an_mpi_around_steptime_does_not_reach_its_workers(room, interpreter, monkeypatch):
+    for name, value in {"PMI_RANK": "9", "PMI_SIZE": "10", "OMPI_COMM_WORLD_RANK": "9", "PYTHONPATH": "/else"}.items():
+        monkeypatch.setenv(name, value)
+    assert launch(room, interpreter, WRITE_PLACE).ok
+    assert sorted(places(room)) == [0, 1]
+    assert {place["path"] for place in places(room).values()} == {None}
+
+
+def test_the_command_is_the_one_that_can_be_typed(room, interpreter):
+    (command,) = launch(room, interpreter, "pass").commands
+    assert command[:2] == [str(interpreter), "steptime/worker/tether.py"]
+    assert Path(command[2]).name == "mpiexec"
+    assert command[-5:] == ["-n", "2", str(interpreter), "start.py", "job.json"]
+    by_hand = subprocess.run(command, cwd=room, env={"PATH": os.defpath}, check=False, capture_output=True, text=True)
+    assert by_hand.returncode == 0, by_hand.stderr
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_a_worker_that_is_killed_ends_all_others(room, interpreter, failing):
+    program = f"{WRITE_PLACE}    os.kill(os.getpid(), 9) if place.rank == {failing} else time.sleep(600)"
+    outcome = launch(room, interpreter, program, workers=3, time_limit_s=60.0)
+    assert not outcome.ok
+    assert outcome.wall_s < 30
+    assert not running(room)
+
+
+def test_a_hung_launch_is_ended_at_its_time_limit(room, interpreter):
+    outcome = launch(room, interpreter, WRITE_PLACE + "    time.sleep(600)", time_limit_s=3.0)
+    assert outcome.reason == "not finished after the time limit of 3 s: mpiexec still running"
+    assert len(places(room)) == 2
+    assert not running(room)
+
+
+def test_workers_that_ignore_every_request_to_end_do_not_survive(room, interpreter):
+    program = f"{WRITE_PLACE}    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    launch(room, interpreter, program, time_limit_s=3.0)
+    assert len(places(room)) == 2
+    assert not running(room)
+
+
+def test_what_is_said_before_a_worker_has_files_of_its_own_is_kept(room, interpreter):
+    launch(room, interpreter, "import sys; sys.exit('no such thing')")
+    assert "no such thing" in (room / "mpiexec.launch").read_text()
+
+
+def test_workers_die_with_a_runner_that_is_killed(room, interpreter):
+    stage(room, room / "no-room", {})
+    (room / "start.py").write_text(textwrap.dedent(WRITE_PLACE + "    time.sleep(600)"))
+    runner = f"""
+        from pathlib import Path
+        from steptime.launchers.mpi import MpiLauncher
+        from steptime.launchers.request import Request
+        MpiLauncher().run(Request(Path({str(room)!r}), Path({str(interpreter)!r}), 2, time_limit_s=60.0))
+    """
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(runner)])
+    deadline = time.monotonic() + 30
+    while len(places_written(room)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert len(places_written(room)) == 2
+    deadline = time.monotonic() + 10
+    while running(room) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(room)
+
+
+def places_written(folder: Path) -> list[Path]:
+    return [path for path in folder.glob("place-*.json") if path.stat().st_size]
+
+
+def test_a_machine_without_mpiexec_is_told_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    python = tmp_path / "environment" / "python"
+    with pytest.raises(LaunchError, match=r"no mpiexec beside .*environment/python.*install the wheel 'mpich'"):
+        MpiLauncher().plan(Request(tmp_path, python, 2), "mark", (15_001, 15_002, 15_003))
+
+
+def test_the_mpiexec_of_the_environment_is_preferred_to_the_systems(tmp_path, monkeypatch):
+    for folder in ("system", "environment"):
+        (tmp_path / folder).mkdir()
+        program = tmp_path / folder / "mpiexec"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path / "system"))
+    request = Request(tmp_path, tmp_path / "environment" / "python", 2)
+    (planned,) = MpiLauncher().plan(request, "mark", (15_001, 15_002, 15_003))
+    assert str(tmp_path / "environment" / "mpiexec") in planned.argv
+
+
+def test_open_mpi_is_told_that_workers_may_share_cores(tmp_path, monkeypatch):
+    (tmp_path / "orterun").write_text("#!/bin/sh\n")
+    (tmp_path / "orterun").chmod(0o700)
+    (tmp_path / "mpiexec").symlink_to("orterun")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (planned,) = MpiLauncher().plan(
+        Request(tmp_path, tmp_path / "none" / "python", 2), "mark", (15_001, 15_002, 15_003)
+    )
+    assert "--oversubscribe" in planned.argv

@@ -1,0 +1,49 @@
+"""Which cores a worker may use."""
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from steptime.launchers.local import LocalLauncher
+from steptime.launchers.request import Request
+from steptime.launchers.surroundings import pins
+from steptime.worker.place import Place
+
+
+def request(**fields: object) -> Request:
+    settings = {"folder": Path(), "interpreter": Path(sys.executable), "workers": 2, "cores": (0, 1, 2, 3)}
+    return Request(**{**settings, **fields})
+
+
+def test_workers_get_neighbouring_cores_of_their_own():
+    assert pins(request(threads=2)) == [(0, 1), (2, 3)]
+
+
+def test_more_workers_than_cores_start_over():
+    assert pins(request(workers=3, cores=(4, 6))) == [(4,), (6,), (4,)]
+
+
+def test_without_cores_nothing_is_pinned():
+    assert pins(request(cores=())) == []
+
+
+@pytest.mark.parametrize(
+    ("role", "local_rank", "cpus"), [("worker", "1", [2, 3]), ("worker", "0", [0, 1]), ("server", "0", [])]
+)
+def test_a_worker_takes_its_own_cores_from_the_plan_and_a_server_none(role, local_rank, cpus):
+    environment = {"STEPTIME_ROLE": role, "STEPTIME_LOCAL_RANK": local_rank, "STEPTIME_CPUS": "0,1;2,3"}
+    assert Place(environment, "").cpus == cpus
+
+
+def test_a_started_worker_really_runs_on_its_core(tmp_path):
+    program = """
+        import os
+        from steptime.worker.place import Place
+        place = Place(os.environ, "")
+        place.pin()
+        assert os.sched_getaffinity(0) == set(place.cpus) == {0}, os.sched_getaffinity(0)
+    """
+    (tmp_path / "start.py").write_text(textwrap.dedent(program))
+    assert LocalLauncher().run(request(folder=tmp_path, workers=1, cores=(0,))).ok

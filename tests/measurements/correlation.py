@@ -1,0 +1,33 @@
+"""Step times with known truth."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+SPREAD = 0.05
+"""Standard deviation of the logarithm of a step time."""
+
+
+def correlated(rng: np.random.Generator, shape: tuple[int, ...], phi: float) -> NDArray[np.float64]:
+    """Return standard normal series along the last axis, each value ``phi`` times the one before plus something new."""
+    settling = 100
+    new = rng.normal(size=(*shape[:-1], shape[-1] + settling))
+    series: NDArray[np.float64] = lfilter([np.sqrt(1.0 - phi**2)], [1.0, -phi], new, axis=-1)[..., settling:]
+    return series
+
+
+def log_step_times(
+    rng: np.random.Generator, shape: tuple[int, int, int], phi: float, effect: float
+) -> NDArray[np.float64]:
+    """Return logarithms of step times with median 0, by repetition, launch and step.
+
+    Args:
+        rng: where they come from.
+        shape: repetitions, launches, steps.
+        phi: correlation of a step with the one before.
+        effect: standard deviation of what a launch has of its own, relative to that of its median without it.
+    """
+    within = SPREAD * correlated(rng, shape, phi)
+    alone = np.median(SPREAD * correlated(rng, (2000, 1, shape[2]), phi), axis=-1).std()
+    own: NDArray[np.float64] = effect * alone * rng.normal(size=(*shape[:2], 1))
+    return within + own

@@ -1,0 +1,82 @@
+"""Trials, launches and folders to try things on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from steptime.measurements.records import GateResult, Launch, WorkerSteps
+from steptime.measurements.store import Store
+from steptime.study.trial import Trial
+
+
+def a_trial(**changes: Any) -> Trial:
+    """Return a configuration; ``changes`` replace its fields."""
+    fields: dict[str, Any] = {
+        "framework": "reference",
+        "strategy": "single",
+        "workload": "mlp",
+        "input_shape": (784,),
+        "classes": 10,
+        "dataset": None,
+        "loader": "synthetic",
+        "device": "cpu",
+        "precision": "fp32",
+        "workers": 1,
+        "batch_per_worker": 8,
+    }
+    return Trial(**{**fields, **changes})
+
+
+def a_worker(ends_s: Sequence[float], rank: int = 0, host: str = "here", origin_s: float = 0.0) -> WorkerSteps:
+    """Return a worker whose timed steps ended at ``ends_s``."""
+    return WorkerSteps(
+        rank=rank,
+        host=host,
+        warmup_ends_s=[],
+        origin_s=origin_s,
+        ends_s=list(ends_s),
+        loss_first=2.0,
+        loss_last=1.0,
+        facts={"framework_version": "1.2"},
+        usage={},
+        opened_in_s=0.5,
+    )
+
+
+def a_launch(trial: Trial, number: int = 0, times: Sequence[float] = (0.1, 0.1), **changes: Any) -> Launch:
+    """Return a launch of one worker with step ``times``; ``changes`` replace its fields."""
+    fields: dict[str, Any] = {
+        "trial": trial.id,
+        "launch": number,
+        "block": number,
+        "status": "ok",
+        "reason": None,
+        "started_at": f"2026-01-01T00:00:{number:02d}.000+00:00",
+        "wall_s": 1.0,
+        "commands": [["python", "start.py", "job.json"]],
+        "environment": {"python": "3.11"},
+        "noise": {"steal_share": 0.0, "thermal_throttles": None},
+        "workers": [a_worker(np.cumsum(times).tolist())],
+    }
+    return Launch(**{**fields, **changes})
+
+
+def a_failure(trial: Trial, number: int = 0) -> Launch:
+    """Return a launch that failed."""
+    return a_launch(trial, number, status="failed", reason="worker-0: ValueError: no", workers=[])
+
+
+def a_check(**changes: Any) -> GateResult:
+    """Return a passed check of the gate."""
+    fields: dict[str, Any] = dict.fromkeys(GateResult.__dataclass_fields__)
+    fields |= {"framework": "reference", "framework_version": "1", "strategy": "single", "workload": "mlp"}
+    fields |= {"input_shape": [784], "workers": 1, "steps": 4, "repeats": 1, "parameters": 5, "parameters_expected": 5}
+    fields |= {"first_loss_error": 0.0, "passed": True}
+    return GateResult(**{**fields, **changes})
+
+
+def a_store(folder: Path, **study: Any) -> Store:
+    """Make an empty results folder."""
+    return Store.create(folder, study_text="name: tried\n", study_json={"name": "tried", "question": "", **study})

@@ -1,0 +1,232 @@
+"""What is left of a results folder after everything that can happen to it."""
+
+import errno
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from shutil import which
+
+import pytest
+from simulated import a_launch, a_store, a_trial
+
+from steptime.errors import StoreError
+from steptime.measurements.store import Store
+
+WRITER = """
+import sys
+from pathlib import Path
+from shutil import which
+sys.path.insert(0, sys.argv[2])
+from simulated import a_launch, a_trial
+from steptime.measurements.store import Store
+store, trial = Store.open(Path(sys.argv[1])), a_trial()
+with store.lock():
+    number = len(store.launches(trial.id))
+    print("ready", flush=True)
+    while True:
+        store.append(a_launch(trial, number, [0.1] * 20_000))
+        number += 1
+        print(number, flush=True)
+"""
+HERE = str(Path(__file__).parent)
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = a_store(tmp_path / "results")
+    store.add_trial(a_trial())
+    return store
+
+
+def records_of(store):
+    return store.path / "trials" / a_trial().id / "records.jsonl"
+
+
+def writer(store):
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(store.path), HERE], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_killed_writer_loses_the_launch_in_flight_at_most(store):
+    dice, acknowledged = random.Random(7), 0
+    for _ in range(5):
+        process = writer(store)
+        time.sleep(dice.uniform(0.02, 0.3))
+        process.send_signal(signal.SIGKILL)
+        said, _ = process.communicate()
+        acknowledged = int(said.split()[-1]) if said.split() else acknowledged
+        launches = Store.open(store.path).launches(a_trial().id)
+        assert acknowledged <= len(launches) <= acknowledged + 1
+        assert [launch.launch for launch in launches] == list(range(len(launches)))
+        assert all(len(launch.workers[0].ends_s) == 20_000 for launch in launches)
+        acknowledged = len(launches)
+    assert acknowledged > 0
+    assert store.problems == []
+
+
+def test_a_half_written_last_line_is_ignored_by_readers_and_cut_off_by_the_next_writer(store):
+    store.append(a_launch(a_trial(), 0))
+    whole = records_of(store).read_bytes()
+    for cut in (1, len(whole) // 2, len(whole) - 1):
+        records_of(store).write_bytes(whole + whole[:cut])
+        assert len(store.launches(a_trial().id)) == 1
+        store.append(a_launch(a_trial(), 1))
+        assert [launch.launch for launch in store.launches(a_trial().id)] == [0, 1]
+    assert store.problems == []
+
+
+def test_a_long_half_written_line_is_cut_off_whole(store):
+    store.append(a_launch(a_trial(), 0))
+    with records_of(store).open("ab") as file:
+        file.write(b"x" * 200_000)
+    store.append(a_launch(a_trial(), 1))
+    assert records_of(store).read_bytes().count(b"x") < 200_000
+    assert len(store.launches(a_trial().id)) == 2
+
+
+def test_a_file_that_holds_half_a_line_only_starts_anew(store):
+    records_of(store).write_bytes(b'{"schema": 1')
+    store.append(a_launch(a_trial(), 0))
+    assert len(store.launches(a_trial().id)) == 1
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 50, b'{"schema":1,"kind":"launch"}', b"[1]", b"{broken", b"\xff\xfe"])
+def test_a_damaged_line_is_skipped_and_reported_with_its_place(store, damage):
+    store.append(a_launch(a_trial(), 0))
+    with records_of(store).open("ab") as file:
+        file.write(damage + b"\n")
+    store.append(a_launch(a_trial(), 1))
+    assert [launch.launch for launch in store.launches(a_trial().id)] == [0, 1]
+    (problem,) = store.problems
+    assert f"trials/{a_trial().id}/records.jsonl, line 2" in problem
+
+
+def test_a_damaged_study_says_where_the_records_are(store):
+    (store.path / "study.json").write_text("{")
+    with pytest.raises(StoreError, match=r"study\.json is damaged"):
+        Store.open(store.path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"workers": 1', '"workers": 2', "changed by hand"),
+        ('"workers"', '"worker"', "is damaged"),
+        ("{", "", "damaged"),
+    ],
+)
+def test_a_configuration_that_is_not_its_folders_is_refused(store, old, new, message):
+    """Its records would be shown under the wrong name."""
+    path = records_of(store).with_name("trial.json")
+    path.write_text(path.read_text().replace(old, new, 1))
+    with pytest.raises(StoreError, match=message):
+        Store.open(store.path).trials()
+
+
+def test_a_second_run_on_the_same_folder_is_refused_with_the_process_that_holds_it(store):
+    process = writer(store)
+    try:
+        with pytest.raises(StoreError, match=f"process {process.pid} "), Store.open(store.path).lock():
+            pass
+        with pytest.raises(StoreError, match="in use"):
+            store.append(a_launch(a_trial()))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_folder_can_be_read_while_another_process_writes_it(store):
+    process = writer(store)
+    try:
+        process.stdout.readline()
+        assert Store.open(store.path).launches(a_trial().id)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_lock_is_free_when_its_holder_was_killed(store):
+    process = writer(store)
+    process.kill()
+    process.communicate()
+    with store.lock():
+        assert str(os.getpid()) in (store.path / "run.lock").read_text()
+
+
+def test_the_lock_may_be_entered_again_by_its_holder_and_is_held_to_the_end(store):
+    with store.lock():
+        with store.lock():
+            pass
+        with pytest.raises(StoreError, match="in use"), Store.open(store.path).lock():
+            pass
+
+
+def test_a_full_disk_leaves_whole_lines_and_says_what_is_safe(tmp_path):
+    """On a real file system of half a megabyte where the user may mount one."""
+    mount, umount = which("mount"), which("umount")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if mount is None or umount is None:
+        pytest.skip("no mount command; the next test limits the file size instead")
+    mounted = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("only root can mount a small file system; the next test limits the file size instead")
+    try:
+        store, trial = a_store(disk / "results"), a_trial()
+        store.add_trial(trial)
+        kept = append_until_refused(store, trial)
+        assert [launch.launch for launch in store.launches(trial.id)] == list(range(kept))
+        assert records_of(store).read_bytes().endswith(b"\n")
+    finally:
+        subprocess.run([umount, str(disk)], check=True)
+
+
+def test_a_file_that_may_not_grow_leaves_whole_lines_and_says_what_is_safe(store):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, limits[1]))
+    try:
+        kept = append_until_refused(store, a_trial())
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert len(store.launches(a_trial().id)) == kept
+    store.append(a_launch(a_trial(), kept))
+    assert len(store.launches(a_trial().id)) == kept + 1
+
+
+def test_a_small_file_that_cannot_be_written_stays_as_it_was(store):
+    store.put("verdicts", {"before": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="the disk is full"):
+            store.put("verdicts", {"after": "x" * 1000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert store.get("verdicts") == {"before": 1}
+    assert not list(store.path.glob("*.partial"))
+
+
+def append_until_refused(store, trial):
+    """Append launches of about 100 kB until the disk is full; return how many were taken."""
+    for number in range(20):
+        try:
+            store.append(a_launch(trial, number, [0.123456789] * 6_000))
+        except StoreError as error:
+            assert "the disk is full" in str(error)  # noqa: PT017 - the launches before must succeed
+            assert "Everything recorded before is safe" in str(error)  # noqa: PT017
+            assert error.__cause__.errno in (errno.ENOSPC, errno.EFBIG)  # noqa: PT017
+            assert number > 0
+            return number
+    return pytest.fail("the disk never became full")

@@ -1,0 +1,161 @@
+"""The page in a real browser: what only a browser can tell."""
+
+import json
+import shutil
+
+import pytest
+from summaries import many, quickstart, summary, sweep, trial
+from test_charts import quantiles_of
+
+from steptime.report.html import page_text
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome is installed"),
+    pytest.mark.skipif(DRIVER is None, reason="no chromedriver is installed"),
+]
+
+PHONE, SMALL_PHONE, DESK = 390, 360, 1280
+FLAGS = (
+    "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --force-color-profile=srgb"
+)
+LONG = "an_option_with_a_long_name=and_a_value_that_does_not_end_soon"
+STUDIES = {
+    "race": quickstart(),
+    "forty trials": many(40),
+    "sweep": sweep(),
+    "long names": summary(
+        [
+            trial(
+                dataset="/home/lab/" + "pictures-of-birds/" * 8,
+                varied_options={"x": LONG},
+                flags=["noisy: " + LONG * 3],
+            ),
+            trial("mxnet", "ps_sync", rate=900.0, varied_options={"y": LONG}),
+            trial("chainer", rate=None, status="failed", reason="worker-0: " + "/a/very/long/path" * 20),
+        ],
+        study="a-study-whose-name-is-far-too-long-for-the-line-of-any-phone-" * 2,
+        question="Why?" * 100,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    for name, study in STUDIES.items():
+        (folder / f"{name}.html").write_text(page_text(study, quantiles_of(study), "version: 1\n", "results"))
+    return folder
+
+
+@pytest.fixture(params=[SMALL_PHONE, PHONE, DESK], ids="{} px".format)
+def width(request):
+    return request.param
+
+
+@pytest.fixture(params=list(STUDIES))
+def opened(request, browser, pages, width):
+    """The browser with a page of the study in a window of the width."""
+    for kind in ("browser", "performance"):
+        browser.get_log(kind)
+    metrics = {"width": width, "height": 800, "deviceScaleFactor": 2, "mobile": width < DESK}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get((pages / f"{request.param}.html").as_uri())
+    return browser
+
+
+def test_the_page_is_no_wider_than_the_window(opened, width):
+    assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_a_browser_has_nothing_to_complain_about(opened):
+    assert opened.get_log("browser") == []
+
+
+def test_the_page_asks_for_nothing_but_itself(opened):
+    messages = [json.loads(entry["message"])["message"] for entry in opened.get_log("performance")]
+    asked = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+
+    assert asked
+    assert [url for url in asked if not url.startswith(("file://", "data:"))] == []
+
+
+def test_every_chart_is_visible_and_fits(opened, width):
+    sizes = opened.execute_script(
+        "return [...document.querySelectorAll('svg')].map(e => {const r = e.getBoundingClientRect();"
+        "return [r.width, r.height, r.left, r.right, getComputedStyle(e).visibility]})"
+    )
+
+    assert sizes
+    for wide, high, left, right, visibility in sizes:
+        assert min(wide, high) > 40
+        assert left >= 0
+        assert right <= width
+        assert visibility == "visible"
+
+
+def test_letters_of_charts_can_be_read(opened):
+    """A chart that is shrunk onto a phone keeps letters of 9 pixels or more."""
+    letters = opened.execute_script(
+        "return [...document.querySelectorAll('svg text')].filter(e => e.textContent).map(e =>"
+        "parseFloat(getComputedStyle(e).fontSize) * e.ownerSVGElement.getBoundingClientRect().width"
+        " / e.ownerSVGElement.viewBox.baseVal.width)"
+    )
+
+    assert min(letters) >= 9.0
+
+
+def test_words_of_a_chart_do_not_overlap(opened):
+    overlaps = opened.execute_script("""
+        const found = [];
+        for (const svg of document.querySelectorAll('svg')) {
+          // Each word of a row is drawn twice, first as a white rim.
+          const texts = [...svg.querySelectorAll('text')].filter(e => e.textContent && !e.getAttribute('stroke'));
+          const boxes = texts.map(e => [e.textContent, e.getBoundingClientRect()]);
+          boxes.forEach(([a, p], i) => boxes.slice(i + 1).forEach(([b, q]) => {
+            const wide = Math.min(p.right, q.right) - Math.max(p.left, q.left);
+            const high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+            if (wide > 1 && high > 3) found.push([svg.getAttribute('aria-label'), a, b]);
+          }));
+        }
+        return found;
+    """)
+
+    assert overlaps == []
+
+
+def test_words_of_a_chart_are_inside_it(opened):
+    outside = opened.execute_script("""
+        return [...document.querySelectorAll('svg text')].filter(e => {
+          if (!e.textContent) return false;
+          const p = e.getBoundingClientRect(), q = e.ownerSVGElement.getBoundingClientRect();
+          return p.left < q.left - 1 || p.right > q.right + 1 || p.top < q.top - 1 || p.bottom > q.bottom + 1;
+        }).map(e => e.textContent)
+    """)
+
+    assert outside == []
+
+
+def test_a_wide_table_scrolls_inside_its_box(opened, width):
+    boxes = opened.execute_script(
+        "return [...document.querySelectorAll('.scroll')].map(e => [e.clientWidth, getComputedStyle(e).overflowX])"
+    )
+
+    assert boxes
+    assert all(wide <= width and overflow == "auto" for wide, overflow in boxes)

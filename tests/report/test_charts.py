@@ -1,0 +1,139 @@
+"""The pictures of the page."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from launches import steady
+from summaries import many, quickstart, ranked, summary, sweep, trial
+
+from steptime.report.charts.marks import MOST, Marks
+from steptime.report.curves import scaling_panels
+from steptime.report.figures import MOST_ROWS, group_figures, panel_figures
+from steptime.report.groups import ranked_groups
+from steptime.report.naming import Names
+
+
+def quantiles_of(study):
+    """Simulated distributions of all measured trials."""
+    return {
+        each.id: [(i / 60, float(t)) for i, t in enumerate(sorted(steady(n, each.step_time_s.median)))]
+        for n, each in enumerate(study.trials)
+        if each.step_time_s.median
+    }
+
+
+def drawn(study):
+    """All figures of a study."""
+    names = Names(study.trials)
+    groups = ranked_groups(study, names)
+    ok = [row.trial for group in groups for row in group.rows]
+    marks = Marks([(each.framework, names.short(each)) for each in ok])
+    figures = [figure for group in groups for figure in group_figures(group, quantiles_of(study), marks)]
+    return figures + [figure for panel in scaling_panels(ok, names) for figure in panel_figures(panel, marks)]
+
+
+RACE = drawn(quickstart())
+TITLES = {
+    "Throughput": ("throughput (samples/s), from 0",),
+    "Time against best": ("time against best (x",),
+    "How step times spread": ("step time (ms)", "share of steps (%)"),
+    "Efficiency": ("efficiency (%), from 0", "workers"),
+}
+
+
+@pytest.mark.parametrize("figure", RACE, ids=lambda figure: figure.title)
+def test_axes_have_titles_with_units_and_say_where_they_start(figure):
+    assert all(f">{title}" in figure.svg for title in TITLES[figure.title])
+
+
+@pytest.mark.parametrize("figure", RACE, ids=lambda figure: figure.title)
+def test_a_chart_says_to_those_who_hear_the_page_what_it_shows(figure):
+    assert re.search(
+        rf'role="img" aria-label="{figure.title}: (lenet5|resnet50) \(.*"><title>{figure.title}: ', figure.svg
+    )
+
+
+@pytest.mark.parametrize("forbidden", ["<script", "<image", "<foreignObject", "href=", " id=", "url("])
+def test_a_chart_runs_nothing_loads_nothing_and_shares_no_names_with_other_charts(forbidden):
+    assert not any(forbidden in figure.svg for figure in RACE)
+
+
+def test_hostile_names_are_text_in_a_chart():
+    hostile = trial(varied_options={"x": "<script>alert(1)</script>"})
+    figures = drawn(summary([hostile, trial("mxnet")]))
+
+    assert any("&lt;script&gt;" in figure.svg for figure in figures)
+    assert not any("<script" in figure.svg for figure in figures)
+
+
+class Balance(HTMLParser):
+    """Fails on tags that do not close."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, tag, _attributes):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_shortened_numbers_leave_the_picture_whole():
+    for figure in RACE:
+        parser = Balance()
+        parser.feed(figure.svg)
+        assert parser.open == []
+
+
+def test_a_group_of_one_is_not_compared():
+    assert [figure.title for figure in drawn(summary([trial()]))] == ["How step times spread"]
+
+
+def test_strong_scaling_has_no_efficiency():
+    titles = [figure.title for figure in drawn(sweep((2, 4), strong=True))]
+
+    assert "Efficiency" not in titles
+
+
+def test_a_chart_of_many_trials_shows_the_fastest_and_says_so():
+    assert f"Throughput, fastest {MOST_ROWS} of 40" in [figure.title for figure in drawn(many())]
+
+
+def test_curves_of_many_trials_are_spread_over_charts():
+    assert [figure.title for figure in drawn(many())][-2:] == [
+        "How step times spread, ranks 1 to 8",
+        "How step times spread, ranks 9 to 16",
+    ]
+
+
+def test_a_framework_has_the_same_colour_everywhere():
+    marks = Marks([("pytorch", "pytorch single"), ("pytorch", "pytorch allreduce"), ("mxnet", "mxnet single")])
+
+    assert marks.colour("pytorch single") == marks.colour("pytorch allreduce") != marks.colour("mxnet single")
+
+
+@pytest.mark.parametrize("frameworks", [1, 2, MOST], ids="{} frameworks".format)
+@pytest.mark.parametrize("kind", ["shape", "strokeDash"])
+def test_series_of_one_chart_can_be_told_apart_without_colours(frameworks, kind):
+    series = [(f"framework {i % frameworks}", f"name {i}") for i in range(5 * MOST)]
+    marks = Marks(series)
+    for start in range(0, len(series), MOST):
+        looks = marks.encodings([name for _, name in series[start : start + MOST]], kind)[kind]["scale"]["range"]
+        assert len({str(look) for look in looks}) == MOST
+
+
+def test_more_series_than_can_be_told_apart_are_refused():
+    names = [f"name {i}" for i in range(MOST + 1)]
+
+    with pytest.raises(ValueError, match="9 series cannot be told apart"):
+        Marks([("pytorch", name) for name in names]).encodings(names, "color")
+
+
+def test_a_trial_without_an_interval_is_drawn_as_a_point():
+    trials = [trial(width=None), trial("mxnet", "ps_sync", rate=500.0, width=None)]
+    figures = drawn(summary(trials, ranked(*trials, width=None)))
+
+    assert "1000 (no interval)" in figures[0].svg

@@ -1,0 +1,149 @@
+"""The report as an HTML page."""
+
+import re
+
+import pytest
+from launches import STUDY, filled_store
+from summaries import many, quickstart, summary, sweep, trial
+from test_charts import quantiles_of
+
+from steptime.errors import StoreError
+from steptime.measurements.summary import summarise
+from steptime.report.html import page_text, write_page
+
+
+def page(study, **options):
+    fields = {"study_text": STUDY, "folder": "steptime-results/race", **options}
+    return page_text(study, quantiles_of(study), **fields)
+
+
+RACE = page(quickstart())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pytorch single and mxnet single cannot be told apart at this budget",
+        "pytorch allreduce is fastest: mxnet ps_sync takes 1.19x (1.15 to 1.22) the time",
+        "30530 <small>29920 to 31140</small>",
+        "1.19x <small>1.15 to 1.22</small>",
+        "2=</span>",
+        "of 1 worker (single)",
+        '<span class="tag">more workers than cores</span>',
+        "Workers shared processor cores.",
+        "cannot allocate 4294967296 bytes",
+        "the weights of worker 1 are 0.34 away from the reference",
+        "chainer has no parameter servers",
+        "line 4 is damaged",
+        "61,706",
+        "2e-07",
+        "Intel(R) Xeon(R) Gold 6230",
+        "24 GiB",
+        "/bin/python start.py job.json --rank 1",
+        "pytorch 2.13.0, Python 3.11.9, environment pytorch (venv)",
+        "foreign CPU</dt><dd>0.0300 cores",
+        "1 thread per worker, 1 server",
+        "frameworks: [pytorch, mxnet]",
+        "How to read this",
+        "steptime report steptime-results/race --json",
+    ],
+)
+def test_the_page_of_the_race_says(words):
+    assert words in RACE
+
+
+@pytest.mark.parametrize("forbidden", ["<script", 'http-equiv="refresh', "src=", "@import", "url(", "<iframe"])
+def test_the_page_runs_nothing_and_loads_nothing(forbidden):
+    assert forbidden not in RACE
+
+
+def test_the_only_addresses_are_names_of_formats():
+    assert set(re.findall(r"https?://[^\"'\s<]+", RACE)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+
+
+def test_every_link_leads_to_a_place_on_the_page():
+    targets = set(re.findall(r'href="#([^"]+)"', RACE))
+
+    assert targets
+    assert targets <= set(re.findall(r' id="([^"]+)"', RACE))
+
+
+def test_every_trial_has_its_commands():
+    assert RACE.count("<h4>Commands</h4>") == len(quickstart().trials)
+
+
+def test_every_number_of_a_ranking_has_its_interval():
+    cells = re.findall(r'<td class="number">([0-9.]+(?: ms| s|x| %)?)( <small>[0-9.]+ to [0-9.]+</small>)?', RACE)
+    measured = [(text, interval) for text, interval in cells if re.search(r"ms|x|%", text)]
+
+    assert len(measured) > 20
+    assert all(interval for _, interval in measured)
+
+
+def test_what_is_not_known_is_a_dash():
+    assert "<dt>cgroup throttled</dt><dd>-</dd>" in RACE
+
+
+def test_a_study_without_results_has_a_page():
+    assert "No trial has a result yet" in page(summary())
+
+
+def test_a_study_without_a_gate_says_that_nothing_was_checked():
+    assert "nothing says that these trials train the same" in page(summary([trial()]))
+
+
+@pytest.mark.parametrize("place", ["study", "question", "reason", "dataset", "option", "folder", "study file", "flag"])
+def test_hostile_text_is_shown_and_not_obeyed(place):
+    bad = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
+    shown = {
+        "study": lambda: page(summary([trial()], study=bad)),
+        "question": lambda: page(summary([trial()], question=bad)),
+        "reason": lambda: page(summary([trial(rate=None, status="failed", reason=bad)])),
+        "dataset": lambda: page(
+            summary([trial(dataset=bad, group=bad), trial("mxnet", dataset=bad, group=bad, workers=1)])
+        ),
+        "option": lambda: page(summary([trial(varied_options={"x": bad}, options={"x": bad}), trial("mxnet")])),
+        "folder": lambda: page(summary([trial()]), folder=bad),
+        "study file": lambda: page(summary([trial()]), study_text=bad),
+        "flag": lambda: page(summary([trial(flags=[bad])])),
+    }[place]()
+
+    assert "&lt;script&gt;" in shown
+    assert "<script" not in shown
+    assert "<img" not in shown
+
+
+@pytest.mark.parametrize("study", [many(40), sweep(), quickstart()], ids=["forty trials", "sweep", "race"])
+def test_the_page_is_small(study):
+    assert len(page(study).encode()) < 2_000_000
+
+
+def test_forty_groups_of_one_make_a_small_page():
+    trials = [trial(batch=batch, id=f"t-{batch}") for batch in range(1, 41)]
+
+    assert len(page(summary(trials)).encode()) < 2_000_000
+
+
+def test_a_results_folder_becomes_a_page_with_its_step_times(tmp_path):
+    store = filled_store(tmp_path / "results")
+    path = tmp_path / "new" / "folder" / "report.html"
+    write_page(store, summarise(store), path)
+    text = path.read_text()
+
+    assert "pytorch single is fastest" in text
+    assert "How step times spread" in text
+    assert STUDY in text
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    store = filled_store(tmp_path / "results")
+    taken = tmp_path / "report.html"
+    taken.mkdir()
+
+    with pytest.raises(StoreError, match=r"report\.html"):
+        write_page(store, summarise(store), taken)
+
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("report")] == ["report.html"]

@@ -1,0 +1,72 @@
+"""What a ranking says in words."""
+
+from summaries import place, summary, trial
+
+from steptime.report.groups import ranked_groups
+from steptime.report.naming import Names
+from steptime.report.verdict import verdict
+
+FAST, NEXT, SLOW = trial(rate=1240.0), trial("mxnet", "ps_sync", rate=1000.0), trial("tensorflow", rate=400.0)
+
+
+def said(*places):
+    trials = [each for each in (FAST, NEXT, SLOW) if each.id in {place.trial for place in places}]
+    study = summary(trials, list(places))
+    return verdict(ranked_groups(study, Names(study.trials))[0])
+
+
+def test_the_fastest_is_named_with_the_ratio_of_the_next():
+    sentence = said(place(FAST, 1), place(NEXT, 2, 1.24, width=0.04))
+
+    assert sentence == "pytorch allreduce is fastest: mxnet ps_sync takes 1.24x (1.19 to 1.29) the time."
+
+
+def test_the_slowest_is_named_as_well():
+    assert said(place(FAST, 1), place(NEXT, 2, 1.24), place(SLOW, 3, 3.1)).endswith(
+        "; tensorflow allreduce, the slowest, 3.10x (3.01 to 3.19)."
+    )
+
+
+def test_two_that_tie_cannot_be_told_apart_and_what_would_settle_it_is_said():
+    sentence = said(place(FAST, 1), place(NEXT, 2, 1.01, more=5))
+
+    assert sentence == (
+        "pytorch allreduce and mxnet ps_sync cannot be told apart at this budget: the second takes "
+        "1.01x (0.98 to 1.04) the time of the first; about 5 more launches of each would settle 3 %."
+    )
+
+
+def test_one_more_launch_is_one_launch():
+    assert "about 1 more launch of each" in said(place(FAST, 1), place(NEXT, 2, 1.01, more=1))
+
+
+def test_a_tie_that_is_known_closely_needs_no_more_launches():
+    assert "known to within 3 % already" in said(place(FAST, 1), place(NEXT, 2, 1.001, width=0.01, more=0))
+
+
+def test_a_tie_that_nothing_is_known_about_promises_nothing():
+    assert "more launch" not in said(place(FAST, 1), place(NEXT, 2, 1.01, more=None))
+
+
+def test_whoever_is_behind_a_tie_is_named_with_the_ratio():
+    assert said(place(FAST, 1), place(NEXT, 2, 1.01), place(SLOW, 3, 3.1)).endswith(
+        "The next, tensorflow allreduce, takes 3.10x (3.01 to 3.19) the time of pytorch allreduce."
+    )
+
+
+def test_who_is_alone_is_not_called_the_fastest():
+    sentence = said(place(FAST, 1))
+
+    assert sentence == "Only pytorch allreduce was measured here: 1240 samples/s (1215 to 1265)."
+
+
+def test_a_ratio_without_an_interval_is_not_certain():
+    assert "not certain" in said(place(FAST, 1), place(NEXT, 2, 1.24, width=None))
+
+
+def test_a_single_launch_settles_nothing_and_the_sentence_says_so():
+    once = FAST.model_copy(update={"launches": 1})
+    study = summary([once, NEXT], [place(once, 1), place(NEXT, 2, 1.24)])
+    sentence = verdict(ranked_groups(study, Names(study.trials))[0])
+    assert "from a single launch" in sentence
+    assert "not certain" in sentence

@@ -1,0 +1,89 @@
+"""One launch on the bench: what its failure is called, and a port that somebody took."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from steptime.frameworks.manifest import load_manifests
+from steptime.launchers import base
+from steptime.launchers.ports import free_ports
+from steptime.runner.bench import Bench
+from steptime.runner.jobs import check_job
+from steptime.runner.observer import Silent
+from steptime.runner.preparing import environment_spec, prepare_environments
+from steptime.study.trial import Trial
+from steptime.workloads.table import build_workload
+
+WORKLOAD = build_workload("lenet5")
+TRIAL = Trial(
+    framework="reference",
+    strategy="allreduce",
+    workload="lenet5",
+    input_shape=(1, 28, 28),
+    classes=10,
+    dataset=None,
+    loader="synthetic",
+    device="cpu",
+    precision="fp32",
+    workers=2,
+    batch_per_worker=4,
+)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    manifests = load_manifests()
+    prepared = prepare_environments([environment_spec(manifests["reference"])], Silent())
+    return Bench(manifests, prepared.environments, (), 30.0)
+
+
+def run(bench: Bench, folder: Path, job=None):
+    job = job or check_job(TRIAL, WORKLOAD, steps=1, save_weights=False)
+    return bench.run(TRIAL, job, folder, "check", pinned=False)
+
+
+class Ports:
+    """Gives a taken port for the rendezvous so many times, then free ones."""
+
+    def __init__(self, taken: int, times: int) -> None:
+        self._taken = taken
+        self.left = times
+
+    def __call__(self, count: int, host: str) -> list[int]:
+        ports = free_ports(count, host)
+        if self.left > 0:
+            self.left -= 1
+            ports[0] = self._taken
+        return ports
+
+
+@pytest.fixture
+def taken_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def test_a_port_that_was_taken_meanwhile_costs_a_repetition_and_no_result(bench, tmp_path, monkeypatch, taken_port):
+    ports = Ports(taken_port, times=1)
+    monkeypatch.setattr(base, "free_ports", ports)
+
+    assert run(bench, tmp_path / "run").reason is None
+    assert ports.left == 0
+
+
+def test_a_port_that_stays_taken_is_the_reason(bench, tmp_path, monkeypatch, taken_port):
+    monkeypatch.setattr(base, "free_ports", Ports(taken_port, times=9))
+
+    assert "ddress already in use" in run(bench, tmp_path / "run").reason
+
+
+def test_the_worker_that_failed_first_is_the_reason_and_not_its_peers(bench, tmp_path):
+    job = check_job(TRIAL, WORKLOAD, steps=1, save_weights=False)
+    job["workload"]["layers"][0]["kind"] = "no-such-kind"
+
+    ran = run(bench, tmp_path / "run", job)
+
+    assert "no-such-kind" in ran.reason
+    first = ran.reason.split(":")[0]
+    assert "Traceback" in ran.stderr[f"{first}.err"]

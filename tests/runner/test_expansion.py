@@ -1,0 +1,447 @@
+"""A study becomes all combinations of its axes that are possible; the others are listed with their reason."""
+
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steptime.frameworks.manifest import Manifest
+from steptime.runner.combinations import DatasetFacts
+from steptime.runner.expansion import Expansion, expand, skipped_in_words
+from steptime.study.model import Study
+
+
+def _manifest(name: str, strategies: dict[str, dict[str, Any]], **more: Any) -> Manifest:
+    fields = {"title": name, "distribution": name, "python": ["3.11"], "loaders": ["synthetic", "native"], **more}
+    return Manifest.model_validate({**fields, "name": name, "folder": Path(), "strategies": strategies})
+
+
+MANIFESTS = {
+    "ring": _manifest(
+        "ring",
+        {"single": {}, "allreduce": {"min_workers": 2}, "fsdp": {"min_workers": 2, "max_workers": 4}},
+        devices=["cpu", "cuda"],
+        own_devices=["cpu", "cuda"],
+        precisions=["fp32", "bf16"],
+        options={
+            "bucket_mb": {"help": "", "type": "float", "default": 25.0, "strategies": ["allreduce"]},
+            "layout": {"help": "", "type": "str", "default": "nchw"},
+        },
+    ),
+    "served": _manifest(
+        "served",
+        {
+            "single": {},
+            "ps_sync": {"servers": True, "scheduler": True},
+            "ps_async": {"servers": True, "scheduler": True, "synchronous": False},
+        },
+    ),
+    "passing": _manifest("passing", {"single": {}, "allreduce": {"launcher": "mpi"}}, loaders=["synthetic"]),
+    "alone": _manifest("alone", {"single": {}}, environment="core"),
+}
+DATASETS = {"digits": DatasetFacts((1, 28, 28), 10), "photos": DatasetFacts(classes=18)}
+
+
+def _study(**axes: Any) -> Study:
+    return Study.model_validate({"name": "test", "workloads": "lenet5", "frameworks": "ring", **axes})
+
+
+def _expand(cuda_devices: int = 0, **axes: Any) -> Expansion:
+    return expand(_study(**axes), MANIFESTS, DATASETS, cuda_devices)
+
+
+def _names(expansion: Expansion) -> list[tuple[str, str, int]]:
+    return [(trial.framework, trial.strategy, trial.workers) for trial in expansion.trials]
+
+
+def _reasons(expansion: Expansion) -> list[str]:
+    return list(dict.fromkeys(skip.reason for skip in expansion.skipped))
+
+
+_SOME = {
+    "workloads": [{"name": "lenet5", "dataset": "digits"}, {"name": "resnet50", "dataset": "photos", "image": 64}],
+    "frameworks": ["ring", "served", "passing", "alone"],
+    "strategies": ["single", "allreduce", "ps_sync", "ps_async", "fsdp"],
+    "loaders": ["native", "synthetic"],
+    "workers": [1, 2, 3, 8],
+    "servers": [1, 2],
+    "precision": ["fp32", "bf16"],
+    "device": ["cpu", "cuda"],
+    "batch_per_worker": [4, 8],
+}
+_BUCKETS = [1, 25.0]
+_AXES = st.fixed_dictionaries(
+    {axis: st.lists(st.sampled_from(values), min_size=1, unique_by=repr) for axis, values in _SOME.items()}
+)
+
+
+@given(_AXES, st.lists(st.sampled_from(_BUCKETS), min_size=1, unique=True), st.integers(0, 4))
+def test_every_combination_is_a_trial_or_is_skipped_and_none_is_both_or_twice(axes, buckets, cuda_devices):
+    options = {"ring": {"bucket_mb": buckets}}
+    expansion = _expand(cuda_devices, **axes, options=options)
+
+    apart = prod(len(axes[axis]) for axis in _SOME if axis not in ("frameworks", "strategies", "servers"))
+    expected = 0
+    for framework in axes["frameworks"]:
+        for strategy in axes["strategies"]:
+            support = MANIFESTS[framework].strategies.get(strategy)
+            servers = len(axes["servers"]) if support and support.servers else 1
+            expected += apart * servers * (len(buckets) if (framework, strategy) == ("ring", "allreduce") else 1)
+    assert len(expansion.trials) + len(expansion.skipped) == expected
+    assert len({trial.id for trial in expansion.trials}) == len(expansion.trials)
+
+
+@given(_AXES, st.integers(0, 4))
+def test_the_same_study_expands_into_the_same_trials_in_the_same_order(axes, cuda_devices):
+    assert _expand(cuda_devices, **axes) == _expand(cuda_devices, **axes)
+
+
+@given(_AXES)
+def test_trials_that_are_compared_stand_together(axes):
+    groups = [trial.group for trial in _expand(**axes).trials]
+
+    changes = sum(first != second for first, second in pairwise(groups))
+    assert changes == max(0, len(set(groups)) - 1)
+
+
+@given(_AXES)
+def test_excluding_and_including_the_same_changes_the_order_only(axes):
+    every = _expand(**axes)
+    first = axes["frameworks"][:1]
+
+    moved = _expand(**axes, exclude={"frameworks": first}, include={"frameworks": first})
+
+    assert {trial.id for trial in moved.trials} == {trial.id for trial in every.trials}
+    assert len(moved.skipped) == len(every.skipped)
+
+
+def test_every_field_of_a_trial_is_settled():
+    (trial,) = _expand(
+        workloads={"name": "resnet50", "dataset": "photos", "image": [64, 96]},
+        strategies="allreduce",
+        workers=2,
+        threads_per_worker=3,
+        loaders={"name": "native", "processes": 2},
+        options={"ring": {"bucket_mb": 1}},
+        optimizer={"learning_rate": 0.5},
+        seed=7,
+    ).trials
+
+    assert trial.model_dump(exclude={"id"}) == {
+        "framework": "ring",
+        "strategy": "allreduce",
+        "workload": "resnet50",
+        "input_shape": (3, 64, 96),
+        "classes": 18,
+        "dataset": "photos",
+        "loader": "native",
+        "loader_processes": 2,
+        "device": "cpu",
+        "precision": "fp32",
+        "workers": 2,
+        "servers": 0,
+        "hosts": 1,
+        "batch_per_worker": 32,
+        "threads": 3,
+        "options": {"bucket_mb": 1.0, "layout": "nchw"},
+        "optimizer": {"name": "sgd", "learning_rate": 0.5, "momentum": 0.9, "weight_decay": 0.0},
+        "launcher": "local",
+        "seed": 7,
+    }
+
+
+def test_automatic_strategies_are_single_alone_and_every_synchronous_one_together():
+    expansion = _expand(frameworks=["ring", "served"], workers=[1, 2])
+
+    assert _names(expansion) == [
+        ("ring", "single", 1),
+        ("served", "single", 1),
+        ("ring", "allreduce", 2),
+        ("ring", "fsdp", 2),
+        ("served", "ps_sync", 2),
+    ]
+
+
+def test_a_framework_without_a_synchronous_strategy_is_listed_as_such():
+    expansion = _expand(frameworks="alone", workers=2)
+
+    assert (_names(expansion), _reasons(expansion)) == ([], ["no synchronous strategy for 2 workers"])
+
+
+def test_the_automatic_loader_is_native_where_there_is_a_dataset():
+    trials = _expand(workloads=[{"name": "lenet5", "dataset": "digits"}, "lenet5"]).trials
+
+    assert [(trial.loader, trial.dataset) for trial in trials] == [("native", "digits"), ("synthetic", None)]
+
+
+def test_synthetic_data_keep_the_shape_and_classes_of_the_dataset_they_stand_for():
+    trials = _expand(
+        workloads={"name": "resnet50", "dataset": "photos", "image": 64}, loaders=["native", "synthetic"]
+    ).trials
+
+    assert [(trial.dataset, trial.input_shape, trial.classes) for trial in trials] == [
+        ("photos", (3, 64, 64), 18),
+        (None, (3, 64, 64), 18),
+    ]
+
+
+def test_synthetic_data_need_no_processes_so_that_they_are_one_trial():
+    expansion = _expand(loaders=[{"name": "synthetic", "processes": 1}, {"name": "synthetic", "processes": 2}])
+
+    assert [trial.loader_processes for trial in expansion.trials] == [0]
+
+
+@pytest.mark.parametrize(
+    ("framework", "devices", "settled"), [("ring", 0, "cpu"), ("ring", 1, "cuda"), ("served", 1, "cpu")]
+)
+def test_the_automatic_device_is_cuda_where_machine_and_framework_have_it(framework, devices, settled):
+    (trial,) = _expand(devices, frameworks=framework).trials
+
+    assert trial.device == settled
+
+
+def test_the_automatic_launcher_is_what_the_strategy_needs():
+    trials = _expand(frameworks=["ring", "passing"], strategies="allreduce", workers=2).trials
+
+    assert [trial.launcher for trial in trials] == ["local", "mpi"]
+
+
+def test_a_global_batch_is_shared_by_the_workers():
+    trials = _expand(global_batch=64, workers=[1, 2, 4], strategies="auto", exclude={"strategies": "fsdp"}).trials
+
+    assert [(trial.workers, trial.batch_per_worker) for trial in trials] == [(1, 64), (2, 32), (4, 16)]
+
+
+def test_a_workloads_own_batch_wins_over_the_studys():
+    trials = _expand(
+        workloads=["lenet5", {"name": "resnet50", "batch_per_worker": [8, 16]}], batch_per_worker=64
+    ).trials
+
+    assert [(trial.workload, trial.batch_per_worker) for trial in trials] == [
+        ("lenet5", 64),
+        ("resnet50", 8),
+        ("resnet50", 16),
+    ]
+
+
+def test_servers_are_an_axis_of_the_strategies_that_have_them_only():
+    trials = _expand(frameworks="served", strategies=["single", "ps_sync"], servers=[1, 2]).trials
+
+    assert [(trial.strategy, trial.servers) for trial in trials] == [("single", 0), ("ps_sync", 1), ("ps_sync", 2)]
+
+
+def test_an_option_is_an_axis_of_the_strategies_where_it_means_something():
+    trials = _expand(workers=[1, 2], exclude={"strategies": "fsdp"}, options={"ring": {"bucket_mb": [1, 25]}}).trials
+
+    assert [(trial.strategy, trial.options) for trial in trials] == [
+        ("single", {"layout": "nchw"}),
+        ("allreduce", {"bucket_mb": 1.0, "layout": "nchw"}),
+        ("allreduce", {"bucket_mb": 25.0, "layout": "nchw"}),
+    ]
+
+
+def test_an_option_given_as_its_default_is_the_same_trial_as_none_given():
+    (stated,) = _expand(strategies="allreduce", workers=2, options={"ring": {"bucket_mb": 25}}).trials
+    (unstated,) = _expand(strategies="allreduce", workers=2).trials
+
+    assert stated.id == unstated.id
+
+
+def test_repeated_values_give_a_trial_once():
+    assert len(_expand(frameworks=["ring", "ring"], workers=[1, 1]).trials) == 1
+
+
+def test_an_exclusion_drops_what_matches_on_every_axis_it_names():
+    expansion = _expand(
+        frameworks=["served"],
+        strategies=["single", "ps_sync"],
+        workers=[1, 2],
+        exclude=[{"strategies": ["ps_sync", "ps_async"], "workers": 1}, {"strategies": "single", "workers": 2}],
+    )
+
+    assert _names(expansion) == [("served", "single", 1), ("served", "ps_sync", 2)]
+    assert expansion.skipped == []
+
+
+@pytest.mark.parametrize(
+    "exclusion",
+    [
+        {"workloads": "lenet5"},
+        {"loaders": "native"},
+        {"servers": 2},
+        {"precision": "fp32"},
+        {"device": "cpu"},
+        {"batch_per_worker": 16},
+        {"global_batch": 32},
+        {"options": {"served": {"mode": "b"}}},
+    ],
+)
+def test_every_axis_can_be_excluded_by(exclusion):
+    options = {"mode": {"help": "", "type": "str", "default": "a"}}
+    manifest = _manifest("served", {"ps_sync": {"servers": True}}, options=options)
+    axes = {
+        "workloads": {"name": "lenet5", "dataset": "digits"},
+        "frameworks": "served",
+        "strategies": "ps_sync",
+        "loaders": "native",
+        "workers": 2,
+        "servers": 2,
+        "global_batch": 32,
+        "options": {"served": {"mode": "b"}},
+    }
+
+    def count(**more: Any) -> int:
+        return len(expand(_study(**axes, **more), {"served": manifest}, DATASETS, 0).trials)
+
+    assert (count(), count(exclude=exclusion)) == (1, 0)
+
+
+def test_an_exclusion_by_the_options_of_one_framework_leaves_the_others():
+    expansion = _expand(frameworks=["ring", "alone"], exclude={"options": {"ring": {"layout": "nchw"}}})
+
+    assert _names(expansion) == [("alone", "single", 1)]
+
+
+def test_an_inclusion_replaces_the_axes_it_names_and_keeps_the_others():
+    expansion = _expand(
+        workloads={"name": "resnet50", "image": 64, "batch_per_worker": 8},
+        precision=["fp32", "bf16"],
+        include={"workers": 2, "strategies": "allreduce", "precision": "bf16"},
+    )
+
+    assert [(t.strategy, t.workers, t.precision, t.input_shape, t.batch_per_worker) for t in expansion.trials] == [
+        ("single", 1, "fp32", (3, 64, 64), 8),
+        ("single", 1, "bf16", (3, 64, 64), 8),
+        ("allreduce", 2, "bf16", (3, 64, 64), 8),
+    ]
+
+
+def test_a_workload_included_by_its_name_keeps_its_settings_but_not_its_batch_where_one_is_given():
+    listed = {"name": "resnet50", "image": 64, "batch_per_worker": 8}
+
+    trials = _expand(
+        workloads=[listed, "lenet5"], include={"workloads": "resnet50", "batch_per_worker": 4, "frameworks": "alone"}
+    ).trials
+
+    assert [(t.framework, t.workload, t.input_shape, t.batch_per_worker) for t in trials][-1] == (
+        "alone",
+        "resnet50",
+        (3, 64, 64),
+        4,
+    )
+
+
+def test_what_is_included_cannot_be_excluded():
+    expansion = _expand(workers=[1, 2], strategies=["single", "allreduce"], exclude={"workers": [1, 2]},
+                        include={"workers": 1, "strategies": "single"})  # fmt: skip
+
+    assert _names(expansion) == [("ring", "single", 1)]
+
+
+@pytest.mark.parametrize(
+    ("axes", "reason"),
+    [
+        ({"strategies": "ps_sync"}, "no strategy 'ps_sync' (it has single, allreduce, fsdp)"),
+        ({"strategies": "single", "workers": 2}, "'single' is one worker, not 2"),
+        ({"strategies": "allreduce"}, "'allreduce' needs at least 2 workers, not 1"),
+        ({"strategies": "fsdp", "workers": 8}, "'fsdp' takes at most 4 workers, not 8"),
+        ({"frameworks": "served", "precision": "bf16"}, "no precision 'bf16' (it has fp32)"),
+        ({"frameworks": "served", "device": "cuda"}, "no device 'cuda' (it has cpu)"),
+        ({"device": "cuda"}, "no CUDA device on this machine"),
+        (
+            {"frameworks": "passing", "workloads": {"name": "lenet5", "dataset": "digits"}},
+            "no loader 'native' (it has synthetic)",
+        ),
+        ({"loaders": "native"}, "lenet5 has no dataset for the loader 'native' to read"),
+        (
+            {"frameworks": "passing", "strategies": "allreduce", "workers": 2, "launcher": "local"},
+            "'allreduce' is started by the launcher 'mpi', not 'local'",
+        ),
+        (
+            {"frameworks": "served", "strategies": "ps_sync", "launcher": "mpi"},
+            "'ps_sync' needs servers or a scheduler, which the launcher 'mpi' does not start",
+        ),
+        ({"launcher": "inline"}, "the launcher 'inline' runs one worker in steptime's own interpreter"),
+        (
+            {"strategies": "allreduce", "workers": 3, "global_batch": 64},
+            "a global batch of 64 cannot be shared equally by 3 workers",
+        ),
+        (
+            {"workloads": {"name": "resnet50", "dataset": "digits"}},
+            "resnet50 takes 3 channels, and digits has 1 channel",
+        ),
+        (
+            {"workloads": {"name": "lenet5", "dataset": "digits", "image": 32}},
+            "digits is stored as 28x28 and is not resized to 32x32",
+        ),
+        (
+            {"workloads": {"name": "resnet50", "dataset": "photos", "classes": 10}},
+            "photos has 18 classes, more than the 10 asked of resnet50",
+        ),
+    ],
+)
+def test_what_is_impossible_is_skipped_with_its_reason(axes, reason):
+    expansion = _expand(**axes)
+
+    assert (expansion.trials, _reasons(expansion)) == ([], [reason])
+
+
+def test_more_workers_than_cuda_devices_are_skipped():
+    expansion = _expand(1, device="cuda", strategies="auto", workers=[1, 2])
+
+    assert _names(expansion) == [("ring", "single", 1)]
+    assert _reasons(expansion) == ["2 workers need as many CUDA devices; this machine has 1"]
+
+
+def test_an_image_that_is_too_small_for_the_workload_is_skipped_with_the_layer_that_says_so():
+    (skip,) = _expand(workloads={"name": "lenet5", "image": 4}).skipped
+
+    assert skip.reason.startswith("lenet5: ")
+    assert "conv2" in skip.reason
+
+
+def test_a_skip_says_which_combination_it_is():
+    (skip,) = _expand(strategies="ps_sync", workers=2, global_batch=64).skipped
+
+    assert skip.combination == {
+        "framework": "ring",
+        "strategy": "ps_sync",
+        "workload": "lenet5",
+        "dataset": None,
+        "loader": "synthetic",
+        "device": "cpu",
+        "precision": "fp32",
+        "workers": 2,
+        "servers": 0,
+        "global_batch": 64,
+        "options": {},
+    }
+
+
+def test_skips_are_told_in_one_line_per_reason_with_a_count_for_each_framework():
+    expansion = _expand(frameworks=["ring", "alone"], strategies=["single", "ps_sync"], workers=[2, 3])
+
+    assert skipped_in_words(expansion.skipped) == [
+        "ring (1), alone (1): 'single' is one worker, not 2",
+        "ring (2): no strategy 'ps_sync' (it has single, allreduce, fsdp)",
+        "alone (2): no strategy 'ps_sync' (it has single)",
+        "ring (1), alone (1): 'single' is one worker, not 3",
+    ]
+
+
+def test_an_environment_without_cuda_trains_on_the_processor_and_an_interpreter_with_it_on_the_device():
+    manifests = {**MANIFESTS, "ring": MANIFESTS["ring"].model_copy(update={"own_devices": ["cpu"]})}
+    own = {"ring": {"kind": "existing", "python": "/usr/bin/python3"}}
+
+    made = expand(_study(frameworks="ring"), manifests, DATASETS, 1)
+    brought = expand(_study(frameworks="ring", environments=own), manifests, DATASETS, 1)
+    asked = expand(_study(frameworks="ring", device="cuda"), manifests, DATASETS, 1)
+
+    assert {trial.device for trial in made.trials} == {"cpu"}
+    assert {trial.device for trial in brought.trials} == {"cuda"}
+    assert not asked.trials
+    assert "kind: existing" in asked.skipped[0].reason

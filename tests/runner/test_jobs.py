@@ -1,0 +1,42 @@
+"""What crosses to the worker."""
+
+import json
+
+from steptime.runner.jobs import TimingSchedule, check_job, timing_job
+from steptime.study.trial import Trial
+from steptime.workloads.table import build_workload
+
+TRIAL = Trial(
+    framework="pytorch",
+    strategy="allreduce",
+    workload="alexnet",
+    input_shape=(3, 64, 64),
+    classes=10,
+    dataset=None,
+    loader="synthetic",
+    device="cpu",
+    precision="fp32",
+    workers=2,
+    batch_per_worker=4,
+    options={"bucket_mb": 25.0},
+)
+WORKLOAD = build_workload("alexnet", (3, 64, 64), 10)
+
+
+def rates(job):
+    return {layer["attributes"]["rate"] for layer in job["workload"]["layers"] if layer["kind"] == "dropout"}
+
+
+def test_a_job_is_json_and_nothing_else():
+    job = timing_job(TRIAL, WORKLOAD, {"kind": "synthetic"}, TimingSchedule(5, 3.0, 10, 2000))
+    assert json.loads(json.dumps(job)) == job
+
+
+def test_dropout_is_on_in_timing_and_off_in_checks():
+    assert rates(timing_job(TRIAL, WORKLOAD, {}, TimingSchedule(5, 3.0, 10, 2000))) == {0.5}
+    assert rates(check_job(TRIAL, WORKLOAD, steps=5, save_weights=True)) == {0.0}
+
+
+def test_a_check_has_a_batch_of_its_own_for_every_step():
+    job = check_job(TRIAL, WORKLOAD, steps=5, save_weights=True)
+    assert job["loader"] == {"kind": "synthetic", "distinct_batches": 5}

@@ -1,0 +1,53 @@
+"""Would a trial fit the memory?"""
+
+import re
+
+import pytest
+
+from steptime.runner.memory import memory_shortage
+from steptime.study.trial import Trial
+from steptime.workloads.table import build_workload
+
+RESNET = build_workload("resnet50", (3, 64, 64), 10)
+
+
+def trial(batch: int, workers: int = 1, device: str = "cpu") -> Trial:
+    return Trial(
+        framework="reference",
+        strategy="single",
+        workload="resnet50",
+        input_shape=(3, 64, 64),
+        classes=10,
+        dataset=None,
+        loader="synthetic",
+        device=device,
+        precision="fp32",
+        workers=workers,
+        batch_per_worker=batch,
+    )
+
+
+def test_a_small_batch_fits():
+    assert memory_shortage(trial(8), RESNET, 8 * 2**30) is None
+
+
+def test_a_huge_batch_does_not_and_the_batch_that_is_named_does():
+    reason = memory_shortage(trial(100_000), RESNET, 8 * 2**30)
+    named = int(re.search(r"batch_per_worker (\d+) would fit", reason)[1])
+    assert memory_shortage(trial(named), RESNET, 8 * 2**30) is None
+    assert memory_shortage(trial(4 * named), RESNET, 8 * 2**30) is not None
+
+
+def test_every_worker_needs_its_own():
+    batch = next(b for b in (2**n for n in range(20)) if memory_shortage(trial(b), RESNET, 4 * 2**30))
+    assert memory_shortage(trial(batch // 2), RESNET, 4 * 2**30) is None
+    assert memory_shortage(trial(batch // 2, workers=8), RESNET, 4 * 2**30) is not None
+
+
+def test_where_nothing_fits_fewer_workers_are_advised():
+    assert "fewer workers" in memory_shortage(trial(8, workers=64), RESNET, 2**30)
+
+
+@pytest.mark.parametrize("batch", [8, 10**9])
+def test_a_device_is_left_to_say_for_itself(batch):
+    assert memory_shortage(trial(batch, device="cuda"), RESNET, 2**30) is None

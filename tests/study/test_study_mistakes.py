@@ -1,0 +1,257 @@
+"""Every mistake in a study file is named, at its line, with what would be right; and all of them at once."""
+
+import pytest
+
+TOP = "workloads: lenet5\nframeworks: pytorch\n"  # what follows in a case begins on line 3
+
+ONE_MISTAKE = [
+    pytest.param(
+        "workloads: lenet5\nframeworks: [mxnet, pytroch]",
+        "race.yaml:2: frameworks: unknown framework 'pytroch'; did you mean 'pytorch'? (choices: mxnet, pytorch)",
+        id="unknown framework",
+    ),
+    pytest.param(
+        "frameworks: pytorch\nworkloads:\n- lenet5\n- {name: resnet5}",
+        "race.yaml:4: workloads.1.name: unknown workload 'resnet5'; did you mean 'resnet50'? "
+        "(choices: lenet5, resnet50)",
+        id="unknown workload",
+    ),
+    pytest.param(
+        TOP + "strategies:\n- single\n- alreduce",
+        "race.yaml:5: strategies: unknown strategy 'alreduce'; did you mean 'allreduce'? "
+        "(choices: allreduce, auto, ps_sync, single)",
+        id="unknown strategy",
+    ),
+    pytest.param(
+        TOP + "loaders: {name: dali, processes: 1}",
+        "race.yaml:3: loaders.name: unknown loader 'dali' (choices: auto, native, synthetic)",
+        id="unknown loader",
+    ),
+    pytest.param(
+        "frameworks: pytorch\nworkloads:\n  name: lenet5\n  dataset: digit",
+        "race.yaml:4: workloads.dataset: unknown dataset 'digit'; did you mean 'digits'? (choices: digits, photos); "
+        "a folder of your own is written with a slash, as ./digit",
+        id="unknown dataset",
+    ),
+    pytest.param(
+        TOP + "launcher: slurn",
+        "race.yaml:3: launcher: unknown launcher 'slurn' (choices: auto, inline, local, mpi)",
+        id="unknown launcher",
+    ),
+    pytest.param(
+        TOP + "precision: fp16",
+        "race.yaml:3: precision: unknown precision 'fp16'; did you mean 'bf16'? (choices: bf16, fp32)",
+        id="unknown precision",
+    ),
+    pytest.param(
+        TOP + "device: gpu",
+        "race.yaml:3: device: unknown device 'gpu'; did you mean 'cpu'? (choices: auto, cpu, cuda)",
+        id="unknown device",
+    ),
+    pytest.param(
+        TOP + "gate:\n  enabld: false",
+        "race.yaml:4: gate.enabld: unknown key 'enabld'; did you mean 'enabled'? "
+        "(allowed keys: enabled, repeats, steps)",
+        id="unknown key",
+    ),
+    pytest.param(
+        TOP + "environments: {mxnet: {kind: conda}}",
+        "race.yaml:3: environments.mxnet.kind: unknown kind of environment 'conda' (choices: existing, venv)",
+        id="unknown environment kind",
+    ),
+    pytest.param(
+        TOP + "environments:\n  mxnet:\n    kind: existing",
+        "race.yaml:4: environments.mxnet: an environment of the kind existing needs python: the path of its "
+        "interpreter",
+        id="environment without interpreter",
+    ),
+    pytest.param(
+        TOP + "environments: {mxnet: {kind: venv, python: /usr/bin/python3}}",
+        "race.yaml:3: environments.mxnet.python: only an environment of the kind existing has an interpreter of its "
+        "own",
+        id="interpreter without use",
+    ),
+    pytest.param("workloads: lenet5\n", "race.yaml: frameworks: is missing; name at least one, as 'steptime list "
+                 "frameworks' shows them", id="missing frameworks"),
+    pytest.param("workloads: []\nframeworks: pytorch", "race.yaml:1: workloads: is an empty list; name at least one",
+                 id="empty list"),
+    pytest.param(TOP + "workers:\n", "race.yaml:3: workers: is empty; give it a value, or remove it", id="empty value"),
+    pytest.param(TOP + "workers: [1, two]", "race.yaml:3: workers: 'two' is no whole number", id="no number"),
+    pytest.param(TOP + "workers: true", "race.yaml:3: workers: True is no whole number", id="truth is no number"),
+    pytest.param(TOP + "workers: 1.5", "race.yaml:3: workers: 1.5 is no whole number", id="broken number"),
+    pytest.param(TOP + "workers: [1,\n 0]", "race.yaml:4: workers: 0 is too small; the smallest is 1", id="too small"),
+    pytest.param(TOP + "optimizer: {momentum: 1}", "race.yaml:3: optimizer.momentum: 1 is too large; it must be less "
+                 "than 1", id="too large"),
+    pytest.param(TOP + "optimizer: {learning_rate: .inf}",
+                 "race.yaml:3: optimizer.learning_rate: inf is no finite number", id="infinite"),
+    pytest.param(TOP + "gate: {enabled: yes}", "race.yaml:3: gate.enabled: 'yes' is neither true nor false", id="yes"),
+    pytest.param(TOP + "question: 5", "race.yaml:3: question: 5 is no text; put it in quotes if it is meant as one",
+                 id="number for text"),
+    pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is no mapping; it takes the keys warmup, min, max",
+                 id="no mapping"),
+    pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is no share; write for example 1% or "
+                 "0.01", id="no share"),
+    pytest.param(TOP + "target: 1", "race.yaml:3: target: 1 is too large; the largest is 0.5", id="share above half"),
+    pytest.param(TOP + "budget: soon", "race.yaml:3: budget: 'soon' is no duration; write for example 90s, 8m or 1h30m",
+                 id="no duration"),
+    pytest.param(TOP + "version: 2", "race.yaml:3: version: version 2 is not known; this steptime reads version 1",
+                 id="other version"),
+    pytest.param(TOP + "name: a/b", "race.yaml:3: name: 'a/b' is no name; it starts with a letter or digit and goes on "
+                 "with letters, digits, '.', '_', '-'", id="name that is no file name"),
+    pytest.param(
+        "frameworks: pytorch\nworkloads:\n- name: lenet5\n  image: [1, 2, 3]",
+        "race.yaml:4: workloads.0.image: [1, 2, 3] is no image size; write a side in pixels, or [height, width]",
+        id="image size",
+    ),
+    pytest.param(
+        TOP + "batch_per_worker: 64\nglobal_batch: 128",
+        "race.yaml:4: global_batch: stands beside batch_per_worker; keep one: batch_per_worker for weak scaling, "
+        "global_batch for strong scaling (on the command line, KEY=null takes a key away)",
+        id="two batches",
+    ),
+    pytest.param(
+        TOP + "workers: [1, 2, 3, 4]\nglobal_batch: [12, 10]",
+        "race.yaml:4: global_batch: a global batch of 10 cannot be shared equally by 3 or 4 workers",
+        id="uneven batch",
+    ),
+    pytest.param(TOP + "launches: {min: 5, max: 4}", "race.yaml:3: launches.min: at least 5 and at most 4 launches "
+                 "leave no choice; min must not exceed max", id="empty range"),
+    pytest.param(TOP + "steps: {max: 9}", "race.yaml:3: steps.max: at least 10 and at most 9 steps leave no choice; "
+                 "min must not exceed max", id="range emptied by a default"),
+    pytest.param(
+        "frameworks: pytorch\nloaders: native\nworkloads:\n- {name: lenet5, dataset: digits}\n- resnet50",
+        "race.yaml:5: workloads.1: has no dataset, which the loader 'native' reads; name one, or use the loader "
+        "synthetic",
+        id="native loader without dataset",
+    ),
+    pytest.param(
+        TOP + "exclude:\n- strategy: single",
+        "race.yaml:4: exclude.0.strategy: unknown key 'strategy'; did you mean 'strategies'? (allowed keys: "
+        "batch_per_worker, device, frameworks, global_batch, loaders, options, precision, servers, strategies, "
+        "workers, workloads)",
+        id="exclusion of an unknown axis",
+    ),
+    pytest.param(TOP + "exclude: [{}]", "race.yaml:3: exclude.0: names no axis; an empty exclusion would drop every "
+                 "combination", id="empty exclusion"),
+    pytest.param(TOP + "include: [{}]", "race.yaml:3: include.0: names no axis; it would add nothing to the study",
+                 id="empty inclusion"),
+    pytest.param(
+        TOP + "include: {strategies: alreduce}",
+        "race.yaml:3: include.strategies: unknown strategy 'alreduce'; did you mean 'allreduce'? "
+        "(choices: allreduce, auto, ps_sync, single)",
+        id="unknown name in include",
+    ),
+    pytest.param(
+        TOP + "options:\n  pytorch:\n    bucket: 1",
+        "race.yaml:5: options.pytorch.bucket: unknown option of pytorch 'bucket'; did you mean 'bucket_mb'? "
+        "(choices: bucket_mb, compile, layout, threads)",
+        id="unknown option",
+    ),
+    pytest.param(TOP + "options: {mxnet: {bucket: 1}}", "race.yaml:3: options.mxnet.bucket: mxnet has no options",
+                 id="framework without options"),
+    pytest.param(
+        TOP + "options: {caffe: {}}",
+        "race.yaml:3: options.caffe: unknown framework 'caffe' (choices: mxnet, pytorch)",
+        id="options of an unknown framework",
+    ),
+    pytest.param(TOP + "options: {pytorch: {bucket_mb: [1, big]}}", "race.yaml:3: options.pytorch.bucket_mb: 'big' is "
+                 "no number, as bucket_mb needs", id="option that is no number"),
+    pytest.param(TOP + "options: {pytorch: {threads: 1.5}}", "race.yaml:3: options.pytorch.threads: 1.5 is no whole "
+                 "number, as threads needs", id="option that is no whole number"),
+    pytest.param(TOP + "options: {pytorch: {compile: 1}}", "race.yaml:3: options.pytorch.compile: 1 is no true or "
+                 "false, as compile needs", id="option that is no truth"),
+    pytest.param(
+        TOP + "options: {pytorch: {layout: nhcw}}",
+        "race.yaml:3: options.pytorch.layout: unknown value of layout 'nhcw'; did you mean 'nhwc'? "
+        "(choices: nchw, nhwc)",
+        id="option out of its choices",
+    ),
+    pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: stands here and on line 3; a key may stand "
+                 "once", id="repeated key"),
+    pytest.param(TOP + "gate: {repeats: 1, steps: 1, repeats: 2}", "race.yaml:3: gate.repeats: stands here and on line "
+                 "3; a key may stand once", id="repeated key inside"),
+    pytest.param(TOP + "question: !!python/object/apply:os.system [ls]", "race.yaml:3: question: the tag "
+                 "!!python/object/apply:os.system is not allowed; a study holds plain values only", id="tag"),
+    pytest.param(TOP + "? [a]\n: 1", "race.yaml: line 3 has a list or mapping as a key; a key is a name",
+                 id="list as a key"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), ONE_MISTAKE)
+def test_a_mistake_is_one_sentence_with_its_line(mistakes, text, sentence):
+    assert mistakes(text) == [sentence]
+
+
+NO_YAML = [
+    pytest.param(TOP + "gate:\n\tsteps: 1", "race.yaml:4: not valid YAML: a tab stands where spaces are needed; indent "
+                 "with spaces", id="tab"),
+    pytest.param(TOP + "question: who: me", "race.yaml:3: not valid YAML: a second colon in one line; put a value that "
+                 "holds ': ' in quotes", id="colon"),
+    pytest.param(TOP + "workers: [1, 2", "race.yaml:3: not valid YAML: while parsing a flow sequence: expected ',' or "
+                 "']', but got '<stream end>'", id="open bracket"),
+    pytest.param(TOP + "---\na: 1", "race.yaml:3: not valid YAML: a second document ('---') begins; one file holds one "
+                 "study", id="two documents"),
+    pytest.param(TOP + "seed: *x", "race.yaml:3: not valid YAML: found undefined alias 'x'", id="unknown alias"),
+    pytest.param(TOP + "question: a\x01b", "race.yaml:3: not valid YAML: it holds the unprintable character '\\x01'",
+                 id="control character"),
+    pytest.param("", "race.yaml: the file is empty; a study needs at least workloads and frameworks", id="empty"),
+    pytest.param("# nothing\n", "race.yaml: the file is empty; a study needs at least workloads and frameworks",
+                 id="comment only"),
+    pytest.param("\n- lenet5", "race.yaml:2: the file holds a list or a value; a study is a mapping of keys such as "
+                 "workloads", id="list"),
+    pytest.param(TOP + "question: " + "[" * 3000, "race.yaml: values are nested too deeply; a study needs five levels "
+                 "at most", id="deep"),
+    pytest.param(TOP + "include: &a [*a]", "race.yaml:3: its aliases repeat more values than a study can have",
+                 id="alias of itself"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "sentence"), NO_YAML)
+def test_what_is_no_yaml_is_said_with_its_line(mistakes, text, sentence):
+    assert mistakes(text) == [sentence]
+
+
+def test_a_file_of_aliases_that_means_a_billion_values_is_refused(mistakes):
+    levels = [f"l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * 10)}]" for level in range(1, 10)]
+
+    (sentence,) = mistakes("l0: &l0 [x]\n" + "\n".join(levels))
+
+    assert sentence.endswith("its aliases repeat more values than a study can have")
+
+
+def test_ten_mistakes_are_all_reported_in_the_order_of_their_lines(mistakes):
+    text = """\
+version: 3
+workloads: [lenet5, vgg99]
+frameworks: [pytroch]
+strategies: gossip
+workers: [-1]
+precision: fp8
+target: much
+launches: {min: 9, max: 3}
+options: {pytorch: {bucket_mb: x}}
+colour: red
+"""
+
+    lines = [sentence.split(":")[1] for sentence in mistakes(text)]
+
+    assert lines == ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]
+
+
+def test_a_mistake_in_one_item_does_not_hide_one_in_its_neighbour(mistakes):
+    found = mistakes("frameworks: [pytroch, mxnett]\nworkloads: {name: lenet, image: big}")
+
+    assert [sentence.split("; ")[0] for sentence in found] == [
+        "race.yaml:1: frameworks: unknown framework 'pytroch'",
+        "race.yaml:1: frameworks: unknown framework 'mxnett'",
+        "race.yaml:2: workloads.image: 'big' is no image size",
+        "race.yaml:2: workloads.name: unknown workload 'lenet'",
+    ]
+
+
+def test_reading_makes_no_object_and_calls_nothing(mistakes, tmp_path):
+    victim = tmp_path / "touched"
+
+    mistakes(TOP + f"question: !!python/object/apply:pathlib.Path.touch [{victim}]")
+
+    assert not victim.exists()

@@ -1,0 +1,62 @@
+"""Quantities as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steptime.units import format_bytes, format_seconds, parse_duration, parse_share
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("8m", 480),
+        ("8min", 480),
+        ("1h30m", 5400),
+        ("1h 30m", 5400),
+        ("250ms", 0.25),
+        (7, 7),
+        ("1.5h", 5400),
+    ],
+)
+def test_a_duration_is_read_as_people_write_it(text, seconds):
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "8 parsecs", "m", "-3s", "3s m", -1])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(ValueError, match=r"duration|negative"):
+        parse_duration(text)
+
+
+def test_a_share_may_be_written_in_percent():
+    assert parse_share("1%") == parse_share(0.01) == parse_share("0.01") == 0.01
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (2.5e-5, "25 µs"),
+        (0.0123, "12.3 ms"),
+        (1.239, "1.24 s"),
+        (0.9996, "1 s"),
+        (59.97, "1 min 0 s"),
+        (200, "3 min 20 s"),
+        (7500, "2 h 5 min"),
+    ],
+)
+def test_a_time_is_shown_in_a_fitting_unit(seconds, text):
+    assert format_seconds(seconds) == text
+
+
+@given(st.floats(min_value=1e-5, max_value=59))
+def test_a_shown_time_is_within_half_a_percent_of_the_time(seconds):
+    number, unit = format_seconds(seconds).split()
+    assert float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1}[unit] == pytest.approx(seconds, rel=6e-3)
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (3 * 2**30, "3 GiB"), (2**45, "32 TiB")])
+def test_a_size_is_shown_in_binary_units(count, text):
+    assert format_bytes(count) == text

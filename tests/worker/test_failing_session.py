@@ -1,0 +1,57 @@
+"""How a session is released after a failure."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from steptime.worker.main import run_process
+from steptime.worker.session import Session
+
+
+class Failing(Session):
+    """Fails in its first step, and notes how it is released."""
+
+    def __init__(self) -> None:
+        self.released: list[str] = []
+
+    def step(self):
+        message = "the first step"
+        raise ValueError(message)
+
+    def wait(self):
+        """Nothing."""
+
+    loss = parameter_count = output_shape = get_weights = wait
+
+    def facts(self):
+        return {"framework_version": "1"}
+
+    def close(self):
+        self.released.append("close")
+
+
+class Aborting(Failing):
+    """Has a way of its own to leave others waiting."""
+
+    def abort(self):
+        self.released.append("abort")
+
+
+@pytest.mark.parametrize(("kind", "released"), [(Failing, ["close"]), (Aborting, ["abort"])])
+def test_a_failed_session_is_released_once_without_waiting_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[Failing], released: list[str]
+) -> None:
+    """By abort, which is close where nobody would wait; the error is on record."""
+    session = kind()
+    room = SimpleNamespace(open_session=lambda *_: session)
+    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing.adapter", room)
+    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing", SimpleNamespace(adapter=room))
+    job = {"framework": "failing", "mode": "check", "schedule": {"check_steps": 1}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert run_process(str(tmp_path / "job.json"), environment={}) == 1
+    assert session.released == released
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
+    assert kinds == ["process", "session", "error"]

@@ -1,0 +1,68 @@
+"""The worker half under the Pythons that frameworks need, from 3.6 on."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from standin import run_code, stage_standin
+
+import steptime
+
+SOURCE = Path(steptime.__file__).parent
+WORKER = sorted((SOURCE / "worker").rglob("*.py"))
+ROOMS = sorted(path for path in SOURCE.glob("frameworks/*/*.py") if path.name != "__init__.py")
+
+
+def needs_when_imported(path: Path) -> set[str]:
+    """Return the modules that a file imports at its top level."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def without_numpy() -> Iterator[str]:
+    """Yield the modules of the worker that need the standard library alone, themselves and what they import."""
+    names = {module_name(path): path for path in WORKER}
+    needs = {name: needs_when_imported(path) | {name.rpartition(".")[0]} for name, path in names.items()}
+    foreign = {name for name, needed in needs.items() if any(each.split(".")[0] in NOT_STANDARD for each in needed)}
+    while more := {name for name, needed in needs.items() if needed & foreign} - foreign:
+        foreign |= more
+    yield from sorted(set(names) - foreign)
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+NOT_STANDARD = {"numpy", "torch", "tensorflow", "mxnet", "chainer", "cupy", "PIL", "mpi4py"}
+
+
+def test_every_file_that_is_staged_can_be_compiled(python):
+    paths = [str(path) for path in [*WORKER, *ROOMS]]
+    code = f"""
+        for path in {paths!r}:
+            with open(path, "rb") as file:
+                compile(file.read(), path, "exec")
+    """
+    run_code(python, code, SOURCE.parent)
+
+
+def test_every_module_that_needs_the_standard_library_alone_can_be_imported(python, tmp_path):
+    names = list(without_numpy())
+    code = f"""
+        import importlib
+        sys.modules["numpy"] = None
+        for name in {names!r}:
+            if name != "steptime.worker.start":
+                importlib.import_module(name)
+    """
+    run_code(python, code, stage_standin(tmp_path))
+
+
+def test_a_process_starts_without_numpy():
+    expected = {"main", "checking", "clock", "length", "place", "records", "session", "tether", "timing", "start"}
+    assert {f"steptime.worker.{name}" for name in expected} <= set(without_numpy())

@@ -1,0 +1,35 @@
+"""The worker half with numpy under Python 3.6: a real training, held against the same training here."""
+
+from pathlib import Path
+
+import pytest
+from launching import LaunchResult, check_job, launch_ok, weight_errors
+
+from steptime.environments.cache import cache_folder
+from steptime.environments.spec import EnvironmentSpec
+from steptime.environments.table import create
+from steptime.errors import EnvironmentFailure
+
+REQUIREMENTS = Path(__file__).parent / "requirements-oldest.txt"
+
+
+@pytest.fixture(scope="module")
+def oldest() -> Path:
+    """Python 3.6 with numpy, made in a corner of the cache; skips, with the reason, where it cannot be had."""
+    spec = EnvironmentSpec("python-3.6", REQUIREMENTS, ["3.6"], "import numpy")
+    try:
+        return create(spec, cache=cache_folder() / "tests").interpreter
+    except EnvironmentFailure as failure:
+        pytest.skip(str(failure).splitlines()[0])
+
+
+def train(folder: Path, strategy: str, workers: int, python: Path | None = None) -> LaunchResult:
+    job = check_job("reference", strategy, "lenet5", steps=3, workers=workers)
+    return launch_ok(folder, job, workers=workers, python=python)
+
+
+@pytest.mark.parametrize(("strategy", "workers"), [("single", 1), ("allreduce", 2)])
+def test_the_reference_gives_the_same_weights_as_under_the_core_s_python(oldest, tmp_path, strategy, workers):
+    (old, new) = train(tmp_path, strategy, workers, oldest), train(tmp_path, strategy, workers)
+    assert old.record("process")["python"].startswith("3.6.")
+    assert max(weight_errors(old.weights[0], new.weights[0]).values()) < 1e-5

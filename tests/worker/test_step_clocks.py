@@ -1,0 +1,81 @@
+"""When steps end: by the host, and by a device that runs behind it."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steptime.worker.clock import EventClock, HostClock
+
+
+class FakeDevice:
+    """A device whose own clock reads what it is told, in milliseconds from a start of its own."""
+
+    def __init__(self, moments_ms: list[float]) -> None:
+        self._moments = iter(moments_ms)
+        self.waits = 0
+
+    def new_event(self) -> float:
+        return next(self._moments)
+
+    def elapsed_s(self, first: float, last: float) -> float:
+        return (last - first) * 1e-3
+
+    def synchronize(self) -> None:
+        self.waits += 1
+
+    def clock(self) -> EventClock:
+        return EventClock(self.new_event, self.elapsed_s, self.synchronize)
+
+
+GAPS_MS = st.lists(st.floats(0.0, 1e4), min_size=1, max_size=30)
+
+
+@given(gaps=GAPS_MS)
+def test_ends_of_a_device_rise_and_are_as_far_apart_as_the_device_says(gaps):
+    moments = [sum(gaps[: count + 1]) for count in range(len(gaps))]
+    clock = FakeDevice(moments).clock()
+    for _ in gaps:
+        clock.tick()
+    ends = clock.drain()
+    assert ends == sorted(ends)
+    assert [later - ends[0] for later in ends] == pytest.approx([(m - moments[0]) * 1e-3 for m in moments], abs=1e-6)
+
+
+def test_the_last_end_of_a_device_is_the_moment_of_the_drain():
+    clock = FakeDevice([3.0, 5.0]).clock()
+    clock.tick()
+    clock.tick()
+    before = time.monotonic()
+    last = clock.drain()[-1]
+    assert before <= last <= time.monotonic()
+
+
+def test_a_tick_does_not_wait_for_the_device_and_a_drain_does_once():
+    device = FakeDevice([1.0, 2.0, 3.0])
+    clock = device.clock()
+    for _ in range(3):
+        clock.tick()
+    assert device.waits == 0
+    clock.drain()
+    assert device.waits == 1
+
+
+def test_the_host_waits_for_a_step_before_it_reads_its_clock():
+    clock = HostClock(lambda: time.sleep(0.01))
+    before = time.monotonic()
+    clock.tick()
+    clock.tick()
+    first, second = clock.drain()
+    assert first - before >= 0.01
+    assert second - first >= 0.01
+
+
+@pytest.mark.parametrize("clock", [HostClock(lambda: None), FakeDevice([1.0, 2.0]).clock()], ids=["host", "device"])
+def test_a_drained_clock_begins_anew(clock):
+    clock.tick()
+    assert len(clock.drain()) == 1
+    assert clock.drain() == []
+    clock.tick()
+    assert len(clock.drain()) == 1

@@ -1,0 +1,121 @@
+"""Costs from layers alone, against published totals and against sums written out by hand."""
+
+import pytest
+
+from steptime.workloads.costs import costs, memory_bytes
+from steptime.workloads.ir import Network, Workload
+from steptime.workloads.kinds import KINDS
+from steptime.workloads.table import LIBRARY, build_workload
+
+# Multiply-accumulates of one forward pass at the usual image size, as tables of these workloads give them.
+PUBLISHED_GMAC = {
+    "alexnet": 0.71,
+    "googlenet": 1.50,
+    "vgg16": 15.47,
+    "inception_v3": 5.71,
+    "resnet50": 4.09,
+    "resnet101": 7.80,
+    "resnet152": 11.51,
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), PUBLISHED_GMAC.items())
+def test_multiply_accumulates_are_the_published_ones(name, expected):
+    assert costs(build_workload(name)).multiply_accumulates / 1e9 == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_costs_are_positive_and_belong_to_the_layers(name):
+    workload = build_workload(name)
+    found = costs(workload)
+    assert [cost.name for cost in found.layers] == [layer.name for layer in workload.layers]
+    assert min(found.forward_flops, found.backward_flops, found.activation_bytes) > 0
+    assert all(cost.forward_flops >= 0 and cost.activation_bytes > 0 for cost in found.layers)
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_gradients_take_four_bytes_per_parameter(name):
+    assert costs(build_workload(name)).gradient_bytes == 4 * LIBRARY[name].published_parameters
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_going_back_costs_about_twice_as_much_as_going_forward(name):
+    found = costs(build_workload(name))
+    assert 1.6 < found.backward_flops / found.forward_flops < 2.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_costs(kind):
+    found = {cost.kind for cost in costs(every_kind()).layers}
+    assert kind in found
+    assert memory_bytes(every_kind(), 1) > 0
+
+
+def test_a_convolution_costs_two_flops_per_multiply_accumulate_and_one_per_bias():
+    net = Network((4, 10, 8))
+    net.conv2d("it", net.input, 6, (3, 5), groups=2)
+    (cost,) = costs(net.finish("one", classes=2)).layers
+    assert cost.multiply_accumulates == 6 * 8 * 4 * (2 * 3 * 5)
+    assert cost.forward_flops == 2 * cost.multiply_accumulates + 6 * 8 * 4
+    assert cost.activation_bytes == 6 * 8 * 4 * 4
+    assert cost.parameters == 6 * 2 * 3 * 5 + 6
+
+
+def test_the_first_trained_layer_needs_no_gradient_of_its_input():
+    net = Network((10,))
+    net.linear("second", net.linear("first", net.input, 10, bias=False), 10, bias=False)
+    first, second = costs(net.finish("two", classes=10)).layers
+    assert first.backward_flops == 2 * 100
+    assert second.backward_flops == 4 * 100
+
+
+def test_layers_before_the_first_trained_one_cost_nothing_to_go_back():
+    net = Network((10,))
+    net.linear("fc", net.tanh("tanh", net.input), 10)
+    tanh, _ = costs(net.finish("two", classes=10)).layers
+    assert tanh.forward_flops == 40
+    assert tanh.backward_flops == 0
+
+
+def test_narrower_activations_take_fewer_bytes_and_gradients_do_not():
+    workload = build_workload("lenet5")
+    wide, narrow = costs(workload), costs(workload, dtype_bytes=2)
+    assert narrow.activation_bytes * 2 == wide.activation_bytes
+    assert narrow.gradient_bytes == wide.gradient_bytes
+
+
+def test_memory_is_weights_gradients_momentum_and_what_is_kept():
+    """Kept: the input by fc1, the sigmoid's output by itself and fc2. Workspace: fc1's output and the sigmoid's."""
+    net = Network((10,))
+    x = net.sigmoid("sigmoid", net.linear("fc1", net.input, 20, bias=False))
+    net.linear("fc2", x, 5, bias=False)
+    workload = net.finish("small", classes=5)
+    state, kept, workspace = 4 * 300, 4 * (10 + 20), 4 * (20 + 20)
+    assert memory_bytes(workload, 7) == 3 * state + 7 * (kept + workspace)
+    assert memory_bytes(workload, 7, momentum=False) == 2 * state + 7 * (kept + workspace)
+    assert memory_bytes(workload, 7, dtype_bytes=2) == 3 * state + 7 * (kept + workspace) // 2
+
+
+def test_dropout_without_a_rate_keeps_nothing():
+    def with_rate(rate: float) -> int:
+        net = Network((10,))
+        net.linear("fc2", net.dropout("drop", net.tanh("tanh", net.linear("fc1", net.input, 10)), rate), 10)
+        return memory_bytes(net.finish("dropping", classes=10), 1)
+
+    assert with_rate(0.5) - with_rate(0.0) == 4 * 10
+
+
+def test_a_smaller_image_costs_in_proportion_where_nothing_is_padded():
+    large, small = (costs(build_workload("resnet50", image=(side, side))) for side in (256, 128))
+    assert large.multiply_accumulates / small.multiply_accumulates == pytest.approx(4, rel=0.01)
+
+
+def every_kind() -> Workload:
+    net = Network((4, 8, 8))
+    x = net.batch_norm("norm", net.conv2d("conv", net.input, 4, 3, padding=1))
+    x = net.add("add", [net.relu("relu", x), net.tanh("tanh", x)])
+    x = net.concat("concat", [x, net.sigmoid("sigmoid", x)])
+    x = net.lrn("lrn", net.max_pool("max", x, 2, stride=2), size=3, alpha=1.0, beta=0.5, k=1.0)
+    x = net.global_avg_pool("global", net.avg_pool("avg", x, 2, stride=2))
+    net.linear("fc", net.dropout("drop", net.flatten("flatten", x), 0.5), 3)
+    return net.finish("all", classes=3)
