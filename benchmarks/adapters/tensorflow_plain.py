@@ -1,0 +1,166 @@
+"""A plain TensorFlow training loop, as an expert would write it; see race_plain.py for its arguments.
+
+With a rank it trains under MultiWorkerMirroredStrategy, whose servers listen at the root's port and those that follow.
+Everything is one graph over ``tf.nn``: the same with Keras's layers and optimizer took about a tenth more CPU time.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import tensorflow as tf
+
+VARIABLES = []
+VELOCITIES = []
+
+
+def main(workload: str, batch: int, steps: int, warmup: int, strategy: tf.distribute.Strategy) -> None:
+    """Train and print the ends of the timed steps."""
+    name, _, side = workload.partition("@")
+    workers = strategy.num_replicas_in_sync
+    with strategy.scope():
+        net, shape, classes = (
+            (lenet5(), (28, 28, 1), 10) if name == "lenet5" else (resnet50(), (int(side),) * 2 + (3,), 1000)
+        )
+        VELOCITIES.extend(tf.Variable(tf.zeros_like(variable), trainable=False) for variable in VARIABLES)
+    images = tf.random.normal((batch, *shape))
+    labels = tf.random.uniform((batch,), maxval=classes, dtype=tf.int64)
+
+    def train(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, net(images))
+            loss = tf.nn.compute_average_loss(losses, global_batch_size=batch * workers)
+        gradients = tape.gradient(loss, VARIABLES)
+        if workers > 1:
+            gradients = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+        for variable, velocity, gradient in zip(VARIABLES, VELOCITIES, gradients, strict=True):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle, accum=velocity.handle, lr=0.01, grad=gradient, momentum=0.9
+            )
+        return loss
+
+    @tf.function
+    def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        return strategy.run(train, args=(images, labels)) if workers > 1 else train(images, labels)
+
+    ends = []
+    for index in range(warmup + steps):
+        step(images, labels)
+        ends.append(time.monotonic())
+        if index == warmup:
+            cpu_before = time.process_time()
+    print(json.dumps({"ends_s": ends[warmup:], "cpu_s": time.process_time() - cpu_before}), flush=True)
+
+
+def weight(*shape: int) -> tf.Variable:
+    """A trainable array of He-normal values."""
+    made = tf.Variable(tf.random.normal(shape, stddev=math.sqrt(2 / math.prod(shape[:-1]))))
+    VARIABLES.append(made)
+    return made
+
+
+def vector(size: int, value: float = 0.0) -> tf.Variable:
+    """A trainable vector of one value."""
+    made = tf.Variable(tf.fill((size,), value))
+    VARIABLES.append(made)
+    return made
+
+
+def dense(inputs: int, outputs: int):  # noqa: ANN201 - a function of tensors
+    """A linear layer."""
+    matrix, bias = weight(inputs, outputs), vector(outputs)
+    return lambda x: tf.nn.bias_add(x @ matrix, bias)
+
+
+def lenet5():  # noqa: ANN201
+    """Two convolutions and three linear layers."""
+    kernel1, bias1 = weight(5, 5, 1, 6), vector(6)
+    kernel2, bias2 = weight(5, 5, 6, 16), vector(16)
+    fc1, fc2, fc3 = dense(400, 120), dense(120, 84), dense(84, 10)
+
+    def apply(x: tf.Tensor) -> tf.Tensor:
+        x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel1, 1, "SAME"), bias1))
+        x = tf.nn.max_pool2d(x, 2, 2, "VALID")
+        x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, kernel2, 1, "VALID"), bias2))
+        x = tf.reshape(tf.nn.max_pool2d(x, 2, 2, "VALID"), (-1, 400))
+        return fc3(tf.nn.relu(fc2(tf.nn.relu(fc1(x)))))
+
+    return apply
+
+
+def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1):  # noqa: ANN201
+    """A convolution without bias and the normalisation behind it."""
+    filters, scale, shift = weight(kernel, kernel, inputs, outputs), vector(outputs, 1.0), vector(outputs)
+    local = {"trainable": False, "synchronization": tf.VariableSynchronization.ON_READ}
+    local["aggregation"] = tf.VariableAggregation.MEAN
+    mean, variance = tf.Variable(tf.zeros(outputs), **local), tf.Variable(tf.ones(outputs), **local)
+    pad = kernel // 2
+
+    def apply(x: tf.Tensor) -> tf.Tensor:
+        if stride > 1 and pad:
+            x = tf.nn.conv2d(tf.pad(x, [(0, 0), (pad, pad), (pad, pad), (0, 0)]), filters, stride, "VALID")
+        else:
+            x = tf.nn.conv2d(x, filters, stride, "SAME")
+        y, new_mean, new_variance = tf.compat.v1.nn.fused_batch_norm(
+            x, scale, shift, mean=mean, variance=variance, epsilon=1e-5, exponential_avg_factor=0.1
+        )
+        mean.assign(new_mean)
+        variance.assign(new_variance)
+        return y
+
+    return apply
+
+
+def bottleneck(inputs: int, width: int, stride: int):  # noqa: ANN201
+    """Three convolutions beside a shortcut; the stride sits in the second."""
+    reduce, middle, expand = (
+        conv_norm(inputs, width, 1),
+        conv_norm(width, width, 3, stride),
+        conv_norm(width, 4 * width, 1),
+    )
+    shortcut = conv_norm(inputs, 4 * width, 1, stride) if inputs != 4 * width or stride != 1 else tf.identity
+    return lambda x: tf.nn.relu(expand(tf.nn.relu(middle(tf.nn.relu(reduce(x))))) + shortcut(x))
+
+
+def resnet50():  # noqa: ANN201
+    """ResNet-50 v1.5 for 1000 classes."""
+    stem = conv_norm(3, 64, 7, 2)
+    blocks, inputs = [], 64
+    for stage, depth in enumerate((3, 4, 6, 3)):
+        for block in range(depth):
+            blocks.append(bottleneck(inputs, 64 * 2**stage, 2 if stage and not block else 1))
+            inputs = 4 * 64 * 2**stage
+    classify = dense(2048, 1000)
+
+    def apply(x: tf.Tensor) -> tf.Tensor:
+        x = tf.pad(tf.nn.relu(stem(x)), [(0, 0), (1, 1), (1, 1), (0, 0)])
+        x = tf.nn.max_pool2d(x, 3, 2, "VALID")
+        for block in blocks:
+            x = block(x)
+        return classify(tf.reduce_mean(x, (1, 2)))
+
+    return apply
+
+
+def mirrored(rank: int, workers: int, root: str) -> tf.distribute.Strategy:
+    """Meet the other workers."""
+    host, _, port = root.rpartition(":")
+    addresses = [f"{host}:{int(port) + each}" for each in range(workers)]
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}})
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        communication_options=tf.distribute.experimental.CommunicationOptions(bytes_per_pack=4 * 2**20)
+    )
+
+
+if __name__ == "__main__":
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    among = mirrored(int(sys.argv[5]), int(sys.argv[6]), sys.argv[7]) if len(sys.argv) > 5 else None
+    main(sys.argv[1], *map(int, sys.argv[2:5]), strategy=among or tf.distribute.get_strategy())
+    sys.stdout.flush()
+    time.sleep(1)  # a worker that leaves at once may take away what another has not fetched
+    os._exit(0)
