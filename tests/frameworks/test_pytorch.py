@@ -352,7 +352,7 @@ def test_a_cuda_device_is_timed_with_events(tmp_path: Path, source: str, precisi
     )
     ends = np.array([record["origin_s"], *record["ends_s"]])
     assert np.all(np.diff(ends) > 0)
-    assert 0.5 < (ends[-1] - ends[0]) / record["usage"]["wall_s"] < 1.5
+    assert ends[-1] - ends[0] <= 1.05 * record["usage"]["wall_s"]
 
 
 @pytest.mark.cuda
