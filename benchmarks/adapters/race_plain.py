@@ -35,7 +35,6 @@ from typing import Any
 
 from scipy import stats
 
-from steptime.environments.table import ready_interpreter
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.ports import free_ports
@@ -43,6 +42,7 @@ from steptime.launchers.request import Request
 from steptime.launchers.surroundings import inherited, pins, shared_variables
 from steptime.launchers.table import launcher_named
 from steptime.runner.jobs import TimingSchedule, timing_job
+from steptime.runner.preparing import ready_interpreter
 from steptime.runner.stage import stage
 from steptime.study.trial import Trial
 from steptime.workloads.ir import Workload

@@ -45,7 +45,11 @@ class DatasetError(SteptimeError):
 
 
 class EnvironmentFailure(SteptimeError):  # noqa: N818 - EnvironmentError is a builtin name
-    """A framework's environment cannot be made or used on this machine."""
+    """A framework's environment cannot be made or used on this machine; ``fix`` is the command that would help."""
+
+    def __init__(self, message: str, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class StoreError(SteptimeError):

@@ -11,12 +11,12 @@ import pytest
 from launching import timing_job
 from standin import ROOM
 
-from steptime.environments.table import ready_interpreter
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named
+from steptime.runner.preparing import ready_interpreter
 from steptime.runner.stage import stage
 
 IN_THIS_PROCESS = {"inline"}

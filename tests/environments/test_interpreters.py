@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bare_tool import SpecMaker
 
-from steptime.environments.table import create, find_ready, ready_interpreter
+from steptime.environments.table import create, find_ready
 from steptime.errors import EnvironmentFailure
 
 
@@ -53,11 +53,3 @@ def test_the_core_runs_what_needs_nothing_installed(spec_of: SpecMaker, cache: P
 
     assert ready.interpreter == Path(sys.executable)
     assert "numpy" in ready.packages
-
-
-def test_the_reference_framework_is_always_ready() -> None:
-    assert ready_interpreter("reference") == Path(sys.executable)
-
-
-def test_a_framework_without_a_room_has_no_interpreter(cache: Path) -> None:
-    assert ready_interpreter("no-such-room", cache) is None

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module, util
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from steptime.frameworks.manifest import Manifest, OptionValue, load_manifests
 from steptime.launchers.request import Outcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner import jobs
+from steptime.runner.preparing import ready_interpreter
 from steptime.runner.stage import stage
 from steptime.study.trial import Optimizer, Trial
 from steptime.workloads.ir import Workload
@@ -68,12 +69,10 @@ def interpreter_for(framework: str) -> Path:
         if not Path(given).exists():
             pytest.fail(f"{variable} names {given}, which does not exist")
         return Path(given)
-    ready = None
-    if util.find_spec("steptime.environments.table") is not None:
-        ready = import_module("steptime.environments.table").ready_interpreter(framework)
+    ready = ready_interpreter(framework)
     if ready is None:
         pytest.skip(f"no environment for {framework}: run 'steptime env create {framework}' or set {variable}")
-    return Path(ready)
+    return ready
 
 
 def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
@@ -112,7 +111,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         cores=cores,
         time_limit_s=time_limit_s,
     )
-    return _read_back(run_folder, launcher_named(support.launcher).run(request))
+    return _read_back(run_folder, launcher_named(manifest.launcher_for(job["strategy"], job["options"])).run(request))
 
 
 def launch_ok(folder: Path, job: Mapping[str, Any], **how: Any) -> LaunchResult:

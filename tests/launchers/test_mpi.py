@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from steptime.environments.table import ready_interpreter
 from steptime.errors import LaunchError
 from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.request import Outcome, Request
+from steptime.runner.preparing import ready_interpreter
 from steptime.runner.stage import stage
 
 WRITE_PLACE = """

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from steptime.environments.cache import wheels_folder
 from steptime.environments.marker import verify_digest, write_marker
 from steptime.environments.spec import EnvironmentSpec, Making
-from steptime.environments.subprocesses import ask, fingerprint_of, last_lines, run_logged
+from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, run_logged
 from steptime.environments.tools import Command, Tool
 from steptime.errors import EnvironmentFailure
 from steptime.units import format_bytes, format_seconds
@@ -46,6 +47,7 @@ class Build:
         try:
             for step in self.tool.commands(self.spec, python, version, self.folder):
                 self._run(step, f"{step.stage} failed")
+            self._finish()
             self._verify()
             self._mark({**self._describe(), "seconds": time.monotonic() - started})
         except BaseException:
@@ -70,16 +72,26 @@ class Build:
         self.making.progress(step.stage)
         code = run_logged(step.command, self.log, self.making.cancelled, **step.variables)
         if code:
-            raise EnvironmentFailure(self._failed(f"{what} (exit code {code})"))
+            raise EnvironmentFailure(self._failed(f"{what} (exit code {code})"), fix=fix_in(self.log))
+
+    def _finish(self) -> None:
+        if not self.spec.finish:
+            return
+        program, *arguments = self.spec.finish
+        wheels = wheels_folder(self.making.cache)
+        wheels.mkdir(parents=True, exist_ok=True)
+        command: list[str | Path] = [self.folder / "bin" / "python", "-I", program, self.folder, *arguments]
+        step = Command("building what pip cannot install", command, {"STEPTIME_WHEELS": str(wheels)})
+        self._run(step, f"{step.stage} failed")
 
     def _verify(self) -> None:
         if self.spec.verify:
-            interpreter = self.folder / "bin" / "python"
+            interpreter = self.folder / self.spec.program
             step = Command("verifying", [interpreter, "-I", "-c", self.spec.verify])
             self._run(step, "it was installed but does not work")
 
     def _describe(self) -> dict[str, Any]:
-        interpreter = self.folder / "bin" / "python"
+        interpreter = self.folder / self.spec.program
         code, conflicts = ask(self.tool.conflicts(self.folder), time_limit_s=120.0)
         return {
             **fingerprint_of(interpreter),

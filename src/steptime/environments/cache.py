@@ -24,6 +24,11 @@ def cache_folder() -> Path:
     return Path(shared).expanduser().absolute() / "steptime"
 
 
+def wheels_folder(cache: Path) -> Path:
+    """Return the folder that holds the wheels that were built here, for all environments of a cache."""
+    return cache / "wheels"
+
+
 def environments_folder(cache: Path) -> Path:
     """Return the folder that holds all environments of a cache."""
     return cache / "environments"
@@ -43,6 +48,8 @@ def address(spec: EnvironmentSpec, python: str, cache: Path) -> Path:
         "\n".join(requirement_lines(spec.requirements)),
         "\n".join(requirement_lines(spec.build_requirements)) if spec.build_requirements.exists() else "",
     ]
+    if spec.finish:
+        parts += [Path(spec.finish[0]).read_text(encoding="utf-8"), *spec.finish[1:], spec.program]
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
     return environments_folder(cache) / f"{spec.name}-{digest}"
 

@@ -30,13 +30,14 @@ def choose_python(name: str, versions: Sequence[str]) -> tuple[Path, str]:
             return found, version
         refused += refusals
     tried = "".join(f"\n  tried {refusal}" for refusal in refused)
-    advice = "".join(f"\n  {command}" for version in versions[:1] for command in how_to_get(version, refused))
+    commands = [command for version in versions[:1] for command in how_to_get(version, refused)]
+    advice = "".join(f"\n  {command}" for command in commands)
     message = (
         f"no Python for the environment of {name}: it needs {' or '.join(versions)}{tried}\n"
         f"Get one with one of these, then run 'steptime env create {name}':{advice}\n"
         f"What does not need {name} still runs."
     )
-    raise EnvironmentFailure(message)
+    raise EnvironmentFailure(message, fix=commands[0])
 
 
 def find_python(version: str) -> Path | None:

@@ -26,6 +26,10 @@ class EnvironmentSpec:
     """A key of ``table.KINDS``."""
     interpreter: Path | None = None
     """The user's own, for the kind ``existing``."""
+    finish: Sequence[str] = ()
+    """A program for what pip cannot install, and its arguments; it runs in the environment's Python after pip has."""
+    program: str = "bin/python"
+    """The interpreter within the environment's folder, where ``finish`` makes another than the usual."""
 
     @property
     def build_requirements(self) -> Path:

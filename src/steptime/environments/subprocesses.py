@@ -17,6 +17,7 @@ from steptime.worker import tether
 _POLL_S = 0.1
 _PROMPT = "$ "
 """Before each command in a log."""
+_FIX = "fix: "
 _WIDEST = 400
 """Characters of a line that are quoted: some installers list every version that there is."""
 _HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user")
@@ -78,6 +79,13 @@ def last_lines(log: Path, count: int = 12) -> list[str]:
     command, *lines = text[text.rfind(f"\n{_PROMPT}") + 1 :].splitlines()
     told = [line for line in lines if line.strip() and not any(sign in line for sign in _HARMLESS)]
     return [line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …" for line in (command, *told[-count:])]
+
+
+def fix_in(log: Path) -> str | None:
+    """Return the command that the last program of a log named as the cure, in a line ``fix: COMMAND``."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    said = text[text.rfind(f"\n{_PROMPT}") + 1 :].splitlines()
+    return next((line[len(_FIX) :].strip() for line in reversed(said) if line.startswith(_FIX)), None)
 
 
 def ask(command: Sequence[str | Path], time_limit_s: float) -> tuple[int, str]:

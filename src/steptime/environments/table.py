@@ -1,11 +1,10 @@
 """The kinds of environments, and what callers do with one."""
 
 import threading
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from steptime.environments.cache import cache_folder
 from steptime.environments.interpreters import Core, Existing
@@ -26,11 +25,8 @@ __all__ = [
     "create_all",
     "find_ready",
     "list_environments",
-    "ready_interpreter",
     "remove",
 ]
-
-_ROOMS = Path(__file__).parent.parent / "frameworks"
 
 
 class Kind(Protocol):
@@ -120,23 +116,6 @@ def addresses(specs: Iterable[EnvironmentSpec], cache: Path | None = None) -> li
     Others belong to other versions of steptime.
     """
     return [folder for spec in specs for folder in _kind(spec).addresses(spec, cache or cache_folder())]
-
-
-def ready_interpreter(framework: str, cache: Path | None = None) -> Path | None:
-    """Return the interpreter of a framework's environment if it is ready; None if it is not, or there is no room."""
-    try:
-        room: dict[str, Any] = tomllib.loads((_ROOMS / framework / "framework.toml").read_text(encoding="utf-8"))
-    except OSError:
-        return None
-    spec = EnvironmentSpec(
-        name=framework,
-        requirements=_ROOMS / framework / "requirements.txt",
-        pythons=room["python"],
-        verify=room.get("verify", ""),
-        kind="core" if room.get("environment") == "core" else "venv",
-    )
-    ready = find_ready(spec, cache)
-    return ready.interpreter if ready else None
 
 
 def _kind(spec: EnvironmentSpec) -> Kind:

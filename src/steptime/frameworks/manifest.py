@@ -1,6 +1,7 @@
 """What a framework can do, as its room's ``framework.toml`` says."""
 
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -35,6 +36,8 @@ class Option(_Strict):
     type: Literal["bool", "int", "float", "str"]
     default: OptionValue
     choices: list[OptionValue] = Field(default_factory=list)
+    launchers: dict[str, Literal["local", "mpi"]] = Field(default_factory=dict)
+    """The launcher that a value needs, where it is not the strategy's own."""
     strategies: list[str] = Field(default_factory=list)
     """Where the option means something; empty means everywhere."""
 
@@ -59,15 +62,30 @@ class Manifest(_Strict):
     loaders: list[str] = ["synthetic"]
     verify: str = ""
     """Python code that fails where the environment does not work; run after the installation."""
+    finish: list[str] = Field(default_factory=list)
+    """A program (its path within the room) that completes the environment with what pip cannot install, and its
+    arguments; see docs/extending.md."""
+    interpreter: str = "bin/python"
+    """The interpreter within the environment's folder, where ``finish`` makes one of its own."""
     notes: list[str] = Field(default_factory=list)
     """Facts that a user of the framework should see beside its results."""
     strategies: dict[str, StrategySupport]
     options: dict[str, Option] = Field(default_factory=dict)
 
     @property
+    def finish_command(self) -> list[str]:
+        """``finish`` with the whole path of its program."""
+        return [str((self.folder / self.finish[0]).resolve()), *self.finish[1:]] if self.finish else []
+
+    @property
     def requirements(self) -> Path:
         """The requirements file of the room."""
         return self.folder / "requirements.txt"
+
+    def launcher_for(self, strategy: str, options: Mapping[str, OptionValue]) -> str:
+        """The launcher that starts ``strategy`` with ``options``: an option's own, or else the strategy's."""
+        needed = (self.options[name].launchers.get(str(value)) for name, value in options.items())
+        return next(filter(None, needed), self.strategies[strategy].launcher)
 
     def options_for(self, strategy: str) -> dict[str, Option]:
         """The options that mean something under ``strategy``."""

@@ -35,6 +35,8 @@ class WorkerSteps:
     usage: dict[str, float]
     opened_in_s: float
     """From the start of the process to a session that is ready to step."""
+    staleness: dict[str, int] | None = None
+    """How many of this worker's updates were 0, 1, 2, … updates of others late; None where none can be."""
 
 
 @dataclass(frozen=True)

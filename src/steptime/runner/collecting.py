@@ -73,6 +73,7 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         facts=session["facts"],
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
+        staleness=steps.get("staleness"),
     )
 
 

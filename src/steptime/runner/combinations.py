@@ -102,7 +102,7 @@ class Combination:
         manifest = around.manifests[self.framework]
         setting = settle(self.workload, around)
         native = self.loader.name != "synthetic"
-        support = manifest.strategies[self.strategy]
+        needed = manifest.launcher_for(self.strategy, self.options)
         return Trial(
             framework=self.framework,
             strategy=self.strategy,
@@ -120,7 +120,7 @@ class Combination:
             threads=around.threads,
             options=dict(self.options),
             optimizer=around.optimizer,
-            launcher=support.launcher if around.launcher == "auto" else around.launcher,
+            launcher=needed if around.launcher == "auto" else around.launcher,
             seed=around.seed,
         )
 
@@ -182,7 +182,7 @@ def _no_data(it: Combination, _: Manifest, __: Surroundings) -> str | None:
 def _wrong_launcher(it: Combination, manifest: Manifest, around: Surroundings) -> str | None:
     support = manifest.strategies[it.strategy]
     helpers = support.servers or support.scheduler
-    if around.launcher == "local" and support.launcher == "mpi":
+    if around.launcher == "local" and manifest.launcher_for(it.strategy, it.options) == "mpi":
         return f"{it.strategy!r} is started by the launcher 'mpi', not 'local'"
     if around.launcher == "mpi" and helpers:
         return f"{it.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"

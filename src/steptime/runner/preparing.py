@@ -51,7 +51,16 @@ def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None
         verify=manifest.verify,
         kind=kind,
         interpreter=interpreter,
+        finish=manifest.finish_command,
+        program=manifest.interpreter,
     )
+
+
+def ready_interpreter(framework: str, cache: Path | None = None) -> Path | None:
+    """Return the interpreter of a framework's environment if it is ready; None if it is not, or there is no room."""
+    manifest = load_manifests().get(framework)
+    ready = find_ready(environment_spec(manifest), cache) if manifest else None
+    return ready.interpreter if ready else None
 
 
 def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -> Prepared:

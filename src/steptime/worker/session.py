@@ -63,6 +63,15 @@ class Session(abc.ABC):
         """Return the clock that times this session's steps; sessions on a device return an event clock."""
         return HostClock(self.wait)
 
+    def staleness(self):
+        """Return ``{staleness: count}`` of this worker's updates since the last call; None where nothing can be stale.
+
+        The staleness of an update is how many updates of other workers came between this worker's pull of the
+        weights, from which the gradient was computed, and the application of that gradient. What is returned is
+        forgotten. Called between the timed stretches, never in them.
+        """
+        return
+
     def close(self):  # noqa: B027 - most sessions have nothing to release
         """Release processes and connections at the end; all workers call it."""
 

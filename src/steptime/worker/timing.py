@@ -20,6 +20,7 @@ def run_timed(session, job, place, records):
     warmup_ends = clock.drain()
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
     steps = agree_on_length(place, warmup_ends, schedule)
+    session.staleness()  # of the warm-up, which is not counted
     session.step()  # the workers come out of the pause at different moments; this step lines them up again
     clock.tick()
     before = _usage()
@@ -31,7 +32,10 @@ def run_timed(session, job, place, records):
     ends = clock.drain()
     usage = {name: after[name] - before[name] for name in before}
     usage["max_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=usage)
+    stale = session.staleness()
+    if stale is not None:
+        stale = {str(updates): count for updates, count in sorted(stale.items())}
+    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=usage, staleness=stale)
 
 
 def _usage():

@@ -1,0 +1,14 @@
+"""What the runner makes ready before anything is launched."""
+
+import sys
+from pathlib import Path
+
+from steptime.runner.preparing import ready_interpreter
+
+
+def test_the_reference_framework_is_always_ready() -> None:
+    assert ready_interpreter("reference") == Path(sys.executable)
+
+
+def test_a_framework_without_a_room_has_no_interpreter(tmp_path: Path) -> None:
+    assert ready_interpreter("no-such-room", tmp_path) is None
