@@ -8,7 +8,7 @@ import pytest
 
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.request import Request
-from steptime.launchers.surroundings import pins
+from steptime.launchers.surroundings import pins, server_pins
 from steptime.worker.place import Place
 
 
@@ -23,6 +23,25 @@ def test_workers_get_neighbouring_cores_of_their_own():
 
 def test_more_workers_than_cores_start_over():
     assert pins(request(workers=3, cores=(4, 6))) == [(4,), (6,), (4,)]
+
+
+def test_servers_get_cores_that_no_worker_has():
+    assert server_pins(request(servers=2)) == [(2,), (3,)]
+
+
+def test_servers_without_cores_of_their_own_may_use_all():
+    assert server_pins(request(servers=2, cores=(0, 1, 2))) == []
+
+
+def test_colocated_servers_share_the_cores_of_workers_in_turn():
+    found = server_pins(request(servers=3, threads=2, colocated_servers=True))
+    assert found == [(0, 1), (2, 3), (0, 1)]
+
+
+def test_a_server_reads_its_own_cores_and_not_a_workers(tmp_path):
+    variables = {"STEPTIME_ROLE": "server", "STEPTIME_RANK": "1", "STEPTIME_LOCAL_RANK": "1"}
+    cores = {"STEPTIME_CPUS": "0;1", "STEPTIME_SERVER_CPUS": "2;3"}
+    assert Place({**variables, **cores}, str(tmp_path)).cpus == [3]
 
 
 def test_without_cores_nothing_is_pinned():

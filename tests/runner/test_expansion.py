@@ -144,6 +144,7 @@ def test_every_field_of_a_trial_is_settled():
         "precision": "fp32",
         "workers": 2,
         "servers": 0,
+        "server_placement": None,
         "hosts": 1,
         "batch_per_worker": 32,
         "threads": 3,
@@ -228,6 +229,14 @@ def test_a_workloads_own_batch_wins_over_the_studys():
     ]
 
 
+def test_where_servers_are_is_an_axis_of_the_strategies_that_have_them_only():
+    placements = ["own", "colocated"]
+    trials = _expand(frameworks="served", strategies=["single", "ps_sync"], server_placement=placements).trials
+
+    assert [trial.server_placement for trial in trials] == [None, "own", "colocated"]
+    assert len({trial.id for trial in trials}) == len(trials)
+
+
 def test_servers_are_an_axis_of_the_strategies_that_have_them_only():
     trials = _expand(frameworks="served", strategies=["single", "ps_sync"], servers=[1, 2]).trials
 
@@ -273,6 +282,7 @@ def test_an_exclusion_drops_what_matches_on_every_axis_it_names():
         {"workloads": "lenet5"},
         {"loaders": "native"},
         {"servers": 2},
+        {"server_placement": "colocated"},
         {"precision": "fp32"},
         {"device": "cpu"},
         {"batch_per_worker": 16},
@@ -290,6 +300,7 @@ def test_every_axis_can_be_excluded_by(exclusion):
         "loaders": "native",
         "workers": 2,
         "servers": 2,
+        "server_placement": "colocated",
         "global_batch": 32,
         "options": {"served": {"mode": "b"}},
     }
@@ -417,6 +428,7 @@ def test_a_skip_says_which_combination_it_is():
         "precision": "fp32",
         "workers": 2,
         "servers": 0,
+        "server_placement": None,
         "global_batch": 64,
         "options": {},
     }

@@ -8,7 +8,7 @@ from steptime.launchers.surroundings import shared_variables
 
 
 class LocalLauncher(AbstractLauncher):
-    """Starts scheduler, servers and workers as children; workers are pinned, servers may use every core."""
+    """Starts scheduler, servers and workers as children; workers are pinned, servers where that is possible."""
 
     name = "local"
     summary = "workers, servers and schedulers as processes of this host, workers pinned to cores"

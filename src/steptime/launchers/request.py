@@ -15,6 +15,8 @@ class Request:
     """The Python of the framework's environment."""
     workers: int
     servers: int = 0
+    colocated_servers: bool = False
+    """Whether servers share the workers' cores, server k those of worker k, instead of having cores of their own."""
     scheduler: bool = False
     threads: int = 1
     """Compute threads of each worker, and cores that it is pinned to."""

@@ -70,8 +70,25 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
         "STEPTIME_ROOT_ADDRESS": f"{host}:{ports[0]}",
         "STEPTIME_WORKER_ADDRESSES": ",".join(f"{host}:{port}" for port in workers),
         "STEPTIME_SERVER_ADDRESSES": ",".join(f"{host}:{port}" for port in servers),
-        "STEPTIME_CPUS": ";".join(",".join(map(str, cores)) for cores in pins(request)),
+        "STEPTIME_CPUS": _plan(pins(request)),
+        "STEPTIME_SERVER_CPUS": _plan(server_pins(request)),
     }
+
+
+def _plan(cores_of_each: Sequence[tuple[int, ...]]) -> str:
+    return ";".join(",".join(map(str, cores)) for cores in cores_of_each)
+
+
+def server_pins(request: Request) -> list[tuple[int, ...]]:
+    """Return the cores of each server: those of a worker, or one that no worker has.
+
+    Servers that find no core of their own may use all: better than to fight with one worker only.
+    """
+    if request.colocated_servers:
+        workers = pins(request)
+        return [workers[rank % len(workers)] for rank in range(request.servers)] if workers else []
+    free = request.cores[request.workers * request.threads :]
+    return [(core,) for core in free[: request.servers]] if len(free) >= request.servers else []
 
 
 def pins(request: Request) -> list[tuple[int, ...]]:

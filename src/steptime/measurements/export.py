@@ -23,7 +23,17 @@ _INTERVALS = {
 }
 _PLAIN = (
     *("id", "group", "framework", "framework_version", "strategy", "workload", "dataset", "loader", "device"),
-    *("precision", "workers", "servers", "hosts", "threads", "batch_per_worker", "launches", "failed_launches"),
+    *(
+        "precision",
+        "workers",
+        "servers",
+        "server_placement",
+        "hosts",
+        "threads",
+        "batch_per_worker",
+        "launches",
+        "failed_launches",
+    ),
     *("steps", "status", "reason"),
 )
 

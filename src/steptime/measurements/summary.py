@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
@@ -10,6 +10,7 @@ from steptime.measurements.comparison import compare
 from steptime.measurements.efficiency import Measured, baseline_of
 from steptime.measurements.estimate import Estimate, estimate
 from steptime.measurements.flagging import trial_flags
+from steptime.measurements.progress import Goodput, Staleness, goodput, staleness, to_json
 from steptime.measurements.records import GateResult, Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
@@ -21,6 +22,7 @@ from steptime.measurements.summary_form import (
     TrialSummary,
     Value,
 )
+from steptime.measurements.summary_form import Staleness as StalenessForm
 from steptime.study.trial import Trial
 
 
@@ -36,6 +38,8 @@ class _Result:
     flags: list[str]
     noise: dict[str, float | None]
     estimate: Estimate | None
+    goodput: Goodput | None
+    staleness: Staleness | None
 
 
 def summarise(store: Store) -> Summary:
@@ -99,6 +103,8 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         flags=trial_flags(trial, ok, len(failures), cores) if ok else [],
         noise=_median_noise(ok),
         estimate=estimate(ok, trial.strategy) if ok else None,
+        goodput=goodput(ok),
+        staleness=staleness(ok),
     )
 
 
@@ -130,6 +136,7 @@ def _trial_summary(
         precision=trial.precision,
         workers=trial.workers,
         servers=trial.servers,
+        server_placement=trial.server_placement,
         hosts=trial.hosts,
         threads=trial.threads,
         batch_per_worker=trial.batch_per_worker,
@@ -141,6 +148,8 @@ def _trial_summary(
         step_time_s=_step_time(found),
         throughput_samples_per_s=_throughput(trial, found),
         efficiency=_efficiency(trial, found, points),
+        goodput_loss_per_s=Value(**asdict(result.goodput)) if result.goodput else Value(),
+        staleness=StalenessForm(**stale) if (stale := to_json(result.staleness)) else None,
         status=status,
         reason=reason,
         flags=result.flags,

@@ -38,6 +38,19 @@ class Value(_Form):
     high: float | None = None
 
 
+class Staleness(_Form):
+    """How many updates of other workers came between the pull of weights and the update made from them."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    median: int
+    p95: int
+    max: int
+    updates: dict[str, int]
+    """How many updates had which staleness, over all workers and launches."""
+
+
 class Efficiency(_Form):
     """Throughput per worker relative to a baseline's; None without a baseline."""
 
@@ -66,6 +79,8 @@ class TrialSummary(_Form):
     precision: str
     workers: int
     servers: int
+    server_placement: str | None = None
+    """None where there are no servers."""
     hosts: int
     threads: int
     batch_per_worker: int
@@ -80,6 +95,10 @@ class TrialSummary(_Form):
     step_time_s: StepTime
     throughput_samples_per_s: Value
     efficiency: Efficiency
+    goodput_loss_per_s: Value = Value()
+    """By how much the loss sank per second of training; negative where it rose."""
+    staleness: Staleness | None = None
+    """None where updates cannot be stale."""
     status: Literal["ok", "failed", "gated"]
     reason: str | None
     flags: list[str]

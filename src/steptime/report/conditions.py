@@ -93,10 +93,17 @@ def command_lines(trial: TrialSummary) -> list[str]:
     return [shlex.join(command) for command in trial.commands]
 
 
+_PLACEMENTS = {
+    "own": "on cores of their own where there are any",
+    "colocated": "on the workers' cores",
+    None: "unpinned",
+}
+
+
 def settings(trial: TrialSummary) -> str:
     """What the trial set beside its name: threads, servers, hosts and every option of the framework."""
     parts = [count(trial.threads, "thread") + " per worker"]
-    parts += [count(trial.servers, "server")] if trial.servers else []
+    parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
     parts += [f"{name}={value}" for name, value in trial.options.items()]
     return ", ".join(parts)

@@ -8,11 +8,13 @@ from markupsafe import Markup
 
 from steptime.measurements.ideal import ideal_throughput
 from steptime.measurements.summary_form import Efficiency, TrialSummary, Value
+from steptime.report.asynchrony import LearningGroup
 from steptime.report.charts.distribution import distribution_chart
 from steptime.report.charts.drawing import Spec, to_svg
 from steptime.report.charts.marks import MOST, Marks
 from steptime.report.charts.ratio import ratio_chart
 from steptime.report.charts.scaling import efficiency_lines, throughput_lines
+from steptime.report.charts.staleness import staleness_chart
 from steptime.report.charts.throughput import throughput_bars
 from steptime.report.curves import Curve, Panel
 from steptime.report.groups import RankedGroup, Row
@@ -51,6 +53,24 @@ def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> lis
             _figure(f"How step times spread{which}", _distribution(group, part, drawn, quantiles, marks), group.title)
         )
     return figures
+
+
+def staleness_figures(group: LearningGroup, marks: Marks) -> list[Figure]:
+    """Return how stale the updates of a group's asynchronous trials were."""
+    stale = [row.row for row in group.rows if row.row.trial.staleness]
+    return [
+        _figure("How stale updates were", staleness_chart(list(_staleness_rows(part)), marks), group.title)
+        for part in _parts(stale)
+    ]
+
+
+def _staleness_rows(rows: Sequence[Row]) -> Iterator[Spec]:
+    for row in rows:
+        counts = row.trial.staleness.updates if row.trial.staleness else {}
+        reached, total = 0, sum(counts.values())
+        for late, updates in counts.items():
+            reached += updates
+            yield {"name": row.name, "late": int(late), "share": reached / total}
 
 
 def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:

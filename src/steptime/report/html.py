@@ -10,9 +10,10 @@ from steptime.measurements.jsonlines import write_whole
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report import conditions, wording
+from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
-from steptime.report.figures import Quantiles, group_figures, panel_figures
+from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
 from steptime.report.groups import ranked_groups, unranked
 from steptime.report.naming import Names
 from steptime.report.verdict import verdict
@@ -65,6 +66,8 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
         groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
         comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
+        learning=[(group, staleness_figures(group, marks)) for group in learning_groups(groups)],
+        explanation=EXPLANATION,
         unranked=unranked(summary),
         flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),
         level=f"{100 * measured[0].step_time_s.level:.0f} %" if measured else "95 %",

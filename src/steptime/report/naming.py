@@ -8,7 +8,7 @@ from steptime.measurements.summary_form import TrialSummary
 from steptime.report.wording import count
 
 # What a trial's group and options do not say, in the order in which it is tried as a distinction.
-_DISTINCTIONS = ("servers", "threads", "hosts")
+_DISTINCTIONS = ("servers", "server_placement", "threads", "hosts")
 
 
 class Names:

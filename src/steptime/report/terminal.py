@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
+from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked
 from steptime.report.naming import Names
@@ -63,6 +64,11 @@ class _Report:
     def _sections(self) -> Iterator[tuple[str, str, Sequence[str], str]]:
         """Yield titles and lines, each with its style."""
         summary = self._summary
+        learning = learning_groups(self._groups)
+        if learning:
+            yield "Stale updates", "bold", [EXPLANATION], "dim"
+        for group in learning:
+            yield group.title, "cyan", [row.line for row in group.rows], ""
         failed = [check for check in summary.gate if not check.passed]
         if summary.gate:
             passed = f"{len(summary.gate) - len(failed)} of {count(len(summary.gate), 'check')} passed"

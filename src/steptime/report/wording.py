@@ -3,7 +3,7 @@
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
-from steptime.measurements.summary_form import StepTime, TrialSummary, Value
+from steptime.measurements.summary_form import Staleness, StepTime, TrialSummary, Value
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
@@ -45,6 +45,16 @@ def share(trial: TrialSummary) -> Shown:
     if efficiency.baseline_workers == trial.workers:
         return Shown("baseline", "")
     return _shown(efficiency.value, efficiency.low, efficiency.high, 100.0, " %")
+
+
+def progress(goodput: Value) -> Shown:
+    """``0.42 (0.38 to 0.47)``, in units of the loss per second."""
+    return _shown(goodput.value, goodput.low, goodput.high)
+
+
+def staleness(found: Staleness | None) -> Shown:
+    """``0.97 (0.95 to 0.99)``: the mean, in updates; a dash where nothing can be stale."""
+    return _shown(found.mean, found.low, found.high) if found else Shown(UNKNOWN, "")
 
 
 def baseline(trial: TrialSummary) -> str:

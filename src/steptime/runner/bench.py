@@ -48,6 +48,7 @@ class Bench:
             interpreter=self.environments[trial.framework].interpreter,
             workers=trial.workers,
             servers=trial.servers,
+            colocated_servers=trial.server_placement == "colocated",
             scheduler=support.scheduler,
             threads=trial.threads,
             cores=self.cores if pinned else (),

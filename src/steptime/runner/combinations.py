@@ -7,7 +7,7 @@ from typing import Any, Literal
 from steptime.errors import WorkloadError
 from steptime.frameworks.manifest import Manifest, OptionValue
 from steptime.study.model import LoaderChoice, WorkloadChoice
-from steptime.study.trial import Optimizer, Trial
+from steptime.study.trial import Optimizer, ServerPlacement, Trial
 from steptime.workloads.ir import Workload
 from steptime.workloads.table import build_workload
 
@@ -63,6 +63,8 @@ class Combination:
     precision: Literal["fp32", "bf16"]
     workers: int
     servers: int
+    server_placement: ServerPlacement | None
+    """None where there are no servers."""
     batch: int
     batch_is_global: bool
     options: Mapping[str, OptionValue]
@@ -79,6 +81,7 @@ class Combination:
             "precision": self.precision,
             "workers": self.workers,
             "servers": self.servers,
+            "server_placement": self.server_placement,
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
             "options": dict(self.options),
         }
@@ -116,6 +119,7 @@ class Combination:
             precision=self.precision,
             workers=self.workers,
             servers=self.servers,
+            server_placement=self.server_placement,
             batch_per_worker=int(self.batch_per_worker),
             threads=around.threads,
             options=dict(self.options),

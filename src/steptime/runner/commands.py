@@ -29,13 +29,14 @@ def exact_commands(trial: Trial, manifests: Mapping[str, Manifest], study: Study
         interpreter = ready.interpreter
     else:
         planned = next(iter(addresses([spec])), Path(manifest.name))
-        interpreter = planned / "bin" / "python"
+        interpreter = planned / spec.program
     support = manifest.strategies[trial.strategy]
     request = Request(
         folder=results / "trials" / trial.id / "launch-0",
         interpreter=interpreter,
         workers=trial.workers,
         servers=trial.servers,
+        colocated_servers=trial.server_placement == "colocated",
         scheduler=support.scheduler,
         threads=trial.threads,
         cores=usable_cores(),

@@ -115,8 +115,10 @@ class _Axes:
         manifest = around.manifests[framework]
         for strategy in self._strategies(manifest, workers):
             support = manifest.strategies.get(strategy)
-            servers = self._values["servers"] if support and support.servers else [0]
-            for count, options in product(servers, self._option_sets(manifest, strategy)):
+            serving = support is not None and support.servers
+            servers = self._values["servers"] if serving else [0]
+            placements = self._values["server_placement"] if serving else [None]
+            for count, placement, options in product(servers, placements, self._option_sets(manifest, strategy)):
                 yield Combination(
                     workload=workload,
                     framework=framework,
@@ -126,6 +128,7 @@ class _Axes:
                     precision=precision,
                     workers=workers,
                     servers=count,
+                    server_placement=placement,
                     batch=batch[0],
                     batch_is_global=batch[1],
                     options=options,
@@ -147,7 +150,7 @@ class _Axes:
             yield chosen_options(manifest, strategy, dict(zip(varied, values, strict=True)))
 
 
-_PLAIN = ("frameworks", "strategies", "loaders", "workers", "servers", "precision", "device")
+_PLAIN = ("frameworks", "strategies", "loaders", "workers", "servers", "server_placement", "precision", "device")
 
 
 def _batches(source: Study | Inclusion | WorkloadChoice | None) -> list[tuple[int, bool]]:
@@ -200,6 +203,7 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
         "loaders": combination.loader.name,
         "workers": combination.workers,
         "servers": combination.servers,
+        "server_placement": combination.server_placement,
         "batch_per_worker": combination.batch_per_worker,
         "global_batch": combination.batch_per_worker * combination.workers,
         "precision": combination.precision,

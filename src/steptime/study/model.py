@@ -17,7 +17,7 @@ from steptime.study.notation import (
     seconds,
     share,
 )
-from steptime.study.trial import Optimizer
+from steptime.study.trial import Optimizer, ServerPlacement
 
 Count = Annotated[int, Field(ge=1)]
 OptionValue = Annotated[Any, BeforeValidator(as_option_value), WithJsonSchema(as_text_of_option())]
@@ -135,6 +135,7 @@ class Exclusion(_Strict):
     loaders: OneOrMany[str] | None = None
     workers: OneOrMany[Count] | None = None
     servers: OneOrMany[Count] | None = None
+    server_placement: OneOrMany[ServerPlacement] | None = None
     batch_per_worker: OneOrMany[Count] | None = None
     global_batch: OneOrMany[Count] | None = None
     precision: OneOrMany[Precision] | None = None
@@ -159,6 +160,7 @@ class Inclusion(_Strict):
     loaders: OneOrMany[_Loader] | None = None
     workers: OneOrMany[Count] | None = None
     servers: OneOrMany[Count] | None = None
+    server_placement: OneOrMany[ServerPlacement] | None = None
     batch_per_worker: OneOrMany[Count] | None = None
     """Wins over a workload's own batch."""
     global_batch: OneOrMany[Count] | None = None
@@ -200,6 +202,8 @@ class Study(_Strict):
     """Training processes."""
     servers: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
     """Parameter-server processes, for the strategies that have them."""
+    server_placement: Annotated[OneOrMany[ServerPlacement], Field(min_length=1)] = ["own"]
+    """`own` gives each server a core that no worker has, where there is one; `colocated` gives it a worker's cores."""
     batch_per_worker: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None
     """Samples per step of each worker: weak scaling. 32 if neither batch is given."""
     global_batch: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None

@@ -7,6 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 OptionValue = bool | int | float | str
+ServerPlacement = Literal["own", "colocated"]
+"""Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
 
 
 class Optimizer(BaseModel):
@@ -43,6 +45,8 @@ class Trial(BaseModel):
     precision: Literal["fp32", "bf16"]
     workers: int
     servers: int = 0
+    server_placement: ServerPlacement | None = None
+    """None where the strategy has no servers."""
     hosts: int = 1
     batch_per_worker: int
     threads: int = 1

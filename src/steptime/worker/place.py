@@ -51,7 +51,7 @@ class Place(object):
         self.server_addresses = _list(environment.get("STEPTIME_SERVER_ADDRESSES", ""))
         self.root_address = environment.get("STEPTIME_ROOT_ADDRESS", "127.0.0.1:0")
         self.interface = environment.get("STEPTIME_INTERFACE", "lo")
-        self.cpus = _pin(environment.get("STEPTIME_CPUS", ""), self.role, self.local_rank)
+        self.cpus = _pin(environment, self.role, self.local_rank)
         self.folder = folder
 
     @property
@@ -82,9 +82,10 @@ def _first_number(environment, names):
     return 0
 
 
-def _pin(text, role, local_rank):
-    """The cores of one worker, from those of all workers of the host; servers are not pinned."""
-    if not text or role != "worker":
+def _pin(environment, role, local_rank):
+    """The cores of one process, from those of all processes of its role on the host; the scheduler is not pinned."""
+    text = environment.get({"worker": "STEPTIME_CPUS", "server": "STEPTIME_SERVER_CPUS"}.get(role, ""), "")
+    if not text:
         return []
     plan = text.split(";")
     return [int(cpu) for cpu in _list(plan[local_rank % len(plan)])]

@@ -1,0 +1,106 @@
+"""What asynchronous updates gain and cost: progress of the loss per second, and how stale updates were."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steptime.measurements.interval import LEVEL, reach_between
+from steptime.measurements.records import Launch
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """By how much the loss sank per second, in units of the loss; bounds are None for a single launch."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Staleness:
+    """How many updates of other workers came between the pull of weights and the update made from them."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    """Bounds over launches; None for a single one."""
+    counts: dict[int, int]
+    """Updates by their staleness, over all workers and launches."""
+
+    def quantile(self, share: float) -> int:
+        """Return the least staleness that at least ``share`` of all updates did not exceed."""
+        values = sorted(self.counts)
+        reached = np.cumsum([self.counts[value] for value in values])
+        return values[int(np.searchsorted(reached, share * reached[-1]))]
+
+
+def goodput(launches: Sequence[Launch]) -> Goodput | None:
+    """Return the progress of the loss per second over ``launches``; None when no launch has losses and steps.
+
+    Of each launch: the mean over workers of the loss after the warm-up, less that of the last step, divided by the
+    seconds between. It may be negative: updates that are fast and stale can undo each other. The loss is that of one
+    batch per worker, so it scatters; the interval over launches shows how much.
+    """
+    rates = [rate for rate in map(_rate, launches) if rate is not None]
+    if not rates:
+        return None
+    low, high = _bounds(rates)
+    return Goodput(float(np.mean(rates)), low, high)
+
+
+def staleness(launches: Sequence[Launch]) -> Staleness | None:
+    """Return how stale the updates of ``launches`` were; None when no worker recorded any."""
+    means, counts = [], Counter[int]()
+    for launch in launches:
+        own = _counts(launch)
+        if own:
+            counts.update(own)
+            means.append(sum(late * count for late, count in own.items()) / own.total())
+    if not means:
+        return None
+    low, high = _bounds(means)
+    mean = sum(late * count for late, count in counts.items()) / counts.total()
+    return Staleness(mean, low, high, dict(sorted(counts.items())))
+
+
+def to_json(found: Staleness | None) -> dict[str, Any] | None:
+    """Return the ``staleness`` of a trial in a report."""
+    if found is None:
+        return None
+    return {
+        "mean": found.mean,
+        "low": found.low,
+        "high": found.high,
+        "median": found.quantile(0.5),
+        "p95": found.quantile(0.95),
+        "max": max(found.counts),
+        "updates": {str(late): count for late, count in found.counts.items()},
+    }
+
+
+def _rate(launch: Launch) -> float | None:
+    timed = [worker for worker in launch.workers if worker.ends_s]
+    if not timed:
+        return None
+    fallen = float(np.mean([worker.loss_first - worker.loss_last for worker in timed]))
+    seconds = float(np.mean([worker.ends_s[-1] - worker.origin_s for worker in timed]))
+    return fallen / seconds if seconds > 0.0 and np.isfinite(fallen) else None
+
+
+def _counts(launch: Launch) -> Counter[int]:
+    counts = Counter[int]()
+    for worker in launch.workers:
+        counts.update({int(late): count for late, count in (worker.staleness or {}).items()})
+    return counts
+
+
+def _bounds(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Student's t over launches, which are independent."""
+    if len(values) < 2:  # noqa: PLR2004 - one launch has no spread
+        return None, None
+    mean, reach = float(np.mean(values)), float(reach_between(np.asarray(values), LEVEL))
+    return mean - reach, mean + reach

@@ -1,0 +1,58 @@
+"""Groups in which updates could be stale: what the trials learned per second beside what they processed."""
+
+from dataclasses import dataclass
+
+from steptime.report.groups import RankedGroup, Row
+from steptime.report.wording import UNKNOWN, Shown, progress, staleness
+
+EXPLANATION = (
+    "Asynchronous updates are made from weights that others have changed meanwhile, so samples per second alone say "
+    "too much. Goodput is by how much the loss sank per second, from one batch per worker at either end; staleness is "
+    "how many updates of other workers came in between."
+)
+
+
+@dataclass(frozen=True)
+class LearningRow:
+    """One trial's throughput, goodput and staleness in words."""
+
+    row: Row
+    rate: Shown
+    goodput: Shown
+    staleness: Shown
+    spread: str
+    """Median, 95th percentile and largest staleness; a dash where nothing can be stale."""
+
+    @property
+    def line(self) -> str:
+        """All of it in one sentence."""
+        stale = f"staleness {self.staleness.line}, {self.spread}" if self.row.trial.staleness else "never stale"
+        return f"{self.row.name}: {self.rate.line} samples/s, goodput {self.goodput.line} loss/s, {stale}"
+
+
+@dataclass(frozen=True)
+class LearningGroup:
+    """A group with at least one trial whose updates could be stale; ordered by goodput, best first."""
+
+    title: str
+    rows: list[LearningRow]
+
+
+def learning_groups(groups: list[RankedGroup]) -> list[LearningGroup]:
+    """Return the groups that hold an asynchronous trial, in their order."""
+    return [
+        LearningGroup(group.title, sorted(map(_learning, group.rows), key=_goodput, reverse=True))
+        for group in groups
+        if any(row.trial.staleness for row in group.rows)
+    ]
+
+
+def _learning(row: Row) -> LearningRow:
+    found = row.trial.staleness
+    spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
+    return LearningRow(row, row.rate, progress(row.trial.goodput_loss_per_s), staleness(found), spread)
+
+
+def _goodput(row: LearningRow) -> float:
+    value = row.row.trial.goodput_loss_per_s.value
+    return float("-inf") if value is None else value
