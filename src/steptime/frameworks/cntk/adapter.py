@@ -1,0 +1,105 @@
+"""Training in CNTK, alone or with its distributed learners over MPI."""
+
+import os
+import sys
+import warnings
+
+import numpy
+
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+
+def open_session(job, place):
+    """Return a session of any strategy of the manifest.
+
+    Raises ValueError for a precision or a device that CNTK does not have here and for layers that it cannot express,
+    and RuntimeError when MPI does not see the workers that were started.
+    """
+    if job["precision"] != "fp32":
+        raise ValueError("CNTK trains in fp32 here, not in %s; set precision to fp32" % job["precision"])
+    if job["device"] != "cpu":
+        raise ValueError("CNTK trains on the CPU here, not on %s; set device to cpu" % job["device"])
+    if "OMPI_COMM_WORLD_RANK" not in os.environ and os.path.exists(os.path.join(sys.prefix, "lib", "libmpi.so.40")):
+        # mpiexec tells the library where its own files lie; without mpiexec nobody does.
+        os.environ["OPAL_PREFIX"] = sys.prefix
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that this is no Ubuntu 16.04 and has no GPU
+        import cntk
+    cntk.device.try_set_default_device(cntk.device.cpu())
+    cntk.cntk_py.set_max_num_cputhreads(job["threads"])
+    return CntkSession(cntk, job, place)
+
+
+class CntkSession(Session):
+    """One worker's function, trainer and loader."""
+
+    def __init__(self, cntk, job, place):
+        from steptime.worker.builders.cntk import WorkloadFunction
+        from steptime.worker.loaders.cntk import open_loader
+
+        self._cntk = cntk
+        self._batch = job["batch_per_worker"]
+        weights = initial_weights(job["workload"]["layers"], job["seed"])
+        dropout_seed = 1 + 1000 * (job["seed"] * place.workers + place.rank)
+        self._function = function = WorkloadFunction(job["workload"], weights, self._batch, dropout_seed)
+        self._distributed = job["strategy"] != "single"
+        learner = _learner(cntk, function.parameters, job["optimizer"])
+        if self._distributed:
+            from steptime.frameworks.cntk.distributing import distributed
+
+            learner = distributed(cntk, learner, job, place)
+        self._trainer = cntk.Trainer(None, function.loss, [learner])
+        self._outputs = None
+        self._loader = open_loader(job, place)
+
+    def step(self):
+        inputs, targets = self._loader.next()
+        function = self._function
+        arguments = {function.features: inputs}
+        if function.labels is not None:
+            arguments[function.labels] = targets
+        self._trainer.train_minibatch(arguments)
+
+    def wait(self):
+        """Return at once: CNTK on the CPU has finished when a step returns."""
+
+    def loss(self):
+        return self._trainer.previous_minibatch_loss_average
+
+    def parameter_count(self):
+        return sum(int(numpy.prod(parameter.shape)) for parameter in self._trainer.loss_function.parameters)
+
+    def output_shape(self):
+        return [self._batch] + list(self._function.output.shape)
+
+    def get_weights(self):
+        return self._function.get_weights()
+
+    def facts(self):
+        return {
+            "framework_version": self._cntk.__version__,
+            "numpy": numpy.__version__,
+            "device": "cpu",
+            "threads": self._cntk.cntk_py.get_max_num_cputhreads(),
+        }
+
+    def close(self):
+        self._loader.close()
+        if self._distributed:
+            self._cntk.distributed.Communicator.finalize()  # a rank that ends without it counts as a failed one
+
+    def abort(self):
+        """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
+        self._loader.close()
+
+
+def _learner(cntk, parameters, settings):
+    """The rule v = momentum * v + gradient, w = w - rate * v, with the gradient's mean over all samples of a step."""
+    rate = cntk.learning_parameter_schedule(settings["learning_rate"], minibatch_size=cntk.learners.IGNORE)
+    decay = {"l2_regularization_weight": settings["weight_decay"]}
+    if not settings["momentum"]:
+        return cntk.sgd(parameters, rate, **decay)
+    momentum = cntk.momentum_schedule(settings["momentum"], minibatch_size=cntk.learners.IGNORE)
+    # CNTK's default multiplies the gradient by 1 - momentum.
+    return cntk.momentum_sgd(parameters, rate, momentum, unit_gain=False, **decay)
