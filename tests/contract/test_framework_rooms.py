@@ -33,6 +33,11 @@ def requirements(manifest: Manifest) -> list[Requirement]:
     return [Requirement(line) for line in requirement_lines(manifest.requirements)]
 
 
+def finished(manifest: Manifest) -> list[Requirement]:
+    """Return what a room's own program adds to the environment: those of its arguments that pin something."""
+    return [Requirement(each) for each in manifest.finish[1:] if "==" in each]
+
+
 def sources(manifest: Manifest) -> Iterator[tuple[Path, ast.Module]]:
     """Yield the files of a room, parsed."""
     for path in sorted(manifest.folder.rglob("*.py")):
@@ -91,7 +96,8 @@ def test_every_requirement_is_pinned_or_ranged(manifest):
 
 
 def test_the_distribution_that_gives_the_version_is_required_and_pinned(manifest):
-    (own,) = [line for line in requirements(manifest) if line.name.lower() == manifest.distribution.lower()]
+    lines = requirements(manifest) + finished(manifest)
+    (own,) = [line for line in lines if line.name.lower() == manifest.distribution.lower()]
     if manifest.environment == "own":
         assert {each.operator for each in own.specifier} == {"=="}
 
