@@ -54,6 +54,17 @@ start_helper_server(job["loader"])
 loader = open_loader(job, place, chainer.get_device("@numpy"))
 batches = iter(loader.next, None)
 """,
+    "caffe": """
+from steptime.worker.loaders.caffe import open_loader
+loader = open_loader(job, place)
+def ring():
+    slots = len(loader.targets) // job["batch_per_worker"]
+    for slot in itertools.cycle(range(slots)):
+        loader.fill()
+        inputs = loader.inputs.reshape((slots, -1) + loader.inputs.shape[1:])
+        yield inputs[slot].copy(), loader.targets.reshape(slots, -1)[slot].copy()
+batches = ring()
+""",
 }
 SCRIPT = """
 import itertools, json, os, sys

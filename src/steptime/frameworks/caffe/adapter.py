@@ -1,0 +1,93 @@
+"""Training in BVLC Caffe, alone or with gradients summed over MPI."""
+
+import os
+
+import numpy
+
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+# Caffe's log starts with its import; what it says about errors, it says on the way to its death.
+_ERRORS_ONLY = "2"
+
+
+def open_session(job, place):
+    """Return a session of the strategy ``single`` or ``allreduce``.
+
+    Raises ValueError for what Caffe cannot do, and RuntimeError when MPI does not see the workers that were started.
+    """
+    if job["precision"] != "fp32" or job["device"] != "cpu":
+        raise ValueError(
+            "Caffe trains in fp32 on the cpu here, not in %s on %s; set precision to fp32 and device to cpu"
+            % (job["precision"], job["device"])
+        )
+    os.environ.setdefault("GLOG_minloglevel", _ERRORS_ONLY)
+    from steptime.worker.loaders.caffe import open_loader
+
+    loader = open_loader(job, place)
+    try:
+        return CaffeSession(job, place, loader)
+    except BaseException:
+        loader.close()
+        raise
+
+
+class CaffeSession(Session):
+    """One worker's solver and loader, and what sums its gradients if there are several workers."""
+
+    def __init__(self, job, place, loader):
+        from steptime.worker.builders.caffe import WorkloadSolver
+
+        self._loader = loader
+        together = job["strategy"] == "allreduce"
+        share = 1.0 / place.workers if together else 1.0
+        seed = int(numpy.random.RandomState([job["seed"], 104729, place.rank]).randint(2**31 - 1))
+        self._solver = WorkloadSolver(job["workload"], job["batch_per_worker"], job["optimizer"], share, seed)
+        self._solver.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
+        self._solver.feed_from(loader.inputs, loader.targets)
+        self._reduction = None
+        if together:
+            from steptime.frameworks.caffe.reducing import open_reduction
+
+            self._reduction = open_reduction(job["options"]["reduction"], self._solver, place)
+
+    def step(self):
+        self._loader.fill()
+        self._solver.step()
+
+    def wait(self):
+        """Return at once: Caffe has finished when a step returns."""
+
+    def loss(self):
+        return self._solver.loss()
+
+    def parameter_count(self):
+        return self._solver.parameter_count()
+
+    def output_shape(self):
+        return self._solver.output_shape()
+
+    def get_weights(self):
+        return self._solver.get_weights()
+
+    def facts(self):
+        import caffe
+
+        facts = {
+            "framework_version": caffe.__version__,
+            "numpy": numpy.__version__,
+            "device": "cpu",
+            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+        }
+        if self._reduction is not None:
+            facts.update(self._reduction.facts())
+        return facts
+
+    def close(self):
+        self._loader.close()
+        if self._reduction is not None:
+            self._reduction.close()
+
+    def abort(self):
+        """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
+        self._loader.close()

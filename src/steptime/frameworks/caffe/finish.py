@@ -1,0 +1,164 @@
+"""Completes the environment with Debian 11's Caffe, its Python and an MPI binding for that Python.
+
+Run by the environment's own Python as ``finish.py FOLDER caffe==VERSION mpi4py==VERSION``. Packages are downloaded by
+apt into a private state, which needs no rights and changes nothing of the system, checked against Debian's signatures,
+and unpacked into ``FOLDER/debian``. ``FOLDER/bin/caffe-python`` starts the Python in there with the C library of its
+own, whichever this system has.
+"""
+
+import glob
+import gzip
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+_RELEASE = "bullseye"
+_PACKAGES = ("python3-caffe", "caffe", "libopenblas0-pthread")
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_PUBLIC_MIRRORS = ("http://deb.debian.org/debian", "http://archive.debian.org/debian")
+_MISSING = (
+    ("apt-get", "sudo apt-get install dpkg debian-archive-keyring"),
+    ("dnf", "sudo dnf install apt dpkg debian-keyring"),
+    ("pacman", "sudo pacman -S apt dpkg debian-archive-keyring"),
+)
+_CONFIGURATION = """
+Dir::State "{folder}/state";
+Dir::State::status "{folder}/status";
+Dir::Cache "{folder}/cache";
+Dir::Etc::sourcelist "{folder}/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null";
+Dir::Etc::preferencesparts "/dev/null";
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+APT::Sandbox::User "root";
+Acquire::Retries "3";
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+"""
+_WRAPPER = """#!/bin/sh
+# Debian 11's Python, started by the loader of its own C library.
+export MPI4PY_LIBMPI={mpi}
+exec {loader} --library-path {libraries} {python} "$@"
+"""
+# Whatever asks Python for itself, to start another one, must be given the program that can be started.
+_SITE = """import sys
+
+sys.executable = {wrapper!r}
+"""
+_METADATA = "Metadata-Version: 2.1\nName: caffe\nVersion: {version}\n"
+
+
+def finish(folder, caffe, mpi):
+    """Complete the environment at ``folder`` with the ``caffe`` and the ``mpi`` that these requirements name.
+
+    Raises SystemExit with what is missing, and with a command that helps where one is known.
+    """
+    _require_programs()
+    root = os.path.join(folder, "debian")
+    scratch = os.path.join(folder, "debian-download")
+    try:
+        _unpack(_download(scratch), root)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    version = caffe.split("==")[1]
+    _require_version(root, version)
+    target = os.path.join(root, "usr", "local", "lib", "python3.9", "dist-packages")
+    _install_binding(mpi, target)
+    # Debian's package does not tell Python its version.
+    _write(os.path.join(target, "caffe-%s.dist-info" % version, "METADATA"), _METADATA.format(version=version))
+    wrapper = os.path.join(folder, "bin", "caffe-python")
+    _write(os.path.join(root, "usr", "lib", "python3.9", "sitecustomize.py"), _SITE.format(wrapper=wrapper))
+    _write_wrapper(wrapper, folder, root)
+
+
+def _require_programs():
+    lacking = [name for name in ("apt-get", "dpkg-deb") if shutil.which(name) is None]
+    lacking += [_KEYRING] if not os.path.exists(_KEYRING) else []
+    if lacking:
+        fix = next((command for tool, command in _MISSING if shutil.which(tool)), None)
+        _fail("Caffe is taken from Debian 11's packages, for which this system lacks %s" % ", ".join(lacking), fix)
+
+
+def _download(scratch):
+    """Return the paths of the packages of Caffe and of all that it needs, from the first mirror that has them."""
+    for mirror in _mirrors():
+        shutil.rmtree(scratch, ignore_errors=True)
+        configuration = os.path.join(scratch, "apt.conf")
+        _write(configuration, _CONFIGURATION.format(folder=scratch))
+        _write(os.path.join(scratch, "status"), "")
+        source = "deb [signed-by=%s] %s %s main\n" % (_KEYRING, mirror, _RELEASE)
+        _write(os.path.join(scratch, "sources.list"), source)
+        for each in ("state/lists/partial", "cache/archives/partial"):
+            os.makedirs(os.path.join(scratch, each))
+        variables = dict(os.environ, APT_CONFIG=configuration)
+        install = ["apt-get", "install", "-qq", "-y", "--download-only"] + list(_PACKAGES)
+        if all(subprocess.call(command, env=variables) == 0 for command in (["apt-get", "update", "-q"], install)):
+            return sorted(glob.glob(os.path.join(scratch, "cache", "archives", "*.deb")))
+    return _fail("no mirror gave the packages of Debian 11 (%s): %s" % (_RELEASE, ", ".join(_mirrors())))
+
+
+def _mirrors():
+    """This system's mirrors of Debian, if it has any, and the public ones."""
+    listed = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
+    found = [line.split(" ") for line in subprocess.check_output(listed, universal_newlines=True).splitlines()]
+    own = [parts[1].rstrip("/") for parts in found if len(parts) == 2 and parts[0] == "Debian"]  # noqa: PLR2004 - a pair
+    return list(dict.fromkeys(own + list(_PUBLIC_MIRRORS)))
+
+
+def _unpack(packages, root):
+    sys.stdout.write("unpacking %d packages\n" % len(packages))
+    sys.stdout.flush()
+    os.makedirs(root)
+    for package in packages:
+        subprocess.check_call([shutil.which("dpkg-deb"), "-x", package, root])
+
+
+def _require_version(root, version):
+    path = os.path.join(root, "usr", "share", "doc", "python3-caffe", "changelog.Debian.gz")
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        first = file.readline()
+    if "(%s-" % version not in first:
+        _fail("Debian 11 has another Caffe than %s: %s" % (version, first.strip()))
+
+
+def _install_binding(requirement, target):
+    command = [sys.executable, "-I", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", "3.9", "--abi", "cp39"]
+    subprocess.check_call(command + ["--target", target, requirement])
+
+
+def _write_wrapper(wrapper, folder, root):
+    loader = next(iter(glob.glob(os.path.join(root, "lib", "*", "ld-2.*.so"))), None)
+    if loader is None:
+        _fail("the C library of Debian 11 was not unpacked into %s" % root)
+    triplet = os.path.basename(os.path.dirname(loader))
+    own = os.path.join(root, "usr", "lib", triplet)
+    libraries = [os.path.join(own, "openblas-pthread"), os.path.dirname(loader), own, os.path.join(root, "usr", "lib")]
+    values = {
+        "mpi": os.path.join(folder, "lib", "libmpi.so.12"),
+        "loader": loader,
+        "libraries": ":".join(libraries),
+        "python": os.path.join(root, "usr", "bin", "python3.9"),
+    }
+    _write(wrapper, _WRAPPER.format(**{name: shlex.quote(value) for name, value in values.items()}))
+    os.chmod(wrapper, 0o755)  # noqa: S103 - a program that everybody may start, like its neighbours
+
+
+def _write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.islink(path):  # Debian's own leads to the system's settings
+        os.unlink(path)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _fail(why, fix=None):
+    sys.stderr.write(why + "\n" + ("fix: %s\n" % fix if fix else ""))
+    raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    finish(os.path.abspath(sys.argv[1]), *sys.argv[2:])
