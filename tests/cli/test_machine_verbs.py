@@ -1,7 +1,9 @@
 """``steptime doctor`` and ``steptime env``: what this machine has."""
 
 import json
+import shutil
 
+import pytest
 from program import steptime
 
 from steptime.frameworks.manifest import load_manifests
@@ -52,4 +54,18 @@ def test_every_environment_that_is_listed_says_where_it_is_and_whether_it_is_who
 
 def test_the_core_needs_no_environment_to_be_made(tmp_path):
     done = steptime("env", "create", "reference", cwd=tmp_path, STEPTIME_CACHE=str(tmp_path / "cache"))
-    assert done.stderr.startswith("reference: Python 3.")
+    assert "ready, Python 3." in done.stdout
+
+
+@pytest.mark.skipif(
+    shutil.which("python3.6", path="/usr/bin:/bin:/usr/local/bin") is not None, reason="the system has a Python 3.6"
+)
+def test_what_cannot_be_built_stands_in_a_table_with_why_and_what_would_help(tmp_path):
+    nowhere = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYENV_ROOT": str(tmp_path)}
+    done = steptime(
+        "env", "create", "cntk", "reference", "--json", cwd=tmp_path, check=3, STEPTIME_CACHE=str(tmp_path), **nowhere
+    )
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert rows["reference"]["ready"]
+    assert "needs 3.6" in rows["cntk"]["reason"]
+    assert "3.6" in rows["cntk"]["fix"]

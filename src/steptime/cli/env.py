@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from steptime.environments.spec import EnvironmentSpec
+    from steptime.runner.preparing import Prepared
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments that frameworks run in.")
 
@@ -32,17 +35,25 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a list of objects an
 def create(
     names: Names = None,
     everything: Annotated[bool, typer.Option("--all", help="Every framework that this machine can have.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Create environments, those that exist already excepted; an interrupted creation is begun anew."""
+    """Create environments, those that exist already excepted; an interrupted creation is begun anew.
+
+    Ends with a table of what is ready, what could not be built, why, and the command that would help.
+    """
     from steptime.cli.live import LiveObserver, stderr_console
+    from steptime.cli.tables import print_rows
     from steptime.runner.preparing import prepare_environments
 
     specs = _chosen(names or [], everything=everything)
     console = stderr_console()
     with LiveObserver(console) as observer:
         prepared = prepare_environments(specs, observer)
-    for name, ready in prepared.environments.items():
-        console.print(f"{name}: Python {ready.python_version}, {ready.interpreter}", markup=False, highlight=False)
+    rows = [_made(spec.name, prepared) for spec in specs]
+    columns = {"name": "environment", "state": "state", "reason": "why not", "fix": "what would help"}
+    if not prepared.failures:
+        columns = {"name": "environment", "state": "state", "interpreter": "interpreter"}
+    print_rows(rows, columns, as_json=as_json)
     if prepared.failures:
         sys.exit(EXIT_FAILED)
 
@@ -94,6 +105,26 @@ def remove(
         raise UsageError(message)
     for name in chosen:
         sys.stderr.write(f"{name}: freed {format_bytes(table.remove(name, cache))}\n")
+
+
+def _made(name: str, prepared: "Prepared") -> "dict[str, Any]":
+    ready = prepared.environments.get(name)
+    return {
+        "name": name,
+        "ready": ready is not None,
+        "state": f"ready, Python {ready.python_version}" if ready else "not built",
+        "python": ready.python_version if ready else None,
+        "interpreter": str(ready.interpreter) if ready else None,
+        "reason": _in_a_line(prepared.failures.get(name, "")) or None,
+        "fix": prepared.fixes.get(name),
+    }
+
+
+def _in_a_line(failure: str) -> str:
+    """The first line of a failure, and the last of what the failing program said."""
+    lines = failure.splitlines()
+    quoted = [line.removeprefix("  | ") for line in lines if line.startswith("  | ") and "| fix: " not in line]
+    return " ".join([*lines[:1], *quoted[-1:]])
 
 
 def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":

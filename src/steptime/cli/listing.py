@@ -35,8 +35,10 @@ def framework_rows() -> Rows:
     from steptime.environments.table import find_ready
     from steptime.errors import EnvironmentFailure
     from steptime.frameworks.manifest import load_manifests
+    from steptime.runner.devices import cuda_device_names
     from steptime.runner.preparing import environment_spec
 
+    cuda = bool(cuda_device_names())
     rows = []
     for name, manifest in load_manifests().items():
         ready = find_ready(environment_spec(manifest))
@@ -52,7 +54,8 @@ def framework_rows() -> Rows:
                 "name": name,
                 "title": manifest.title,
                 "strategies": list(manifest.strategies),
-                "devices": manifest.devices,
+                "devices": [device for device in manifest.own_devices if device == "cpu" or cuda],
+                "possible_devices": manifest.devices,
                 "python": ready.python_version if ready else manifest.python[0],
                 "installed": ready is not None,
                 "version": ready.packages.get(manifest.distribution.lower()) if ready else None,

@@ -79,7 +79,7 @@ def create(
 def create_all(
     specs: Iterable[EnvironmentSpec],
     progress: Callable[[str, str], None],
-    at_once: int = 2,
+    at_once: int = 3,
     cache: Path | None = None,
 ) -> dict[str, ReadyEnvironment | EnvironmentFailure]:
     """Return, by name, each environment or why it cannot be made; one failure does not stop the others.

@@ -30,6 +30,8 @@ class Prepared:
     environments: dict[str, ReadyEnvironment] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     """By framework."""
+    fixes: dict[str, str] = field(default_factory=dict)
+    """The command that would help, for those failures that know one."""
 
 
 def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None) -> EnvironmentSpec:
@@ -67,7 +69,8 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
     """Make every environment that is not ready yet; one that cannot be made does not stop the others."""
     prepared = Prepared()
     missing = []
-    for spec in specs:
+    # What compiles takes longest, so that it is begun first.
+    for spec in sorted(specs, key=lambda spec: not spec.finish):
         ready = find_ready(spec)
         if ready is None:
             missing.append(spec)
@@ -79,6 +82,8 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
     for name, result in made.items():
         if isinstance(result, EnvironmentFailure):
             prepared.failures[name] = str(result)
+            if result.fix:
+                prepared.fixes[name] = result.fix
             observer.note(str(result))
         else:
             prepared.environments[name] = result
