@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import steptime
 from steptime.environments.cache import requirement_lines
 from steptime.frameworks.manifest import Manifest, load_manifest, load_manifests
 from steptime.launchers.table import LAUNCHERS
@@ -42,6 +43,16 @@ def sources(manifest: Manifest) -> Iterator[tuple[Path, ast.Module]]:
     """Yield the files of a room, parsed."""
     for path in sorted(manifest.folder.rglob("*.py")):
         yield path, ast.parse(path.read_text())
+
+
+def readers(manifest: Manifest) -> Iterator[ast.Module]:
+    """Yield the files of a room and the sessions that it has from the worker."""
+    sessions = Path(steptime.__file__).parent / "worker" / "sessions"
+    for _, tree in sources(manifest):
+        yield tree
+        for name in imported(tree):
+            if name.startswith("steptime.worker.sessions."):
+                yield ast.parse((sessions / name.rpartition(".")[2]).with_suffix(".py").read_text())
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -97,9 +108,11 @@ def test_every_requirement_is_pinned_or_ranged(manifest):
 
 def test_the_distribution_that_gives_the_version_is_required_and_pinned(manifest):
     lines = requirements(manifest) + finished(manifest)
-    (own,) = [line for line in lines if line.name.lower() == manifest.distribution.lower()]
+    own = [line for line in lines if line.name.lower() == manifest.distribution.lower()]
+    assert own
+    assert len({str(line.marker) for line in own}) == len(own), "several lines must be of different Pythons"
     if manifest.environment == "own":
-        assert {each.operator for each in own.specifier} == {"=="}
+        assert {each.operator for line in own for each in line.specifier} == {"=="}
 
 
 def test_an_environment_can_be_verified(manifest):
@@ -122,10 +135,10 @@ def test_every_option_is_explained_and_its_default_is_one_of_its_values(manifest
         assert set(option.strategies) <= set(manifest.strategies), name
 
 
-def test_every_option_is_read_by_the_room(manifest):
+def test_every_option_is_read_by_the_room_or_its_session(manifest):
     texts = {
         node.value
-        for _, tree in sources(manifest)
+        for tree in readers(manifest)
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
