@@ -1,0 +1,135 @@
+"""Entering and leaving Horovod, for every library that it comes with.
+
+Horovod takes who a process is from environment variables that its own launcher sets, and meets at a server that this
+launcher runs. Here steptime's launchers start the processes: the variables come from the process's place, and worker
+0 runs Horovod's server at the address that the launch has for it.
+"""
+
+import importlib
+import os
+import socket
+import threading
+import time
+
+_MEETING_LIMIT_S = 300.0
+_POLL_S = 0.05
+_MEGABYTE = 2**20
+TIMELINE = "timeline.json"
+"""In the run folder: where Horovod's coordinator, worker 0, writes its timeline if it is asked to."""
+
+
+class HorovodWorkers(object):
+    """This worker among the others: in Horovod from the constructor until ``part``.
+
+    ``hvd``
+        Horovod for the framework.
+    ``facts``
+        What is worth keeping of how the workers communicate.
+    """
+
+    def __init__(self, library, place, options):
+        """Meet the other workers.
+
+        Args:
+            library: Horovod's name of the framework, as in ``horovod.torch``.
+            place: of this worker.
+            options: ``controller`` (``gloo`` or ``mpi``, which carries both the gradients and the talk about them),
+                ``fusion_mb`` (gradients that are ready together are sent together, up to so many MiB), ``cycle_ms``
+                (how often Horovod looks for gradients that are ready), ``timeline`` (whether worker 0 writes one).
+
+        Raises RuntimeError when worker 0 does not come, or MPI sees other workers than the launcher started.
+        """
+        self.facts = {name: options[name] for name in ("controller", "fusion_mb", "cycle_ms")}
+        controller = options["controller"]
+        settings = {
+            "HOROVOD_CONTROLLER": controller,
+            "HOROVOD_CPU_OPERATIONS": controller,
+            "HOROVOD_GLOO_IFACE": place.interface,
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "%d" % _MEETING_LIMIT_S,
+            "HOROVOD_FUSION_THRESHOLD": "%d" % int(options["fusion_mb"] * _MEGABYTE),
+            "HOROVOD_CYCLE_TIME": "%g" % options["cycle_ms"],
+        }
+        if options["timeline"]:
+            settings["HOROVOD_TIMELINE"] = os.path.join(place.folder, TIMELINE)
+        for name in [name for name in os.environ if name.startswith("HOROVOD_")]:
+            del os.environ[name]  # the user's shell must not reach into the measurement
+        os.environ.update(settings)  # read when Horovod starts
+        self.hvd = importlib.import_module("horovod." + library)
+        if controller == "gloo":
+            self._meet(place)
+        else:
+            self.hvd.init()
+        if (self.hvd.rank(), self.hvd.size()) != (place.rank, place.workers):
+            raise RuntimeError(
+                "Horovod says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
+                "environment are probably of different kinds, remove one of them"
+                % (self.hvd.rank(), self.hvd.size(), place.rank, place.workers)
+            )
+
+    def _meet(self, place):
+        """Start with the controller gloo; worker 0 serves the meeting until all have come to its end."""
+        slots = _slots(place)
+        mine = slots[place.rank]
+        os.environ.update(
+            HOROVOD_GLOO_RENDEZVOUS_ADDR=place.root_host,
+            HOROVOD_GLOO_RENDEZVOUS_PORT=str(place.root_port),
+            HOROVOD_HOSTNAME=mine.hostname,
+            HOROVOD_RANK=str(mine.rank),
+            HOROVOD_SIZE=str(mine.size),
+            HOROVOD_LOCAL_RANK=str(mine.local_rank),
+            HOROVOD_LOCAL_SIZE=str(mine.local_size),
+            HOROVOD_CROSS_RANK=str(mine.cross_rank),
+            HOROVOD_CROSS_SIZE=str(mine.cross_size),
+        )
+        server = _serve(place, slots) if place.rank == 0 else None
+        if server is None:
+            _await(place)  # Horovod itself gives up after a second and a half
+        self.hvd.init()
+        self.hvd.barrier()
+        if server is not None:
+            server.shutdown()  # it would wake up now and then beside the training
+            server.server_close()
+
+    def part(self):
+        """Leave; Horovod's thread ends in all workers together."""
+        self.hvd.shutdown()
+
+
+def _slots(place):
+    """Return Horovod's own description of every worker, which says where on which host it runs."""
+    from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
+
+    hosts = [address.rsplit(":", 1)[0] for address in place.worker_addresses]
+    return get_host_assignments(
+        [HostInfo(host, hosts.count(host)) for host in sorted(set(hosts), key=hosts.index)], place.workers
+    )
+
+
+def _serve(place, slots):
+    """Listen at the root address, for Horovod's own class would take any port that is free."""
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    server = RendezvousHTTPServer((place.root_host, place.root_port), RendezvousHandler, 0)
+    server.init(slots)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.daemon = True
+    thread.start()
+    return server
+
+
+def _await(place):
+    deadline = time.monotonic() + _MEETING_LIMIT_S
+    while not _answers(place):
+        if time.monotonic() > deadline:
+            raise RuntimeError(
+                "worker 0 has not opened Horovod's meeting at %s within %d s" % (place.root_address, _MEETING_LIMIT_S)
+            )
+        time.sleep(_POLL_S)
+
+
+def _answers(place):
+    try:
+        socket.create_connection((place.root_host, place.root_port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
