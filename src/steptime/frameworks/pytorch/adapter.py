@@ -3,6 +3,7 @@
 
 def open_session(job, place):
     """Return a session of the strategy ``single``, ``allreduce`` or ``fsdp``."""
-    from steptime.frameworks.pytorch.training import TorchSession
+    from steptime.frameworks.pytorch.strategies import STRATEGIES
+    from steptime.worker.sessions.torch import TorchSession
 
-    return TorchSession(job, place)
+    return TorchSession(job, place, STRATEGIES[job["strategy"]])

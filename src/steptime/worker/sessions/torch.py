@@ -1,0 +1,101 @@
+"""One worker's training loop in torch, whatever the strategy."""
+
+import contextlib
+
+import torch
+from torch.nn import functional
+
+from steptime.worker.builders.torch import TorchWorkload, prefers_channels_last
+from steptime.worker.loaders.torch import open_batches
+from steptime.worker.session import Session
+from steptime.worker.sessions.torch_devices import open_device
+from steptime.worker.weights import initial_weights
+
+_LOSSES = {
+    "softmax_cross_entropy": functional.cross_entropy,
+    "mean_squared_error": functional.mse_loss,
+}
+
+
+class TorchSession(Session):
+    """Forward, backward and update of a network that a strategy has wrapped.
+
+    The options ``channels_last`` (yes, no, auto) and ``compile`` of the job are obeyed where the room has them.
+    """
+
+    def __init__(self, job, place, strategy):
+        """Build everything; ``strategy`` is a class as ``TorchStrategy`` is."""
+        workload, options = job["workload"], job["options"]
+        self._device = open_device(job, place)
+        wanted = {"yes": True, "no": False}.get(options.get("channels_last", "auto"))
+        self._channels_last = prefers_channels_last(workload) if wanted is None else wanted
+        self._compiled = options.get("compile", False)
+        self._built = TorchWorkload(workload)
+        self._built.load(initial_weights(workload["layers"], job["seed"]))
+        self._strategy = strategy(job, place, self._device)
+        layout = torch.channels_last if self._channels_last and strategy.innermost else torch.preserve_format
+        self._built.module.to(self._device.torch_device, memory_format=layout).train()
+        forward = self._strategy.prepare(self._built)
+        self._forward = torch.compile(forward) if self._compiled else forward
+        self._criterion = _LOSSES[workload["loss"]]
+        self._mixed = job["precision"] == "bf16"
+        self._batches = open_batches(job, place, self._device.torch_device, self._channels_last)
+        self._loss = None
+        self._output_shape = None
+
+    def step(self):
+        inputs, targets = next(self._batches)
+        with self._precision():
+            outputs = self._forward(inputs)
+            loss = self._criterion(outputs, targets)
+        self._strategy.update(loss)
+        self._loss = loss.detach()
+        self._output_shape = outputs.shape
+
+    def _precision(self):
+        if self._mixed:
+            return torch.autocast(self._device.torch_device.type, dtype=torch.bfloat16)
+        return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
+
+    def wait(self):
+        self._device.wait()
+
+    def loss(self):
+        return float(self._loss)
+
+    def parameter_count(self):
+        return sum(self._strategy.count(parameter) for parameter in self._built.module.parameters())
+
+    def output_shape(self):
+        return list(self._output_shape)
+
+    def get_weights(self):
+        return {
+            name: self._strategy.whole(parameter).cpu().contiguous().numpy()
+            for name, parameter in self._built.parameters().items()
+        }
+
+    def clock(self):
+        return self._device.clock()
+
+    def facts(self):
+        facts = {
+            "framework_version": torch.__version__,
+            "channels_last": self._channels_last,
+            "compile": self._compiled,
+            "autocast": "bfloat16" if self._mixed else None,
+        }
+        facts.update(self._device.facts())
+        facts.update(self._strategy.facts())
+        return facts
+
+    def staleness(self):
+        return self._strategy.staleness()
+
+    def close(self):
+        self._batches = None  # ends the loader's helpers
+        self._strategy.part()
+
+    def abort(self):
+        self._batches = None
+        self._strategy.abort()
