@@ -47,6 +47,11 @@ import mxnet
 from steptime.worker.loaders.mxnet import batches as open_batches
 batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_batches(job, place, mxnet.cpu()))
 """,
+    "jax": """
+import numpy
+from steptime.worker.loaders.jax import open_batches
+batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_batches(job, place, numpy.asarray))
+""",
     "chainer": """
 import chainer
 from steptime.worker.loaders.chainer import open_loader, start_helper_server

@@ -1,0 +1,76 @@
+"""One worker's training loop in JAX, whatever the strategy."""
+
+import jax
+import numpy
+
+from steptime.frameworks.jax.marks import step_clock
+from steptime.frameworks.jax.step import compiled_step, first_state
+from steptime.frameworks.jax.workers import Placement, open_mesh, part
+from steptime.worker.builders.jax import JaxNetwork
+from steptime.worker.loaders.jax import open_batches
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+
+class JaxSession(Session):
+    """A state that one compiled function takes from step to step; Python runs ahead of the device."""
+
+    def __init__(self, job, place):
+        self._job = job
+        mesh = open_mesh(job, place)
+        self._placement = Placement(mesh)
+        self._network = JaxNetwork(job["workload"], job["precision"], job["device"])
+        weights = initial_weights(job["workload"]["layers"], job["seed"])
+        self._state = first_state(self._network, weights, job, place, self._placement)
+        self._train = compiled_step(self._network, job, mesh, self._placement)
+        self._batches = open_batches(job, place, self._placement.put_split)
+        self._losses = None
+
+    def step(self):
+        inputs, targets = next(self._batches)
+        self._state, self._losses = self._train(self._state, inputs, targets)
+
+    def wait(self):
+        jax.block_until_ready((self._state, self._losses))
+
+    def clock(self):
+        return step_clock(lambda: self._losses, self.wait)
+
+    def loss(self):
+        return float(self._placement.own(self._losses)[0])
+
+    def parameter_count(self):
+        return sum(array.size for array in self._state[0].values())
+
+    def output_shape(self):
+        shape = [self._job["batch_per_worker"]] + self._own_input_shape()
+        variables, _, statistics, _, keys = self._state
+        inputs = jax.ShapeDtypeStruct(shape, numpy.float32)
+        key = jax.eval_shape(lambda keys: jax.random.wrap_key_data(keys[0]), keys)
+        outputs, _ = jax.eval_shape(self._network.outputs, variables, statistics, inputs, key)
+        return [outputs.shape[0]] + list(outputs.shape[-1:]) + list(outputs.shape[1:-1])
+
+    def _own_input_shape(self):
+        channels, *sizes = self._job["workload"]["input_shape"]
+        return list(sizes) + [channels]
+
+    def get_weights(self):
+        return self._network.weights({name: self._placement.own(array) for name, array in self._state[0].items()})
+
+    def facts(self):
+        device = self._placement.device
+        return {
+            "framework_version": jax.__version__,
+            "device": device.device_kind,
+            "threads": self._job["threads"],
+            "layout": "channels last",
+            "collectives": jax.config.jax_cpu_collectives_implementation if device.platform == "cpu" else "nccl",
+        }
+
+    def close(self):
+        self._batches.close()
+        part()
+
+    def abort(self):
+        """Leave without a word: the others learn of it from JAX's own service, or are ended by the launcher."""
+        self._batches.close()
