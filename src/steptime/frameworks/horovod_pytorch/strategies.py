@@ -1,0 +1,49 @@
+"""How workers train with Horovod: alone, without it, or with its optimizer, which averages gradients."""
+
+import horovod
+import torch
+
+from steptime.frameworks.horovod_pytorch.innermost import InnermostChannels
+from steptime.worker.sessions.horovod import HorovodWorkers
+from steptime.worker.sessions.torch_strategy import TorchStrategy
+
+_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
+
+
+class Alone(TorchStrategy):
+    """One worker, which has nobody to exchange gradients with."""
+
+    def facts(self):
+        return dict(super(Alone, self).facts(), framework_version=horovod.__version__, torch=torch.__version__)
+
+
+class Averaging(Alone):
+    """Every gradient starts on its way as soon as it is there; the update waits for the last one."""
+
+    def __init__(self, job, place, device):
+        super(Averaging, self).__init__(job, place, device)
+        self._workers = HorovodWorkers("torch", place, {name: job["options"][name] for name in _OPTIONS})
+
+    def prepare(self, built):
+        module = super(Averaging, self).prepare(built)
+        self.optimizer = self._workers.hvd.DistributedOptimizer(
+            self.optimizer, named_parameters=module.named_parameters(), compression=InnermostChannels
+        )
+        return module
+
+    def update(self, loss):
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()  # gives the memory back, as torch's does by default
+
+    def facts(self):
+        return dict(super(Averaging, self).facts(), running_statistics="per worker", **self._workers.facts)
+
+    def part(self):
+        self._workers.part()
+
+    def abort(self):
+        """Leave it to the end of this process: Horovod's farewell waits for the others, who may wait for this one."""
+
+
+STRATEGIES = {"single": Alone, "allreduce": Averaging}
