@@ -6,8 +6,9 @@ import os
 
 import tensorflow as tf
 
+from steptime.worker.builders.tensorflow_cluster import call_directly
+
 _MEGABYTE = 2**20
-_NOT_BY_PROXY = "no_grpc_proxy"  # gRPC knows it in small letters only
 
 
 class MirroredWorkers(object):
@@ -30,7 +31,7 @@ class MirroredWorkers(object):
         os.environ["TF_CONFIG"] = json.dumps(
             {"cluster": {"worker": place.worker_addresses}, "task": {"type": "worker", "index": place.rank}}
         )
-        _call_directly(place.worker_addresses)
+        call_directly(place.worker_addresses)
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=tf.distribute.experimental.CommunicationOptions(
                 bytes_per_pack=int(pack_mb * _MEGABYTE), implementation=self.implementation
@@ -57,10 +58,3 @@ class MirroredWorkers(object):
         together = tf.function(lambda: self._strategy.run(lambda: self.combine([tf.ones(1)])), autograph=False)
         with contextlib.suppress(tf.errors.OpError):
             together()
-
-
-def _call_directly(addresses):
-    """Keep gRPC from looking for the other workers behind the proxy that the user has for the world outside."""
-    hosts = {address.rsplit(":", 1)[0] for address in addresses}
-    known = os.environ.get(_NOT_BY_PROXY) or os.environ.get("no_proxy") or ""
-    os.environ[_NOT_BY_PROXY] = ",".join([known] * bool(known) + sorted(hosts))

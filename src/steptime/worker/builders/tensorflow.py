@@ -67,8 +67,9 @@ class TensorFlowNetwork(object):
         """
         import tensorflow
 
-        from steptime.worker.builders.tensorflow_layers import LAYERS, LOSSES
+        from steptime.worker.builders.tensorflow_layers import LOSSES
 
+        makers = self._makers()
         self._tf = tensorflow
         self._workload = workload
         self._orders = flat_orders(workload["layers"])
@@ -81,9 +82,23 @@ class TensorFlowNetwork(object):
             own = {}
             for parameter in layer["parameters"]:
                 start = to_own(layer["kind"], weights[parameter["name"]], self._orders.get(layer["inputs"][0]))
-                own[parameter["role"]] = tensorflow.Variable(start, name=parameter["name"])
+                own[parameter["role"]] = self._variable(start, parameter["name"])
                 self._variables[parameter["name"]] = own[parameter["role"]]
-            self._layers.append((layer, LAYERS[layer["kind"]](layer, own)))
+            self._layers.append((layer, makers[layer["kind"]](layer, own)))
+
+    def _makers(self):
+        """Return what makes a layer of each kind."""
+        from steptime.worker.builders.tensorflow_layers import LAYERS
+
+        return LAYERS
+
+    def _variable(self, start, name):
+        """Return a trainable variable that starts with the array ``start``."""
+        return self._tf.Variable(start, name=name)
+
+    def _values(self):
+        """Return the arrays that the variables hold now, in their order and in TensorFlow's layout."""
+        return [variable.numpy() for variable in self.variables]
 
     @property
     def variables(self):
@@ -92,14 +107,15 @@ class TensorFlowNetwork(object):
 
     def parameter_count(self):
         """Return how many values the variables hold."""
-        return sum(int(numpy.prod(variable.shape)) for variable in self.variables)
+        return sum(int(numpy.prod(variable.shape.as_list())) for variable in self.variables)
 
     def get_weights(self):
         """Return ``{name: array}`` in the workload's layout."""
+        values = dict(zip(self._variables, self._values()))
         weights = {}
         for layer, _ in self._layers:
             for parameter in layer["parameters"]:
-                own = self._variables[parameter["name"]].numpy()
+                own = values[parameter["name"]]
                 weights[parameter["name"]] = to_canonical(layer["kind"], own, self._orders.get(layer["inputs"][0]))
         return weights
 
@@ -126,14 +142,14 @@ class TensorFlowNetwork(object):
         """Return the loss of one batch: class indices as targets, or the inputs themselves."""
         outputs = self.outputs(inputs)
         if self._workload["loss"] == "softmax_cross_entropy":
-            return self._loss(self._tf.reshape(outputs, (inputs.shape[0], -1)), targets)
+            return self._loss(self._tf.reshape(outputs, (inputs.shape.as_list()[0], -1)), targets)
         return self._loss(self._flat(outputs), self._flat(targets))
 
     def _flat(self, values):
         """Bring images to the workload's order of flat values, so that images and flat values can be compared."""
         if values.shape.rank == 4:  # noqa: PLR2004 - batch, height, width, channels
             values = self._tf.transpose(values, (0, 3, 1, 2))
-        return self._tf.reshape(values, (values.shape[0], -1))
+        return self._tf.reshape(values, (values.shape.as_list()[0], -1))
 
     def _ordered(self, name, values):
         """Undo TensorFlow's order of flat values before a layer that cannot live with it."""

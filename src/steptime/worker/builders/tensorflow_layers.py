@@ -2,6 +2,7 @@
 
 A layer is a callable of its input tensors, made from its JSON and ``{role: variable}``. Variables are float32; with
 activations in bfloat16 the weights are cast where they are used, as TensorFlow's own mixed precision does.
+All but batch normalisation is written so that TensorFlow 1.15 takes it too.
 """
 
 import tensorflow as tf
@@ -15,7 +16,7 @@ def _window(layer):
 def _conv2d(layer, variables):
     kernel, stride, padding = _window(layer)
     groups = layer["attributes"]["groups"]
-    on_gpu = bool(tf.config.get_visible_devices("GPU"))
+    on_gpu = bool(tf.config.experimental.get_visible_devices("GPU"))
     pads = _named_padding(layer["input_shapes"][0][1:], kernel, stride, padding)
     edges = [[0, 0]] + [[pad, pad] for pad in padding] + [[0, 0]]
     # On a CPU the gradient of a convolution whose padding has no name leaves oneDNN for a kernel ten times slower, and
@@ -140,7 +141,7 @@ def _lrn(layer, _):
 
 def _dropout(layer, _):
     rate = layer["attributes"]["rate"]
-    return (lambda values: tf.nn.dropout(values, rate)) if rate else tf.identity
+    return (lambda values: tf.nn.dropout(values, rate=rate)) if rate else tf.identity
 
 
 def _flatten(layer, _):

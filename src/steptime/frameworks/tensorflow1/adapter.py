@@ -1,0 +1,127 @@
+"""Training in a graph of TensorFlow 1: alone, or with its parameter servers."""
+
+import collections
+import gc
+
+from steptime.worker.session import Session
+
+
+def open_session(job, place):
+    """Return a session of the strategy ``single``, ``ps_sync`` or ``ps_async``.
+
+    Raises ValueError for a precision or a device that this room does not have, or a dataset that is not what the job
+    says.
+    """
+    if job["precision"] != "fp32" or job["device"] != "cpu":
+        raise ValueError(
+            "tensorflow1 trains in fp32 on the cpu only, not in %s on %s" % (job["precision"], job["device"])
+        )
+    from steptime.worker.builders.tensorflow1 import import_graph_mode
+
+    return GraphSession(import_graph_mode(), job, place)
+
+
+def serve(_, place):
+    """Be a server until all workers have left."""
+    from steptime.frameworks.tensorflow1.cluster import serve_until_all_left
+    from steptime.worker.builders.tensorflow1 import import_graph_mode
+
+    serve_until_all_left(import_graph_mode(), place)
+
+
+class GraphSession(Session):
+    """One worker's training; Python only runs the same part of the graph in every step."""
+
+    def __init__(self, tf1, job, place):
+        self._tf1 = tf1
+        self._job = job
+        tf1.set_random_seed(job["seed"] * 1009 + place.rank)  # of dropout: each worker draws its own
+        self._strategy = _strategy(job["strategy"])(tf1, job, place, lambda: _batches(job, place))
+        self._session = self._strategy.open()
+        self._strategy.network.read_through(self._session)
+        self._strategy.batches.start(self._session)
+        # Skips what Session.run does to find out anew in every step what it was asked for.
+        self._whole_step = self._session.make_callable(self._strategy.fetches)
+        tf1.get_default_graph().finalize()
+        self._advance = self._advance_first
+        self._results = None
+        self._steps = 0
+        self._staleness = collections.Counter()
+
+    def step(self):
+        try:
+            self._results = self._advance()
+        except self._tf1.errors.OpError as error:
+            self._strategy.batches.explain(error, self._steps)
+            raise
+        self._steps += 1
+        if self._strategy.asynchronous:
+            self._staleness[int(self._results[1])] += 1
+
+    def _advance_first(self):
+        """Take the first step, and have the graph's many Python objects out of the garbage collector's way."""
+        self._strategy.begin(self._session)
+        results = self._whole_step()
+        self._strategy.begun(self._session)
+        self._advance = self._whole_step
+        gc.collect()
+        getattr(gc, "freeze", gc.collect)()  # Python 3.6 has no freeze
+        return results
+
+    def wait(self):
+        """A step has finished when it returns."""
+
+    def loss(self):
+        return float(self._results[0])
+
+    def staleness(self):
+        if not self._strategy.asynchronous:
+            return None
+        counted, self._staleness = dict(self._staleness), collections.Counter()
+        return counted
+
+    def parameter_count(self):
+        return self._strategy.network.parameter_count()
+
+    def output_shape(self):
+        return self._strategy.network.output_shape()
+
+    def get_weights(self):
+        return self._strategy.network.get_weights()
+
+    def facts(self):
+        from steptime.worker.builders.tensorflow1 import version_of
+
+        facts = {
+            "framework_version": version_of(self._tf1),
+            "device": "cpu",
+            "threads": self._job["threads"],
+            "operations_at_once": 1,
+            "layout": "channels last",
+            "loader_threads": self._strategy.batches.threads,
+        }
+        facts.update(self._strategy.facts)
+        return facts
+
+    def close(self):
+        self._strategy.close(self._session)
+
+    def abort(self):
+        """Leave without a word: servers and workers that wait for this one are ended by the launcher."""
+
+
+def _strategy(name):
+    from steptime.frameworks.tensorflow1.asynchronous import Asynchronous
+    from steptime.frameworks.tensorflow1.single import Single
+    from steptime.frameworks.tensorflow1.synchronous import Synchronous
+
+    return {"single": Single, "ps_sync": Synchronous, "ps_async": Asynchronous}[name]
+
+
+def _batches(job, place):
+    """Return this worker's batches, whose tensors lie in the default graph."""
+    from steptime.worker.loaders import tensorflow1 as loaders
+
+    if job["loader"]["kind"] == "synthetic":
+        return loaders.SyntheticBatches(job, place.rank)
+    return loaders.NativeBatches(job, place)

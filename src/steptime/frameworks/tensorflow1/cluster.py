@@ -1,0 +1,54 @@
+"""The processes of a launch as a TensorFlow cluster, and how they begin and end together."""
+
+from steptime.worker.builders.tensorflow1 import session_settings
+from steptime.worker.builders.tensorflow_cluster import call_directly
+
+
+def cluster_of(place):
+    """Return the addresses of all processes by job."""
+    return {"ps": place.server_addresses, "worker": place.worker_addresses}
+
+
+def worker_device(rank):
+    """Return TensorFlow's name for the worker ``rank``."""
+    return "/job:worker/task:%d" % rank
+
+
+def server_device(rank):
+    """Return TensorFlow's name for the server ``rank``."""
+    return "/job:ps/task:%d" % rank
+
+
+def enter(tf1, place, job):
+    """Start this worker's TensorFlow server and return ``(target, settings)`` for its session.
+
+    The session sees the servers and this worker only: it would else wait for the other workers when it opens, and
+    hang when one of them has left.
+    """
+    call_directly(place.server_addresses + place.worker_addresses)
+    settings = session_settings(tf1, job["threads"], ["/job:ps", worker_device(place.rank)])
+    server = tf1.train.Server(cluster_of(place), job_name="worker", task_index=place.rank, config=settings)
+    return server.target, settings
+
+
+def queue_on(tf1, server, name):
+    """Return the queue ``name`` that lives on a server, the same in whichever process it is asked for."""
+    with tf1.device(server_device(server)):
+        return tf1.FIFOQueue(-1, [tf1.int32], shapes=[()], shared_name=name)
+
+
+def farewells(tf1, place):
+    """Return the operation by which a worker lets the servers go."""
+    return tf1.group(*[queue_on(tf1, server, "farewell").enqueue(1) for server in range(place.servers)])
+
+
+def serve_until_all_left(tf1, place):
+    """Be a server until every worker has said farewell; ``Server.join`` would never return.
+
+    A server may use all the threads that TensorFlow takes by itself, one per core that the process may run on.
+    """
+    call_directly(place.server_addresses + place.worker_addresses)
+    server = tf1.train.Server(cluster_of(place), job_name="ps", task_index=place.rank)
+    left = queue_on(tf1, place.rank, "farewell").dequeue_many(place.workers)
+    own = tf1.ConfigProto(device_filters=[server_device(place.rank)])
+    tf1.Session(server.target, config=own).run(left)
