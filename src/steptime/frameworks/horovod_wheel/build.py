@@ -44,8 +44,8 @@ _ALWAYS = (
 class Recipe(object):
     """What one framework needs: its distribution, Horovod's name for it, and ``(file, old, new)`` in the source."""
 
-    def __init__(self, distributions, name, *changes):
-        self.distributions = distributions
+    def __init__(self, distribution, name, *changes):
+        self.distribution = distribution
         self.name = name
         self.changes = _ALWAYS + changes
 
@@ -53,7 +53,7 @@ class Recipe(object):
 RECIPES = {
     # Its headers are written in the C++ of 2020. A build of torch with CUDA would ask for a CUDA toolkit.
     "pytorch": Recipe(
-        ("torch",),
+        "torch",
         "PYTORCH",
         ("CMakeLists.txt", _STANDARD, _STANDARD.replace("14", "20")),
         ("horovod/torch/CMakeLists.txt", _STANDARD, _STANDARD.replace("14", "20")),
@@ -70,7 +70,7 @@ RECIPES = {
     ),
     # The operators for XLA need headers that TensorFlow's wheels no longer have.
     "tensorflow": Recipe(
-        ("tensorflow-cpu", "tensorflow"),
+        "tensorflow-cpu",
         "TENSORFLOW",
         ("CMakeLists.txt", _STANDARD, _STANDARD.replace("14", "17")),
         (
@@ -79,7 +79,7 @@ RECIPES = {
             "",
         ),
     ),
-    "mxnet": Recipe(("mxnet",), "MXNET"),
+    "mxnet": Recipe("mxnet", "MXNET"),
 }
 
 
@@ -100,7 +100,10 @@ def main(environment, framework, pin):
 def _address(framework, recipe, pin):
     """Name what a wheel depends on: the versions in words, the rest as a digest."""
     installed = _installed()
-    version = next(installed[name] for name in recipe.distributions if name in installed)
+    missing = [name for name in (recipe.distribution, "mpich") if name not in installed]
+    if missing:
+        sys.exit("the environment lacks %s, which its requirements must name" % " and ".join(missing))
+    version = installed[recipe.distribution]
     content = [
         _SOURCES[pin],
         recipe.name,
@@ -117,7 +120,7 @@ def _address(framework, recipe, pin):
 def _installed():
     """Return ``{distribution: version}`` of the environment."""
     told = subprocess.check_output([sys.executable, "-I", "-m", "pip", "list", "--format=json"], env=_variables())
-    return {each["name"].lower(): each["version"] for each in json.loads(told.decode())}
+    return {each["name"].lower().replace("_", "-"): each["version"] for each in json.loads(told.decode())}
 
 
 def _wheels(shelf):

@@ -67,7 +67,7 @@ class HorovodWorkers(object):
             )
 
     def _meet(self, place):
-        """Start with the controller gloo; worker 0 serves the meeting until all have come to its end."""
+        """Start with the controller gloo, at a meeting that worker 0 serves."""
         slots = _slots(place)
         mine = slots[place.rank]
         os.environ.update(
@@ -81,14 +81,11 @@ class HorovodWorkers(object):
             HOROVOD_CROSS_RANK=str(mine.cross_rank),
             HOROVOD_CROSS_SIZE=str(mine.cross_size),
         )
-        server = _serve(place, slots) if place.rank == 0 else None
-        if server is None:
+        if place.rank == 0:
+            _serve(place, slots)
+        else:
             _await(place)  # Horovod itself gives up after a second and a half
         self.hvd.init()
-        self.hvd.barrier()
-        if server is not None:
-            server.shutdown()  # it would wake up now and then beside the training
-            server.server_close()
 
     def part(self):
         """Leave; Horovod's thread ends in all workers together."""
@@ -106,15 +103,15 @@ def _slots(place):
 
 
 def _serve(place, slots):
-    """Listen at the root address, for Horovod's own class would take any port that is free."""
+    """Listen at the root address as long as this process lives; Horovod's own launcher would take any free port."""
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
     server = RendezvousHTTPServer((place.root_host, place.root_port), RendezvousHandler, 0)
     server.init(slots)
-    thread = threading.Thread(target=server.serve_forever)
+    forever = None  # without a limit, so that the thread does not wake up beside the training
+    thread = threading.Thread(target=server.serve_forever, args=(forever,))
     thread.daemon = True
     thread.start()
-    return server
 
 
 def _await(place):
