@@ -229,6 +229,16 @@ def test_a_workloads_own_batch_wins_over_the_studys():
     ]
 
 
+@pytest.mark.parametrize(
+    ("workers", "expected"), [(1, ["single", "ps_sync", "ps_async"]), (2, ["ps_sync", "ps_async"])]
+)
+def test_all_strategies_are_those_that_so_many_workers_can_follow(workers, expected):
+    expansion = _expand(frameworks="served", strategies="all", workers=workers)
+
+    assert [trial.strategy for trial in expansion.trials] == expected
+    assert expansion.skipped == []
+
+
 def test_where_servers_are_is_an_axis_of_the_strategies_that_have_them_only():
     placements = ["own", "colocated"]
     trials = _expand(frameworks="served", strategies=["single", "ps_sync"], server_placement=placements).trials

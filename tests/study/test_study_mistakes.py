@@ -19,7 +19,7 @@ ONE_MISTAKE = [
     pytest.param(
         TOP + "strategies:\n- single\n- alreduce",
         "race.yaml:5: strategies: unknown strategy 'alreduce'; did you mean 'allreduce'? "
-        "(choices: allreduce, auto, ps_sync, single)",
+        "(choices: all, allreduce, auto, ps_sync, single)",
         id="unknown strategy",
     ),
     pytest.param(
@@ -138,7 +138,7 @@ ONE_MISTAKE = [
     pytest.param(
         TOP + "include: {strategies: alreduce}",
         "race.yaml:3: include.strategies: unknown strategy 'alreduce'; did you mean 'allreduce'? "
-        "(choices: allreduce, auto, ps_sync, single)",
+        "(choices: all, allreduce, auto, ps_sync, single)",
         id="unknown name in include",
     ),
     pytest.param(

@@ -34,6 +34,10 @@ class Comparison:
     """Of the trial that has fewer."""
     spread: float | None
     """Standard deviation of the logarithm of the ratio of one launch each; None where launches do not show it."""
+    error: float
+    """Standard error of the logarithm of the ratio."""
+    freedom: float
+    """Degrees of freedom of ``error``."""
 
     @property
     def tied(self) -> bool:
@@ -77,9 +81,12 @@ def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: flo
     spread = None
     if len(a) == len(b) == 1:
         reach = float(np.hypot(_log_reach(slow, level), _log_reach(fast, level)))
+        freedom = 1.0
+        error = reach / float(t_reach(freedom, level))
     else:
         variance, freedom = _total(_parts(a, b, common))
-        reach = float(t_reach(freedom, level)) * float(np.sqrt(variance))
+        error = float(np.sqrt(variance))
+        reach = float(t_reach(freedom, level)) * error
         spread = _spread(a, b, common)
     return Comparison(
         ratio=float(np.exp(log_ratio)),
@@ -90,6 +97,8 @@ def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: flo
         covers_launches=len(a) > 1 or len(b) > 1,
         launches=min(len(a), len(b)),
         spread=spread,
+        error=error,
+        freedom=freedom,
     )
 
 

@@ -1,7 +1,7 @@
 """From a results folder to its summary."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -11,12 +11,14 @@ from steptime.measurements.efficiency import Measured, baseline_of
 from steptime.measurements.estimate import Estimate, estimate
 from steptime.measurements.flagging import trial_flags
 from steptime.measurements.progress import Goodput, Staleness, goodput, staleness, to_json
+from steptime.measurements.published import Ranked, average_ratio
 from steptime.measurements.records import GateResult, Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
     Efficiency,
     GateSummary,
     Place,
+    PublishedRatio,
     StepTime,
     Summary,
     TrialSummary,
@@ -61,9 +63,23 @@ def summarise(store: Store) -> Summary:
         machine=machine,
         trials=trials,
         ranking=_ranking(list(ranked.values())),
+        published=[_published(claim, ranked.values()) for claim in study.get("published", [])],
         gate=[_gate_summary(each) for each in _latest(store.gate())],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=list(store.problems),
+    )
+
+
+def _published(claim: Mapping[str, Any], results: Iterable[_Result]) -> PublishedRatio:
+    found = average_ratio(claim, [Ranked(each.trial, each.estimate.launches) for each in results if each.estimate])
+    return PublishedRatio(
+        claim=claim["claim"],
+        source=claim["source"],
+        published=claim["ratio"],
+        measured=Value(value=found.value, low=found.low, high=found.high),
+        least=found.least,
+        most=found.most,
+        pairs=found.pairs,
     )
 
 

@@ -144,6 +144,20 @@ class GateSummary(_Form):
     reason: str | None
 
 
+class PublishedRatio(_Form):
+    """A ratio that somebody published, and the average of the same ratio as measured here."""
+
+    claim: str
+    source: str
+    published: float
+    measured: Value
+    least: float | None
+    most: float | None
+    """Smallest and largest of the ratios that were averaged."""
+    pairs: int
+    """How many pairs of trials were averaged; 0 where none could be."""
+
+
 class Summary(_Form):
     """A study and everything that it found."""
 
@@ -155,6 +169,7 @@ class Summary(_Form):
     trials: list[TrialSummary]
     ranking: list[Place]
     gate: list[GateSummary]
+    published: list[PublishedRatio] = []
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""
     problems: list[str]

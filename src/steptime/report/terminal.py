@@ -20,7 +20,7 @@ from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked
 from steptime.report.naming import Names
 from steptime.report.verdict import verdict
-from steptime.report.wording import Shown, baseline, count
+from steptime.report.wording import Shown, baseline, count, published
 
 Layout = Literal["lines", "stacked", "paragraphs"]
 
@@ -69,6 +69,9 @@ class _Report:
             yield "Stale updates", "bold", [EXPLANATION], "dim"
         for group in learning:
             yield group.title, "cyan", [row.line for row in group.rows], ""
+        if summary.published:
+            lines = [f"{found.claim}: {published(found)} [{found.source}]" for found in summary.published]
+            yield "Published by others, beside the average measured here", "bold", lines, ""
         failed = [check for check in summary.gate if not check.passed]
         if summary.gate:
             passed = f"{len(summary.gate) - len(failed)} of {count(len(summary.gate), 'check')} passed"

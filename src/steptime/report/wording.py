@@ -3,7 +3,7 @@
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
-from steptime.measurements.summary_form import Staleness, StepTime, TrialSummary, Value
+from steptime.measurements.summary_form import PublishedRatio, Staleness, StepTime, TrialSummary, Value
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
@@ -50,6 +50,15 @@ def share(trial: TrialSummary) -> Shown:
 def progress(goodput: Value) -> Shown:
     """``0.42 (0.38 to 0.47)``, in units of the loss per second."""
     return _shown(goodput.value, goodput.low, goodput.high)
+
+
+def published(found: PublishedRatio) -> str:
+    """``published 2.65x; measured 1.52x (1.44 to 1.60), average of 4 pairs from 1.1x to 2.3x``."""
+    told = f"published {number(found.published)}x"
+    if not found.pairs or found.least is None or found.most is None:
+        return f"{told}; nothing measured to compare it with"
+    spread = f" from {number(found.least)}x to {number(found.most)}x" if found.pairs > 1 else ""
+    return f"{told}; measured {ratio(found.measured).line}, average of {count(found.pairs, 'pair')}{spread}"
 
 
 def staleness(found: Staleness | None) -> Shown:

@@ -19,6 +19,7 @@ from steptime.study.model import Exclusion, Inclusion, LoaderChoice, Study, Work
 from steptime.study.trial import Trial
 
 AUTO = "auto"
+ALL = "all"
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class _Axes:
     def _strategies(self, manifest: Manifest, workers: int) -> list[str]:
         result: dict[str, None] = {}
         for name in self._values["strategies"]:
-            result.update(dict.fromkeys(_automatic(manifest, workers) if name == AUTO else [name]))
+            result.update(dict.fromkeys(_named(name, manifest, workers)))
         return list(result)
 
     def _option_sets(self, manifest: Manifest, strategy: str) -> Iterator[dict[str, OptionValue]]:
@@ -168,18 +169,27 @@ def _as_listed(choice: WorkloadChoice, listed: Sequence[WorkloadChoice]) -> list
     return [same for same in listed if same.name == choice.name] or [choice]
 
 
+def _named(name: str, manifest: Manifest, workers: int) -> list[str]:
+    if name == AUTO:
+        return _automatic(manifest, workers)
+    return _able(manifest, workers) if name == ALL else [name]
+
+
+def _able(manifest: Manifest, workers: int) -> list[str]:
+    """Return every strategy that so many workers can follow; one worker without the wrapping of others is `single`."""
+    return [
+        name
+        for name, support in manifest.strategies.items()
+        if support.min_workers <= workers
+        and (support.max_workers is None or workers <= support.max_workers)
+        and (name != SINGLE or workers == 1)
+    ]
+
+
 def _automatic(manifest: Manifest, workers: int) -> list[str]:
     if workers == 1:
         return [SINGLE]
-    able = [
-        name
-        for name, support in manifest.strategies.items()
-        if name != SINGLE
-        and support.synchronous
-        and support.min_workers <= workers
-        and (support.max_workers is None or workers <= support.max_workers)
-    ]
-    return able or [AUTO]
+    return [name for name in _able(manifest, workers) if manifest.strategies[name].synchronous] or [AUTO]
 
 
 def _settled_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoice:

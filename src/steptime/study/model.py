@@ -177,6 +177,27 @@ class Inclusion(_Strict):
         return self
 
 
+class Side(_Strict):
+    """Trials that a published ratio speaks of: those that have, on every axis named here, one of the values given."""
+
+    frameworks: OneOrMany[str]
+    strategies: OneOrMany[str] | None = None
+    workloads: OneOrMany[str] | None = None
+
+
+class Published(_Strict):
+    """A ratio that somebody published, to stand beside the one measured here."""
+
+    claim: str
+    """What was found, in a few words."""
+    source: str
+    """Who published it, where."""
+    slower: Side
+    faster: Side
+    ratio: Annotated[float, Field(gt=0)]
+    """Time of `slower` divided by time of `faster`, as published."""
+
+
 AXES = tuple(Exclusion.model_fields)
 """The keys that may hold several values, each of which gives trials of its own."""
 
@@ -238,6 +259,8 @@ class Study(_Strict):
     """Time for the launches of one run; environments, datasets and checks are made once and come on top."""
     time_limit: Duration = 300.0
     """Time for one launch, after which it is ended and counts as failed."""
+    published: list[Published] = []
+    """Ratios that others published, which the report shows beside the measured ones."""
     gate: Gate = Gate()
     """The equivalence gate."""
     seed: Annotated[int, Field(ge=0)] = 0

@@ -7,15 +7,17 @@ from steptime.study.document import Document, Mistake, Path
 from steptime.study.vocabulary import Vocabulary
 
 AUTO = "auto"
+ALL = "all"
 
 
 def unknown_names(document: Document, vocabulary: Vocabulary) -> Iterator[Mistake]:
     """Yield every name of the study that is not in the vocabulary, with the nearest one that is."""
     for top in axis_mappings(document):
         auto = () if "exclude" in top else (AUTO,)
+        several = () if "exclude" in top else (AUTO, ALL)
         axes: dict[str, tuple[str, Iterable[str]]] = {
             "frameworks": ("framework", vocabulary.frameworks),
-            "strategies": ("strategy", [*auto, *vocabulary.strategies]),
+            "strategies": ("strategy", [*several, *vocabulary.strategies]),
             "workloads": ("workload", vocabulary.workloads),
             "loaders": ("loader", [*auto, *vocabulary.loaders]),
         }
@@ -24,6 +26,11 @@ def unknown_names(document: Document, vocabulary: Vocabulary) -> Iterator[Mistak
         yield from _unknown_keys(document, (*top, "options"), vocabulary.frameworks)
         for path, _ in document.each(*top, "workloads"):
             yield from _unknown_dataset(document, (*path, "dataset"), vocabulary)
+    for path, _ in document.each("published"):
+        for side in ("slower", "faster"):
+            yield from _unknown(document, (*path, side, "frameworks"), "framework", vocabulary.frameworks)
+            yield from _unknown(document, (*path, side, "strategies"), "strategy", vocabulary.strategies)
+            yield from _unknown(document, (*path, side, "workloads"), "workload", vocabulary.workloads)
     yield from _unknown(document, ("launcher",), "launcher", [AUTO, *vocabulary.launchers])
     yield from _unknown_keys(document, ("environments",), vocabulary.frameworks)
     for framework, _ in document.items("environments"):

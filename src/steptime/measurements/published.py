@@ -1,0 +1,90 @@
+"""Ratios that others published, beside the ones measured here."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from steptime.measurements.comparison import Comparison, compare
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.student import t_reach
+from steptime.study.trial import Trial
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A trial that may be compared, with its launches."""
+
+    trial: Trial
+    launches: Sequence[LaunchTimes]
+
+
+@dataclass(frozen=True)
+class AverageRatio:
+    """The geometric mean of ratios of step times; all None where no pair was measured."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    least: float | None = None
+    most: float | None = None
+    pairs: int = 0
+    """Pairs of trials over which the mean is taken."""
+
+
+def average_ratio(claim: Mapping[str, Any], measured: Iterable[Ranked]) -> AverageRatio:
+    """Return the step time of the claim's ``slower`` trials divided by that of its ``faster`` ones.
+
+    Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike; the mean
+    is geometric, so that swapping the sides inverts it. The interval holds what launches leave open of this mean; it
+    says nothing of workloads that were not measured. Pairs that share a trial are taken for independent, which
+    makes the interval too narrow by a factor of at most the square root of how often a trial is shared: it is
+    widened by that factor.
+
+    Args:
+        claim: an item of the study's ``published``.
+        measured: the trials that may be compared.
+    """
+    groups: dict[str, list[Ranked]] = {}
+    for each in measured:
+        groups.setdefault(each.trial.group, []).append(each)
+    found: list[Comparison] = []
+    uses = Counter[str]()
+    for members in groups.values():
+        for slow in _chosen(claim["slower"], members):
+            for fast in _chosen(claim["faster"], members):
+                found.append(compare(slow.launches, fast.launches))
+                uses.update([slow.trial.id, fast.trial.id])
+    return _mean(found, max(uses.values(), default=1))
+
+
+def _chosen(side: Mapping[str, Any], members: Iterable[Ranked]) -> list[Ranked]:
+    axes = {"frameworks": "framework", "strategies": "strategy", "workloads": "workload"}
+    return [
+        each
+        for each in members
+        if all(side.get(axis) is None or getattr(each.trial, field) in side[axis] for axis, field in axes.items())
+    ]
+
+
+def _mean(found: Sequence[Comparison], shared: int) -> AverageRatio:
+    if not found:
+        return AverageRatio()
+    logs = np.log([each.ratio for each in found])
+    variances = np.array([each.error**2 for each in found])
+    total = float(variances.sum())
+    uncertainty = sum(part**2 / each.freedom for part, each in zip(variances, found, strict=True))
+    freedom = total**2 / uncertainty if uncertainty > 0.0 else min(each.freedom for each in found)
+    reach = float(t_reach(freedom, LEVEL)) * np.sqrt(total * shared) / len(found)
+    centre = float(logs.mean())
+    return AverageRatio(
+        value=float(np.exp(centre)),
+        low=float(np.exp(centre - reach)),
+        high=float(np.exp(centre + reach)),
+        least=float(np.exp(logs.min())),
+        most=float(np.exp(logs.max())),
+        pairs=len(found),
+    )

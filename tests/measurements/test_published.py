@@ -1,0 +1,69 @@
+"""Published ratios beside measured ones, on launches whose true ratio is known."""
+
+import numpy as np
+import pytest
+
+from steptime.measurements.launch_times import reduce_times
+from steptime.measurements.published import Ranked, average_ratio
+from steptime.study.trial import Trial
+
+CLAIM = {"slower": {"frameworks": ["slow"]}, "faster": {"frameworks": ["fast"], "strategies": ["allreduce"]}}
+
+
+def ranked(framework: str, seconds: float, *, workload: str = "lenet5", strategy: str = "allreduce") -> Ranked:
+    """Return a trial of three launches whose steps take ``seconds``, give or take a percent."""
+    trial = Trial(
+        framework=framework,
+        strategy=strategy,
+        workload=workload,
+        input_shape=(1, 28, 28),
+        classes=10,
+        dataset=None,
+        loader="synthetic",
+        device="cpu",
+        precision="fp32",
+        workers=2,
+        batch_per_worker=8,
+    )
+    stream = np.random.default_rng([framework == "slow", len(workload), len(strategy)])
+    times = [seconds * np.exp(stream.normal(0, 0.01)) * np.exp(stream.normal(0, 0.01, 50)) for _ in range(3)]
+    return Ranked(trial, [reduce_times(each, block) for block, each in enumerate(times)])
+
+
+def test_the_mean_over_workloads_is_geometric_and_its_interval_holds_the_truth() -> None:
+    measured = [
+        ranked("slow", 4.0),
+        ranked("fast", 1.0),
+        ranked("slow", 1.0, workload="resnet50"),
+        ranked("fast", 1.0, workload="resnet50"),
+    ]
+
+    found = average_ratio(CLAIM, measured)
+
+    assert found.pairs == 2
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < 2.0 < found.high
+    assert found.value == pytest.approx(2.0, rel=0.03)
+    assert found.least == pytest.approx(1.0, rel=0.05)
+    assert found.most == pytest.approx(4.0, rel=0.05)
+
+
+def test_trials_of_different_groups_are_not_compared() -> None:
+    assert average_ratio(CLAIM, [ranked("slow", 4.0), ranked("fast", 1.0, workload="resnet50")]).value is None
+
+
+def test_strategies_that_the_claim_does_not_name_are_left_out() -> None:
+    measured = [ranked("slow", 4.0), ranked("fast", 1.0), ranked("fast", 9.0, strategy="ps_async")]
+
+    assert average_ratio(CLAIM, measured).pairs == 1
+
+
+def test_swapping_the_sides_inverts_the_mean() -> None:
+    measured = [ranked("slow", 4.0), ranked("fast", 1.0)]
+    swapped = {"slower": CLAIM["faster"], "faster": CLAIM["slower"]}
+
+    one, other = average_ratio(CLAIM, measured), average_ratio(swapped, measured)
+
+    assert one.value is not None
+    assert other.value == pytest.approx(1.0 / one.value)
