@@ -71,6 +71,10 @@ def ring():
 batches = ring()
 """,
 }
+# Rooms that are fed by another's loader, in an environment of their own.
+SHARED = {"horovod_pytorch": "pytorch"}
+OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
+
 SCRIPT = """
 import itertools, json, os, sys
 import numpy
