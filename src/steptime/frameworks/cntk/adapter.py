@@ -50,7 +50,8 @@ class CntkSession(Session):
 
             learner = distributed(cntk, learner, job, place)
         self._trainer = cntk.Trainer(None, function.loss, [learner])
-        self._outputs = None
+        self._device = cntk.device.cpu()
+        self._fetched = {}
         self._loader = open_loader(job, place)
 
     def step(self):
@@ -59,13 +60,18 @@ class CntkSession(Session):
         arguments = {function.features: inputs}
         if function.labels is not None:
             arguments[function.labels] = targets
-        self._trainer.train_minibatch(arguments)
+        # CNTK cannot resize a buffer on which somebody still holds a view.
+        self._fetched = fetched = {function.loss.output: None}
+        # Trainer's own method of this name would turn what is fetched into numpy in every step. The loss that the
+        # trainer remembers is the average of all workers.
+        self._cntk.cntk_py.Trainer.train_minibatch(self._trainer, arguments, False, fetched, self._device)
 
     def wait(self):
         """Return at once: CNTK on the CPU has finished when a step returns."""
 
     def loss(self):
-        return self._trainer.previous_minibatch_loss_average
+        (value,) = self._fetched.values()
+        return float(numpy.mean(value.data().to_ndarray()))
 
     def parameter_count(self):
         return sum(int(numpy.prod(parameter.shape)) for parameter in self._trainer.loss_function.parameters)
