@@ -1,0 +1,56 @@
+"""What is shown of trials whose updates could be stale."""
+
+import io
+
+from rich.console import Console
+from summaries import place, summary, trial
+
+from steptime.measurements.summary_form import Staleness, Summary, Value
+from steptime.report.asynchrony import learning_groups
+from steptime.report.groups import ranked_groups
+from steptime.report.html import page_text
+from steptime.report.naming import Names
+from steptime.report.terminal import render
+
+STALE = Staleness(mean=1.25, low=1.1, high=1.4, median=1, p95=3, max=7, updates={"0": 5, "1": 80, "3": 14, "7": 1})
+
+
+def race() -> Summary:
+    """An asynchronous trial that is fast but learns less than a synchronous one."""
+    fast = trial(
+        "mxnet", "ps_async", rate=2000.0, staleness=STALE, goodput_loss_per_s=Value(value=0.2, low=0.1, high=0.3)
+    )
+    slow = trial("pytorch", "allreduce", rate=1000.0, goodput_loss_per_s=Value(value=0.6, low=0.5, high=0.7))
+    return summary([fast, slow], [place(fast, 1), place(slow, 2, 2.0)])
+
+
+def test_what_learns_most_per_second_comes_first_however_fast_the_others_are() -> None:
+    found = race()
+
+    (group,) = learning_groups(ranked_groups(found, Names(found.trials)))
+
+    assert [row.row.trial.framework for row in group.rows] == ["pytorch", "mxnet"]
+
+
+def test_a_synchronous_trial_is_never_stale_and_says_so() -> None:
+    found = race()
+    (group,) = learning_groups(ranked_groups(found, Names(found.trials)))
+
+    assert "never stale" in group.rows[0].line
+    assert "staleness 1.25 (1.10 to 1.40), median 1, 95 % at most 3, largest 7" in group.rows[1].line
+
+
+def test_a_study_without_asynchronous_trials_has_no_such_part() -> None:
+    alone = trial()
+    found = summary([alone], [place(alone, 1)])
+
+    assert learning_groups(ranked_groups(found, Names(found.trials))) == []
+    assert 'id="learning"' not in page_text(found, {}, "", "results")
+
+
+def test_the_page_and_the_terminal_show_goodput_beside_throughput() -> None:
+    console = Console(width=200, file=io.StringIO())
+    console.print(render(race()))
+
+    assert "goodput 0.600 (0.500 to 0.700) loss/s" in console.file.getvalue()
+    assert 'id="learning"' in page_text(race(), {}, "", "results")
