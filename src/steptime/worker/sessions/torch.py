@@ -5,10 +5,11 @@ import contextlib
 import torch
 from torch.nn import functional
 
-from steptime.worker.builders.torch import TorchWorkload, prefers_channels_last
+from steptime.worker.builders.torch import TorchWorkload
 from steptime.worker.loaders.torch import open_batches
 from steptime.worker.session import Session
 from steptime.worker.sessions.torch_devices import open_device
+from steptime.worker.sessions.torch_strategy import channels_innermost
 from steptime.worker.weights import initial_weights
 
 _LOSSES = {
@@ -27,8 +28,7 @@ class TorchSession(Session):
         """Build everything; ``strategy`` is a class as ``TorchStrategy`` is."""
         workload, options = job["workload"], job["options"]
         self._device = open_device(job, place)
-        wanted = {"yes": True, "no": False}.get(options.get("channels_last", "auto"))
-        self._channels_last = prefers_channels_last(workload) if wanted is None else wanted
+        self._channels_last = channels_innermost(job)
         self._compiled = options.get("compile", False)
         self._built = TorchWorkload(workload)
         self._built.load(initial_weights(workload["layers"], job["seed"]))

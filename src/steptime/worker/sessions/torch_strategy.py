@@ -2,6 +2,8 @@
 
 import torch
 
+from steptime.worker.builders.torch import prefers_channels_last
+
 
 class TorchStrategy(object):
     """One worker that agrees with nobody; strategies override what they do differently.
@@ -77,3 +79,9 @@ def sgd(parameters, settings, way):
         weight_decay=settings["weight_decay"],
         **{way: True},
     )
+
+
+def channels_innermost(job):
+    """Return whether images lie with their channels innermost, by the job's option ``channels_last``."""
+    wanted = job["options"].get("channels_last", "auto")
+    return prefers_channels_last(job["workload"]) if wanted == "auto" else wanted == "yes"

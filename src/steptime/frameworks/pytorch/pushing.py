@@ -1,0 +1,77 @@
+"""Workers of parameter servers: one call per server and step takes the gradient there and brings the weights."""
+
+import collections
+
+import torch
+from torch.distributed import rpc
+
+from steptime.frameworks.pytorch import serving
+from steptime.frameworks.pytorch.pieces import Pieces
+from steptime.frameworks.pytorch.remote import enter, leave
+from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
+
+
+class Pushing(TorchStrategy):
+    """Parameters and their gradients lie in one row of values per server, and travel as such.
+
+    A tensor is sent with all the memory that it lies in, so that every row has its own.
+    """
+
+    def __init__(self, job, place, device):
+        super(Pushing, self).__init__(job, place, device)
+        self._pieces = Pieces(
+            job["workload"]["layers"], place.servers, job["options"]["sharding"], channels_innermost(job)
+        )
+        self._servers = ["server-%d" % server for server in range(place.servers)]
+        self._weights = [torch.empty(size, device=device.torch_device) for size in self._pieces.sizes]
+        self._gradients = [torch.zeros_like(row) for row in self._weights]
+        self._late = collections.Counter()
+        enter(place)
+
+    def prepare(self, built):
+        parameters = built.parameters()
+        for server, (weights, gradients) in enumerate(zip(self._weights, self._gradients)):
+            into = self._pieces.views(server, gradients)
+            for name, view in self._pieces.views(server, weights).items():
+                parameters[name].data = view.copy_(parameters[name].data)
+                parameters[name].grad = into[name]  # the backward pass adds to it
+        return built.module
+
+    def update(self, loss):
+        loss.backward()
+        answers = [
+            rpc.rpc_async(server, serving.exchange, (self.place.rank, gradient.cpu()))
+            for server, gradient in zip(self._servers, self._gradients)
+        ]
+        late = 0
+        for row, answer in zip(self._weights, answers):
+            weights, updates = answer.wait()
+            row.copy_(weights)
+            late = max(late, updates)
+        self._late[late] += 1
+        # Only now: the answers say that the gradients have been read.
+        torch._foreach_zero_(self._gradients)
+
+    def facts(self):
+        return {
+            "update": "on the servers, fused",
+            "backend": "tensorpipe",
+            "interface": self.place.interface,
+            "sharding": self.job["options"]["sharding"],
+            "values_per_server": self._pieces.sizes,
+            "running_statistics": "per worker",
+        }
+
+    def part(self):
+        leave()
+
+    def abort(self):
+        """Stay until the process ends: leaving waits for the others, who may wait for this worker."""
+
+
+class PushingFreely(Pushing):
+    """Nobody waits for anybody, so that updates may be late: of several servers, the latest counts."""
+
+    def staleness(self):
+        counts, self._late = dict(self._late), collections.Counter()
+        return counts
