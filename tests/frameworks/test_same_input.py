@@ -70,6 +70,14 @@ def ring():
         yield inputs[slot].copy(), loader.targets.reshape(slots, -1)[slot].copy()
 batches = ring()
 """,
+    "cntk": """
+import warnings
+warnings.simplefilter("ignore")
+import cntk
+from steptime.worker.loaders.cntk import open_loader
+cntk.device.try_set_default_device(cntk.device.cpu())
+batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loader(job, place).next, None))
+""",
 }
 # Rooms that are fed by another's loader, in an environment of their own.
 SHARED = {"horovod_pytorch": "pytorch"}
@@ -194,7 +202,7 @@ def test_photographs_are_the_same_samples_in_the_same_order(tmp_path: Path, fram
     np.testing.assert_array_equal(found.targets, wanted.targets)
     levels = np.abs(found.inputs - wanted.inputs) * np.array(STD).reshape(3, 1, 1) * 255
     assert levels.mean() < 2
-    assert levels.max() <= 8
+    assert levels.max() < 8.5  # whole levels, but for the rounding of the normalisation
 
 
 @pytest.mark.parametrize("framework", rooms())

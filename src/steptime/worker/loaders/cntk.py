@@ -31,7 +31,7 @@ def open_loader(job, place):
     loader, workload, batch, seed = job["loader"], job["workload"], job["batch_per_worker"], job["seed"]
     encode = None
     if workload["loss"] != "mean_squared_error":
-        table = numpy.eye(workload["layers"][-1]["output_shape"][0], dtype=numpy.float32)
+        table = numpy.eye(workload["classes"], dtype=numpy.float32)
 
         def encode(labels):
             return cntk.Value(batch=table[labels])
