@@ -8,7 +8,9 @@ import pytest
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers import base
 from steptime.launchers.ports import free_ports
-from steptime.runner.bench import Bench
+from steptime.launchers.request import Outcome
+from steptime.runner.bench import Bench, Ran
+from steptime.runner.collecting import Collected
 from steptime.runner.jobs import check_job
 from steptime.runner.observer import Silent
 from steptime.runner.preparing import environment_spec, prepare_environments
@@ -76,6 +78,23 @@ def test_a_port_that_stays_taken_is_the_reason(bench, tmp_path, monkeypatch, tak
     monkeypatch.setattr(base, "free_ports", Ports(taken_port, times=9))
 
     assert "ddress already in use" in run(bench, tmp_path / "run").reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "crashed"),
+    [
+        ("worker-0 was ended by SIGABRT", True),
+        ("mpiexec ended with exit code 139", True),
+        ("worker-1 was ended by SIGKILL; the system kills a process like this when memory runs out", False),
+        ("worker-1 ended with exit code 1", False),
+        ("not finished after the time limit of 30 s: worker-0 still running", False),
+        (None, False),
+    ],
+)
+def test_a_crash_is_told_from_a_failure_that_somebody_meant(reason, crashed):
+    outcome = Outcome(ok=reason is None, reason=reason, wall_s=1.0, commands=[])
+
+    assert Ran(outcome, Collected({}), reason, {}).crashed == crashed
 
 
 def test_the_worker_that_failed_first_is_the_reason_and_not_its_peers(bench, tmp_path):

@@ -106,6 +106,10 @@ class GateResult:
     passed: bool
     reason: str | None
     """Why it did not pass."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the framework."""
+    crashes: int = 0
+    """Runs that a signal ended and that were repeated: a crash is no wrong number, but worth knowing."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

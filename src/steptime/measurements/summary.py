@@ -265,7 +265,8 @@ def _latest(results: Sequence[GateResult]) -> list[GateResult]:
     """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
     latest: dict[tuple[Any, ...], GateResult] = {}
     for each in results:
-        key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers)
+        options = tuple(sorted(each.options.items()))
+        key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers, options)
         latest[key] = each
     return list(latest.values())
 

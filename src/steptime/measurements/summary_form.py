@@ -142,6 +142,8 @@ class GateSummary(_Form):
     update_rounding: float | None
     passed: bool
     reason: str | None
+    options: dict[str, Any] = {}
+    crashes: int = 0
 
 
 class PublishedRatio(_Form):

@@ -15,7 +15,7 @@ from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
 from steptime.report.groups import ranked_groups, unranked
-from steptime.report.naming import Names
+from steptime.report.naming import Names, check_name
 from steptime.report.verdict import verdict
 
 
@@ -63,6 +63,7 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
         folder=folder,
         study_text=study_text,
         names=names,
+        check_name=lambda check: check_name(check, summary.gate),
         groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
         comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from steptime.measurements.summary_form import TrialSummary
+from steptime.measurements.summary_form import GateSummary, TrialSummary
 from steptime.report.wording import count
 
 # What a trial's group and options do not say, in the order in which it is tried as a distinction.
@@ -29,6 +29,13 @@ class Names:
         parts = [self.short(trial), trial.workload, count(trial.workers, "worker")]
         parts += [words(getattr(trial, field)) for field, words in _CONDITIONS.items() if field in self._varying]
         return ", ".join(parts)
+
+
+def check_name(check: GateSummary, checks: Sequence[GateSummary]) -> str:
+    """``horovod_pytorch allreduce controller=mpi``: framework, strategy and those options in which checks differ."""
+    alike = [each.options for each in checks if (each.framework, each.strategy) == (check.framework, check.strategy)]
+    varied = [name for name in check.options if len({str(options.get(name)) for options in alike}) > 1]
+    return " ".join([check.framework, check.strategy, *(f"{name}={check.options[name]}" for name in varied)])
 
 
 def size(shape: Iterable[int]) -> str:

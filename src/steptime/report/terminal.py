@@ -18,7 +18,7 @@ from steptime.measurements.summary_form import Summary
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked
-from steptime.report.naming import Names
+from steptime.report.naming import Names, check_name
 from steptime.report.verdict import verdict
 from steptime.report.wording import Shown, baseline, count, published
 
@@ -76,9 +76,15 @@ class _Report:
         if summary.gate:
             passed = f"{len(summary.gate) - len(failed)} of {count(len(summary.gate), 'check')} passed"
             lines = [
-                f"not passed: {check.framework} {check.strategy}, {check.workload}, {count(check.workers, 'worker')}: "
+                f"not passed: {check_name(check, summary.gate)}, {check.workload}, {count(check.workers, 'worker')}: "
                 f"{check.reason}"
                 for check in failed
+            ]
+            lines += [
+                f"{check_name(check, summary.gate)}, {check.workload}: {count(check.crashes, 'run')} died of a signal "
+                "and passed when repeated"
+                for check in summary.gate
+                if check.crashes and check.passed
             ]
             yield f"Equivalence gate: {passed}", "red" if failed else "green", lines, "red"
         else:

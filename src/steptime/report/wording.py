@@ -7,7 +7,7 @@ from steptime.measurements.summary_form import PublishedRatio, Staleness, StepTi
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
-_PLURALS = {"launch": "launches", "more launch": "more launches"}
+_PLURALS = {"launch": "launches", "crash": "crashes", "more launch": "more launches"}
 _FEWEST_DIGITS, _MOST_DIGITS = 3, 5
 
 

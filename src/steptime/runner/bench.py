@@ -1,5 +1,6 @@
 """One launch, from a job to what its processes wrote."""
 
+import re
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from steptime.runner.collecting import Collected, collect, stderr_tails
 from steptime.runner.stage import stage
 from steptime.study.trial import Trial
 
+_CRASH = re.compile(r"was ended by SIG(?!KILL|TERM|INT)|exit code (?:6|11|132|134|135|136|139)\b")
+"""A signal other than those by which somebody ends a process on purpose, or the exit code that mpiexec makes of one."""
 _PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
 
 
@@ -27,6 +30,11 @@ class Ran:
     collected: Collected
     reason: str | None
     stderr: dict[str, str]
+
+    @property
+    def crashed(self) -> bool:
+        """Whether a signal ended a process first, as it now and then does with old software."""
+        return _CRASH.search(self.outcome.reason or "") is not None
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,11 @@ class Checker:
         for repeat in range(repeats):
             folder = self.scratch / f"{trial.id}-{repeat}"
             # Checks run side by side, which pins would put on the same cores.
-            found.add(self.bench.run(trial, job, folder, "check", pinned=False), folder, truth)
+            ran = self.bench.run(trial, job, folder, "check", pinned=False)
+            if ran.crashed:
+                found.note_crash()
+                ran = self.bench.run(trial, job, folder, "check", pinned=False)
+            found.add(ran, folder, truth)
             if found.reasons:
                 break
         return found.result(truth, repeats, version)

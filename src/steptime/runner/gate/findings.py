@@ -27,6 +27,11 @@ class Findings:
         self._errors: dict[str, float] = {}
         self._parameters: int | None = None
         self._output_shape: list[int] | None = None
+        self._crashes = 0
+
+    def note_crash(self) -> None:
+        """Count a run that a signal ended, and that is repeated."""
+        self._crashes += 1
 
     def add(self, ran: Ran, folder: Path, truth: Truth) -> None:
         """Hold one repeat against the truth."""
@@ -96,4 +101,6 @@ class Findings:
             update_rounding=truth.rounding.update if truth else None,
             passed=not self.reasons,
             reason="; ".join(dict.fromkeys(self.reasons)) or None,
+            options=dict(trial.options),
+            crashes=self._crashes,
         )
