@@ -1,7 +1,14 @@
 """The processes of a launch as a TensorFlow cluster, and how they begin and end together."""
 
+import contextlib
+import threading
+import time
+
 from steptime.worker.builders.tensorflow1 import session_settings
 from steptime.worker.builders.tensorflow_cluster import call_directly
+
+_ANSWER_LIMIT_S = 2.0
+_LINGER_S = 0.5
 
 
 def cluster_of(place):
@@ -42,6 +49,23 @@ def farewells(tf1, place):
     return tf1.group(*[queue_on(tf1, server, "farewell").enqueue(1) for server in range(place.servers)])
 
 
+def say_farewell(tf1, session, operation):
+    """Run the operation of ``farewells``, but do not insist on an answer.
+
+    A server that has heard every worker is free to go, and may be gone before it has answered; TensorFlow would wait
+    for it without end.
+    """
+
+    def speak():
+        with contextlib.suppress(tf1.errors.OpError):
+            session.run(operation)
+
+    speaking = threading.Thread(target=speak)
+    speaking.daemon = True
+    speaking.start()
+    speaking.join(_ANSWER_LIMIT_S)
+
+
 def serve_until_all_left(tf1, place):
     """Be a server until every worker has said farewell; ``Server.join`` would never return.
 
@@ -52,3 +76,4 @@ def serve_until_all_left(tf1, place):
     left = queue_on(tf1, place.rank, "farewell").dequeue_many(place.workers)
     own = tf1.ConfigProto(device_filters=[server_device(place.rank)])
     tf1.Session(server.target, config=own).run(left)
+    time.sleep(_LINGER_S)  # the last worker still waits for its answer

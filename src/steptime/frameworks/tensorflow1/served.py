@@ -72,4 +72,4 @@ class Served(object):
 
         The session stays open: closing it waits for what is still under way on the servers, and the process ends.
         """
-        session.run(self._farewell)
+        cluster.say_farewell(self._tf1, session, self._farewell)
