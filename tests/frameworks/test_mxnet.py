@@ -210,6 +210,37 @@ def test_asynchronous_workers_lower_the_loss(tmp_path: Path) -> None:
     assert np.mean(found[-5:]) < 0.5 * found[0]
 
 
+@pytest.mark.parametrize("servers", [1, 2])
+def test_asynchronous_updates_are_late_by_those_of_the_other_worker(tmp_path: Path, servers: int) -> None:
+    """Every timed update is counted once, and some came after another's, since both train at the same time."""
+    job = timing_job("mxnet", "ps_async", "lenet5", workers=2, batch=16, warmup_steps=4, steps=40)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers)
+    found = [result.record("steps", f"worker-{rank}")["staleness"] for rank in range(2)]
+    assert [sum(counts.values()) for counts in found] == [41, 41]  # with the step that lines the workers up
+    assert all(int(late) >= 0 for counts in found for late in counts)
+    assert sum(int(late) * count for counts in found for late, count in counts.items()) > 0
+
+
+def test_updates_of_one_asynchronous_worker_are_never_late(tmp_path: Path) -> None:
+    """Its own updates do not count."""
+    job = timing_job("mxnet", "ps_async", "lenet5", batch=16, warmup_steps=2, steps=20)
+    assert launch_ok(tmp_path, job, servers=1).record("steps")["staleness"] == {"0": 21}
+
+
+def test_updates_that_are_made_together_have_no_staleness(tmp_path: Path) -> None:
+    """The servers wait for all workers."""
+    job = timing_job("mxnet", "ps_sync", "lenet5", workers=2, steps=3)
+    assert launch_ok(tmp_path, job, workers=2, servers=1).record("steps")["staleness"] is None
+
+
+def test_counting_does_not_change_what_is_trained(tmp_path: Path) -> None:
+    """One asynchronous worker trains like a worker alone, its servers' momentum included."""
+    settings = {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01}
+    expected = launch_ok(tmp_path, check_job("mxnet", "single", "lenet5", optimizer=settings)).weights[0]
+    job = check_job("mxnet", "ps_async", "lenet5", optimizer=settings)
+    assert weight_error(launch_ok(tmp_path, job, servers=2).weights[0], expected)[0] < 1e-5
+
+
 @pytest.mark.parametrize(("strategy", "workers", "servers"), [("single", 1, 0), ("ps_sync", 2, 1), ("ps_async", 2, 1)])
 def test_synthetic_batches_are_timed(tmp_path: Path, strategy: str, workers: int, servers: int) -> None:
     """Every worker writes the end of every step, in order and within the time that was spent."""

@@ -83,6 +83,9 @@ class MXNetSession(Session):
         facts.update(self._update.facts)
         return facts
 
+    def staleness(self):
+        return self._update.staleness()
+
     def close(self):
         self._close_feed()
         self._update.close()
@@ -114,12 +117,12 @@ def _update(mxnet, job, place, bound):
     strategy, settings = job["strategy"], job["optimizer"]
     # Gradients are sums over samples; a synchronous server adds those of all workers before it updates.
     samples = job["batch_per_worker"] * (place.workers if strategy == "ps_sync" else 1)
-    optimizer = mxnet.optimizer.SGD(
-        learning_rate=settings["learning_rate"],
-        momentum=settings["momentum"],
-        wd=settings["weight_decay"],
-        rescale_grad=1.0 / samples,
-    )
+    own_settings = {
+        "learning_rate": settings["learning_rate"],
+        "momentum": settings["momentum"],
+        "wd": settings["weight_decay"],
+        "rescale_grad": 1.0 / samples,
+    }
     if strategy == "single":
-        return OwnUpdate(mxnet, optimizer, bound)
-    return ServerUpdate(mxnet, _STORES[strategy], optimizer, bound)
+        return OwnUpdate(mxnet, own_settings, bound)
+    return ServerUpdate(mxnet, _STORES[strategy], own_settings, bound)

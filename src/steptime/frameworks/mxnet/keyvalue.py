@@ -49,30 +49,42 @@ class ServerUpdate(object):
     weights now and then (see the room's README).
     """
 
-    def __init__(self, mxnet, kind, optimizer, bound):
+    def __init__(self, mxnet, kind, settings, bound):
         """Enter the store and agree on the first weights.
 
         Args:
             mxnet: the library.
             kind: ``dist_sync`` or ``dist_async``.
-            optimizer: an ``mxnet.optimizer.Optimizer``.
+            settings: of ``mxnet.optimizer.SGD``.
             bound: the ``BoundWorkload`` whose weights are kept by the servers.
         """
+        from steptime.frameworks.mxnet.counting import CountingSGD, Lateness
+
         self._zeros = mxnet.nd.zeros
         self._weights = bound.weights
         self._pairs = [(bound.gradients[name], weight) for name, weight in bound.weights.items()]
         self._store = mxnet.kv.create(kind)
         # Before the weights, whose arrival all workers await: no gradient can come to a server without optimizer,
         # and no late optimizer can replace one that has momentum already.
-        self._store.set_optimizer(optimizer)
+        counter = len(self._pairs) if kind == "dist_async" else None
+        self._store.set_optimizer(
+            mxnet.optimizer.SGD(**settings) if counter is None else CountingSGD(counter, **settings)
+        )
         for key, (_, weight) in enumerate(self._pairs):
             self._store.init(key, weight)
+        self._lateness = counter and Lateness(mxnet, self._store, counter, list(bound.gradients.values()))
         self.facts = {"kvstore": kind, "updated_by": "server"}
 
     def step(self):
         """Start the exchange of all gradients for new weights; layers that are used first go first."""
         for key, (gradient, weight) in enumerate(self._pairs):
             self._store.pushpull(key, gradient, out=weight, priority=-key)
+        if self._lateness:
+            self._lateness.step()
+
+    def staleness(self):
+        """Return ``{staleness: count}`` since the last call; None where all workers update together."""
+        return self._lateness.counts() if self._lateness else None
 
     def stored_weights(self):
         """Return ``{name: NDArray}`` as the servers hold them."""
@@ -84,6 +96,7 @@ class ServerUpdate(object):
 
     def close(self):
         """Leave the store: wait for the other workers, then let the servers and the scheduler end."""
+        self._lateness = None
         self._store = None
 
     def abandon(self):
@@ -94,8 +107,9 @@ class ServerUpdate(object):
 class OwnUpdate(object):
     """This process updates its own weights."""
 
-    def __init__(self, mxnet, optimizer, bound):
-        """Take an ``mxnet.optimizer.Optimizer`` and the ``BoundWorkload`` to update."""
+    def __init__(self, mxnet, settings, bound):
+        """Take the settings of ``mxnet.optimizer.SGD`` and the ``BoundWorkload`` to update."""
+        optimizer = mxnet.optimizer.SGD(**settings)
         self._weights = bound.weights
         self._arrays = list(bound.weights.values())
         self._gradients = list(bound.gradients.values())
@@ -107,6 +121,9 @@ class OwnUpdate(object):
         """Start the update of all weights."""
         # The updater rewrites the list of keys that it is given.
         self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
+
+    def staleness(self):
+        """Nobody else updates."""
 
     def stored_weights(self):
         """Return ``{name: NDArray}``."""
