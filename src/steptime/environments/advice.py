@@ -20,7 +20,8 @@ def how_to_get(version: str, refused: Iterable[str]) -> list[str]:
         if incomplete or apt_has(f"python{version}"):
             commands.append(f"sudo apt-get install python{version} python{version}-venv")
     commands.append(f"pyenv install {version}")
-    commands.append(f"uv python install {version}")
+    if version != "3.6":  # of which uv has none to download
+        commands.append(f"uv python install {version}")
     if shutil.which("conda"):
         commands.append(f"conda create -n python{version} python={version}")
     return commands
