@@ -17,6 +17,7 @@ import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
+from steptime.environments.advice import how_to_get
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.gate.comparing import weight_error
 from steptime.worker.sampling import epoch_indices
@@ -269,7 +270,7 @@ def test_the_environment_is_finished_where_the_compiler_is_only_cc(tmp_path: Pat
         (programs / name).symlink_to(found)
     libraries.mkdir(parents=True)
     (tmp_path / "lib/libmpi.so.40").symlink_to(interpreter.parent.parent / "lib/libmpi.so.40")
-    command = [sys.executable, "-I", str(FINISH), str(tmp_path)]
+    command = [str(interpreter), "-I", str(FINISH), str(tmp_path)]
     done = subprocess.run(command, env={"PATH": str(programs)}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in libraries.iterdir()) == ["libmpi.so.12", "libmpi_cxx.so.1"]
@@ -281,3 +282,10 @@ def test_a_machine_without_a_compiler_is_told_how_to_get_one(tmp_path: Path) -> 
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("fix: sudo apt-get install gcc")
+
+
+def test_only_what_has_a_python_3_6_is_advised() -> None:
+    """Which uv, unlike pyenv, has not."""
+    commands = how_to_get("3.6", [])
+    assert "pyenv install 3.6" in commands
+    assert not any(command.startswith("uv") for command in commands)

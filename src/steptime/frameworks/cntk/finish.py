@@ -5,15 +5,18 @@ lead to the Open MPI 4.1 of the same environment. A link to the file would not d
 beside the path under which it was loaded.
 """
 
+import ctypes
 import glob
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 
 _COMPILERS = ("cc", "gcc", "clang")
 _FIX = "fix: sudo apt-get install gcc libc6-dev"
+_FIX_PYTHON = "fix: env PYTHON_CONFIGURE_OPTS=--enable-shared pyenv install --force 3.6"
 _EMPTY = "static int unused; int *steptime_mpi(void) { return &unused; }\n"
 # What CNTK's C++ bindings name and never call: an old interface of MPI that Open MPI 4 no longer has.
 _CPP = """
@@ -28,7 +31,7 @@ void _ZN3MPI8Datatype4FreeEv(void) { end("MPI::Datatype::Free"); }
 
 
 def main(environment):
-    """Compile both libraries into CNTK's folder in ``environment``."""
+    """Complete CNTK's folder in ``environment``: both libraries of MPI, and Python's own if nothing else finds it."""
     compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
     if compiler is None:
         sys.exit("CNTK needs a C compiler to reach MPI, and there is none on PATH\n" + _FIX)
@@ -39,6 +42,7 @@ def main(environment):
     link = ["-Wl,--no-as-needed", search, mpi, "-Wl,--allow-shlib-undefined"]
     _compile(compiler, _EMPTY, os.path.join(folder, "libmpi.so.12"), link)
     _compile(compiler, _CPP, os.path.join(folder, "libmpi_cxx.so.1"), [])
+    _lead_to_python(folder)
 
 
 def _compile(compiler, source, target, link):
@@ -50,6 +54,18 @@ def _compile(compiler, source, target, link):
         code = subprocess.call([compiler, "-shared", "-fPIC", "-O1", "-o", target, path, soname] + link)
     if code:
         sys.exit("%s could not make %s; a complete C compiler would\n%s" % (compiler, target, _FIX))
+
+
+def _lead_to_python(folder):
+    """CNTK asks for Python as a library, which not every Python was built as and not every loader finds."""
+    name = "libpython%d.%d%s.so.1.0" % (sys.version_info[0], sys.version_info[1], sys.abiflags)
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        path = os.path.join(sysconfig.get_config_var("LIBDIR") or "", name)
+        if not os.path.exists(path):
+            sys.exit("CNTK needs a Python that was built as a shared library; there is no %s\n%s" % (path, _FIX_PYTHON))
+        os.symlink(path, os.path.join(folder, name))
 
 
 if __name__ == "__main__":
