@@ -13,7 +13,7 @@ def open_reduction(name, solver, place):
     """
     import mpi4py
 
-    mpi4py.rc.threads = False  # one thread calls MPI, which can then do without locks
+    # Thread support stays as it is by default, although one thread calls MPI: without it MPICH waits without yielding.
     mpi4py.rc.finalize = False  # a worker that fails must not wait for the others in here
     from mpi4py import MPI
 
