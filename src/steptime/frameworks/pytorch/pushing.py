@@ -7,7 +7,7 @@ from torch.distributed import rpc
 
 from steptime.frameworks.pytorch import serving
 from steptime.frameworks.pytorch.pieces import Pieces
-from steptime.frameworks.pytorch.remote import enter, leave
+from steptime.frameworks.pytorch.remote import Meeting
 from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
 
 
@@ -26,7 +26,7 @@ class Pushing(TorchStrategy):
         self._weights = [torch.empty(size, device=device.torch_device) for size in self._pieces.sizes]
         self._gradients = [torch.zeros_like(row) for row in self._weights]
         self._late = collections.Counter()
-        enter(place)
+        self._meeting = Meeting(place)
 
     def prepare(self, built):
         parameters = built.parameters()
@@ -63,7 +63,7 @@ class Pushing(TorchStrategy):
         }
 
     def part(self):
-        leave()
+        self._meeting.leave()
 
     def abort(self):
         """Stay until the process ends: leaving waits for the others, who may wait for this worker."""

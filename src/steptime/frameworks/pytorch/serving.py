@@ -6,7 +6,7 @@ import torch
 from torch.distributed import rpc
 
 from steptime.frameworks.pytorch.pieces import Pieces
-from steptime.frameworks.pytorch.remote import enter, leave
+from steptime.frameworks.pytorch.remote import Meeting
 from steptime.worker.sessions.torch_strategy import channels_innermost, sgd
 from steptime.worker.weights import initial_weights
 
@@ -21,8 +21,7 @@ def serve_piece(job, place):
     kind = {"ps_sync": AgreedPiece, "ps_async": FreePiece}[job["strategy"]]
     _held["piece"] = kind(_first_weights(job, place), job["optimizer"], place.workers)
     # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
-    enter(place)
-    leave()
+    Meeting(place).leave()
 
 
 @rpc.functions.async_execution
