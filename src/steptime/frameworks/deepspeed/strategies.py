@@ -1,0 +1,99 @@
+"""How DeepSpeed's engine trains, by the strategies' names: the stages of ZeRO."""
+
+import warnings
+
+import deepspeed
+import torch
+
+from steptime.frameworks.deepspeed.settings import engine_settings
+from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
+
+# Of torch to DeepSpeed, which calls it by an old name.
+warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+
+
+class Replicated(TorchStrategy):
+    """Stage 0: every worker has all weights and momentum, and gradients are averaged after the backward pass."""
+
+    stage = 0
+    innermost = False  # as bytes they are broadcast at the beginning, which asks for contiguous weights
+    relaid = True
+    """Whether weights may be laid out with their channels innermost after that."""
+
+    def __init__(self, job, place, device):
+        super(Replicated, self).__init__(job, place, device)
+        # A kernel that adds up in shared memory would be compiled and started now; only inference uses it.
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+        deepspeed.init_distributed(device.backend, auto_mpi_discovery=False, verbose=False)
+        self._engine = None
+
+    def prepare(self, built):
+        module = super(Replicated, self).prepare(built)
+        self._engine, _, _, _ = deepspeed.initialize(
+            model=module, optimizer=self.optimizer, config=engine_settings(self.job, self.stage)
+        )
+        if self.relaid and channels_innermost(self.job):
+            module.to(memory_format=torch.channels_last)
+        return self._engine
+
+    def update(self, loss):
+        self._engine.backward(loss)
+        self._engine.step()
+
+    def facts(self):
+        return {
+            "framework_version": deepspeed.__version__,
+            "torch": torch.__version__,
+            "update": self.way,
+            "zero_stage": self._engine.zero_optimization_stage(),
+            "gradient_clipping": self._engine.gradient_clipping(),
+            "backend": self.device.backend,
+            "interface": self.place.interface,
+            "running_statistics": "per worker",
+        }
+
+    def part(self):
+        """Leave the other workers; without it, threads of the communication abort the process at its exit."""
+        self._engine.destroy()
+        deepspeed.comm.destroy_process_group()
+
+    def abort(self):
+        """Stay until the process ends: leaving waits for the others, who may wait for this worker."""
+
+
+class SplitState(Replicated):
+    """Stage 1: each worker updates a part of the weights, whose momentum it alone has, and gives it to the others.
+
+    The weights are laid out anew, in one row, which has no room for channels that are innermost.
+    """
+
+    stage = 1
+    relaid = False
+
+
+class SplitGradients(SplitState):
+    """Stage 2: each worker also gets no more than its own part of the gradients."""
+
+    stage = 2
+
+
+class SplitWeights(SplitState):
+    """Stage 3: each worker keeps a part of the weights only, and gathers those of a layer when it comes to it."""
+
+    stage = 3
+
+    def count(self, parameter):
+        return parameter.ds_numel
+
+    def whole(self, parameter):
+        with deepspeed.zero.GatheredParameters([parameter]):
+            return parameter.detach().clone()
+
+
+STRATEGIES = {
+    "single": Replicated,
+    "allreduce": Replicated,
+    "zero1": SplitState,
+    "zero2": SplitGradients,
+    "zero3": SplitWeights,
+}

@@ -1,0 +1,98 @@
+"""DeepSpeed trains what the reference trains, whatever it splits over the workers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from killing import survivors_of
+from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
+from PIL import Image
+
+from steptime.runner.gate.comparing import weight_error
+from steptime.workloads.ir import Network, Workload
+
+pytestmark = pytest.mark.framework("deepspeed")
+
+SETTINGS = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
+TOGETHER = ["allreduce", "zero1", "zero2", "zero3"]
+SAMPLES = 12
+SIDE = 32
+
+
+def images() -> Workload:
+    """A small network of wide images with a shortcut, whose activations are overwritten."""
+    net = Network((16, 6, 6))
+    x = net.relu("first.relu", net.batch_norm("norm", net.conv2d("first", net.input, 16, 3, padding=1)))
+    x = net.relu("relu", net.add("sum", [net.conv2d("second", x, 16, 1, bias=False), x]))
+    net.linear("output", net.flatten("flatten", x), 5)
+    return net.finish("images", classes=5)
+
+
+def losses(result: LaunchResult) -> list[float]:
+    """The losses of a check by worker 0."""
+    found: list[float] = result.record("check")["losses"]
+    return found
+
+
+@pytest.mark.parametrize("strategy", TOGETHER)
+def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, strategy: str) -> None:
+    """From gradients that clipping would have changed: the weights of the oracle agree to 1e-4."""
+    how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": SETTINGS}
+    oracle = check_job("reference", "single", images(), options={"shards": 2}, **how)
+    expected = launch_ok(tmp_path, oracle).weights[0]
+    result = launch_ok(tmp_path, check_job("deepspeed", strategy, images(), workers=2, **how), workers=2)
+    assert sorted(result.weights) == [0, 1]
+    assert max(weight_error(weights, expected)[0] for weights in result.weights.values()) < 1e-4
+    facts = result.record("session")["facts"]
+    assert facts["zero_stage"] == TOGETHER.index(strategy)
+    assert facts["gradient_clipping"] == 0.0
+    assert facts["channels_last"]
+    assert set(result.stderr.values()) == {""}
+
+
+def test_small_buckets_change_nothing(tmp_path: Path) -> None:
+    """Also where a parameter is larger than a bucket."""
+    how: dict[str, Any] = {"batch": 4, "steps": 3, "workers": 2}
+    found = [
+        losses(launch_ok(tmp_path, check_job("deepspeed", "zero2", images(), options=options, **how), workers=2))
+        for options in ({}, {"bucket_values": 500})
+    ]
+    assert relative_error(found[1], found[0]) < 1e-5
+
+
+@pytest.mark.parametrize("strategy", ["single", "zero3"])
+def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path, strategy: str) -> None:
+    """But not from the same: bf16 keeps eight bits of each factor."""
+    how: dict[str, Any] = {"batch": 32, "steps": 1}
+    full = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", **how)))
+    mixed = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", precision="bf16", **how)))
+    assert 1e-6 < relative_error(mixed, full) < 2e-2
+
+
+def test_photographs_are_loaded(tmp_path: Path) -> None:
+    """By torch's own loader, with a helper."""
+    stream = np.random.default_rng(0)
+    for index in range(SAMPLES):
+        Image.fromarray(stream.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)).save(tmp_path / f"{index}.jpg")
+    files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
+    (tmp_path / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij")}))
+    dataset = {
+        "form": "image_folder",
+        "root": str(tmp_path),
+        "index": str(tmp_path / "index.json"),
+        "samples": SAMPLES,
+        "transform": {"size": [SIDE, SIDE], "resize": SIDE, "flip": True, "mean": [0.5] * 3, "std": [0.25] * 3},
+    }
+    loader = {"kind": "native", "processes": 1, "dataset": dataset}
+    shape: dict[str, Any] = {"input_shape": (3, SIDE, SIDE), "classes": 10}
+    job = timing_job("deepspeed", "zero1", "lenet5", loader=loader, workers=2, batch=2, steps=8, **shape)
+    result = launch_ok(tmp_path, job, workers=2)
+    assert np.isfinite(result.record("steps", "worker-1")["loss"])
+
+
+def test_a_killed_worker_ends_the_launch(tmp_path: Path) -> None:
+    """The other one, which waits for weights, does not stay behind."""
+    job = timing_job("deepspeed", "zero3", images(), workers=2, warmup_steps=1_000_000)
+    assert survivors_of(tmp_path, job, "worker-1", workers=2) == []
