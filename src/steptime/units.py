@@ -4,6 +4,8 @@ import re
 
 _DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|m|s))", re.IGNORECASE)
 _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
+_BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _KIBI = 1024.0
 
 
@@ -39,6 +41,27 @@ def parse_share(text: str | float) -> float:
     if isinstance(text, str) and text.strip().endswith("%"):
         return float(text.strip()[:-1]) / 100.0
     return float(text)
+
+
+def parse_bit_rate(text: str) -> float:
+    """Return bits per second for ``"200Mbit/s"``, ``"1 Gbit"``, ``"9600bit/s"``; prefixes are powers of 1000.
+
+    Raises ValueError for anything else: a number without a unit could mean bytes as well.
+    """
+    match = _BIT_RATE.fullmatch(text.strip())
+    if match is None:
+        message = f"{text!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
+        raise ValueError(message)
+    return float(match[1]) * _BITS[match[2].lower()]
+
+
+def format_bit_rate(bits_per_s: float) -> str:
+    """Return a bit rate with three significant digits: ``200 Mbit/s``."""
+    for unit in ("bit/s", "kbit/s", "Mbit/s"):
+        if abs(bits_per_s) < 999.5:  # noqa: PLR2004 - the limits of the units are the units
+            return f"{bits_per_s:.3g} {unit}"
+        bits_per_s /= 1e3
+    return f"{bits_per_s:.3g} Gbit/s"
 
 
 def format_seconds(seconds: float) -> str:

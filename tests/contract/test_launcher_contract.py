@@ -14,6 +14,7 @@ from standin import ROOM
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
+from steptime.launchers.emulation.possible import lacking
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named
 from steptime.runner.preparing import ready_interpreter
@@ -36,14 +37,22 @@ def interpreter_of(name: str) -> Path:
 
 @pytest.fixture(params=sorted(LAUNCHERS))
 def launcher(request: pytest.FixtureRequest) -> AbstractLauncher:
-    """Each launcher."""
+    """Each launcher that this machine allows."""
+    skip_unless_allowed(request.param)
     return launcher_named(request.param)
 
 
 @pytest.fixture(params=sorted(set(LAUNCHERS) - IN_THIS_PROCESS))
 def starter(request: pytest.FixtureRequest) -> AbstractLauncher:
-    """Each launcher that starts processes."""
+    """Each launcher that starts processes and that this machine allows."""
+    skip_unless_allowed(request.param)
     return launcher_named(request.param)
+
+
+def skip_unless_allowed(name: str) -> None:
+    reason = lacking() if name == "emulated" else None
+    if reason:
+        pytest.skip(reason)
 
 
 def training(folder: Path, launcher: AbstractLauncher, *, workers: int = 1, **fields: Any) -> Request:

@@ -23,13 +23,24 @@ class MpiLauncher(AbstractLauncher):
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         shared = shared_variables(request, marker, LOCALHOST, ports)
         interpreter = str(request.interpreter)
-        mpiexec = _find_mpiexec(request.interpreter)
+        mpiexec = find_mpiexec(request.interpreter)
         tether = "steptime/worker/tether.py"  # mpiexec knows nothing of its parent; the tether ties it
-        argv = (interpreter, tether, *mpiexec, "-n", str(request.workers), interpreter, "start.py", "job.json")
+        argv = (
+            interpreter,
+            tether,
+            str(mpiexec),
+            *_open_mpi_flags(mpiexec),
+            "-n",
+            str(request.workers),
+            interpreter,
+            "start.py",
+            "job.json",
+        )
         return [Process("mpiexec", argv, {**shared, "STEPTIME_ROLE": "worker"})]
 
 
-def _find_mpiexec(interpreter: Path) -> tuple[str, ...]:
+def find_mpiexec(interpreter: Path) -> Path:
+    """Return the mpiexec beside ``interpreter``, or else the system's; raises LaunchError where there is neither."""
     own = interpreter.parent / "mpiexec"
     path = str(own) if own.exists() else shutil.which("mpiexec")
     if path is None:
@@ -38,15 +49,17 @@ def _find_mpiexec(interpreter: Path) -> tuple[str, ...]:
             "or Debian's package mpich"
         )
         raise LaunchError(message)
-    return (path, *_open_mpi_flags(Path(path)))
+    return Path(path)
 
 
 def _open_mpi_flags(path: Path) -> tuple[str, ...]:
     """Open MPI refuses root and more workers than cores unless told otherwise; MPICH knows neither flag."""
-    return ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if _is_open_mpi(path.resolve()) else ()
+    return ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if is_open_mpi(path) else ()
 
 
-def _is_open_mpi(path: Path) -> bool:
+def is_open_mpi(mpiexec: Path) -> bool:
+    """Whether an mpiexec is Open MPI's, and not one of MPICH's family."""
+    path = mpiexec.resolve()
     return (
         path.name in ("orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi") or (path.parent / "ompi_info").exists()
     )

@@ -4,6 +4,9 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steptime.clusters.cluster import Cluster
+from steptime.clusters.findings import ClusterFindings
+
 
 @dataclass(frozen=True)
 class Request:
@@ -22,6 +25,10 @@ class Request:
     """Compute threads of each worker, and cores that it is pinned to."""
     cores: tuple[int, ...] = ()
     """The cores that may be used; empty means: do not pin."""
+    mpi: bool = False
+    """Whether the workers must be started by an mpiexec; to launchers that may start them in more than one way."""
+    cluster: Cluster | None = None
+    """The hosts to make, for the launcher that makes them; None leaves them to the launcher."""
     time_limit_s: float = 300.0
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     """Set from another thread to end the launch early."""
@@ -48,3 +55,5 @@ class Outcome:
     wall_s: float
     commands: list[list[str]]
     """The argument list of every process, in the order of their start."""
+    cluster: ClusterFindings | None = None
+    """What was found of the hosts that the launcher made, if it made any."""

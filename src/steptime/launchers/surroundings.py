@@ -1,7 +1,7 @@
 """The environment variables of a process, as docs/worker-protocol.md has them."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from steptime.launchers.request import Request
 
@@ -70,12 +70,13 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
         "STEPTIME_ROOT_ADDRESS": f"{host}:{ports[0]}",
         "STEPTIME_WORKER_ADDRESSES": ",".join(f"{host}:{port}" for port in workers),
         "STEPTIME_SERVER_ADDRESSES": ",".join(f"{host}:{port}" for port in servers),
-        "STEPTIME_CPUS": _plan(pins(request)),
-        "STEPTIME_SERVER_CPUS": _plan(server_pins(request)),
+        "STEPTIME_CPUS": cores_in_words(pins(request)),
+        "STEPTIME_SERVER_CPUS": cores_in_words(server_pins(request)),
     }
 
 
-def _plan(cores_of_each: Sequence[tuple[int, ...]]) -> str:
+def cores_in_words(cores_of_each: Iterable[tuple[int, ...]]) -> str:
+    """Return the cores of each process as the worker protocol writes them: ``0,1;2,3``."""
     return ";".join(",".join(map(str, cores)) for cores in cores_of_each)
 
 

@@ -2,12 +2,13 @@
 
 from steptime.errors import UsageError, choices_message
 from steptime.launchers.base import AbstractLauncher
+from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.inline import InlineLauncher
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.mpi import MpiLauncher
 
 LAUNCHERS: dict[str, type[AbstractLauncher]] = {
-    launcher.name: launcher for launcher in (InlineLauncher, LocalLauncher, MpiLauncher)
+    launcher.name: launcher for launcher in (EmulatedLauncher, InlineLauncher, LocalLauncher, MpiLauncher)
 }
 
 

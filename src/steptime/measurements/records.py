@@ -2,7 +2,8 @@
 
 Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
 
-1. First version: one line per launch with the step ends of every worker.
+1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
+   ``cluster`` of a launch, where the launcher made hosts.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -64,6 +65,9 @@ class Launch:
     workers: list[WorkerSteps] = field(default_factory=list)
     stderr: dict[str, str] = field(default_factory=dict)
     """The last lines of each process's standard error, for a failed launch."""
+    cluster: dict[str, Any] | None = None
+    """The hosts and links that the launcher made, as it found them: see clusters/findings.py; None where it made none.
+    A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

@@ -50,7 +50,8 @@ class Bench:
 
     def request(self, trial: Trial, folder: Path, *, pinned: bool = True) -> Request:
         """Return the request that runs ``trial`` in ``folder``."""
-        support = self.manifests[trial.framework].strategies[trial.strategy]
+        manifest = self.manifests[trial.framework]
+        support = manifest.strategies[trial.strategy]
         return Request(
             folder=folder,
             interpreter=self.environments[trial.framework].interpreter,
@@ -60,6 +61,8 @@ class Bench:
             scheduler=support.scheduler,
             threads=trial.threads,
             cores=self.cores if pinned else (),
+            mpi=manifest.launcher_for(trial.strategy, trial.options) == "mpi",
+            cluster=trial.cluster,
             time_limit_s=self.time_limit_s,
             cancelled=self.cancelled,
         )

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.errors import WorkloadError
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.study.model import LoaderChoice, WorkloadChoice
+from steptime.study.model import ClusterChoice, LoaderChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, ServerPlacement, Trial
 from steptime.workloads.ir import Workload
 from steptime.workloads.table import build_workload
@@ -38,6 +39,8 @@ class Surroundings:
     threads: int
     optimizer: Optimizer
     seed: int
+    cluster: ClusterChoice | None = None
+    """The hosts that the launcher ``emulated`` may make."""
     settings: dict[tuple[Any, ...], "Setting"] = field(default_factory=dict)
     """Workloads that were settled before: building one takes a while."""
 
@@ -106,6 +109,7 @@ class Combination:
         setting = settle(self.workload, around)
         native = self.loader.name != "synthetic"
         needed = manifest.launcher_for(self.strategy, self.options)
+        cluster = _cluster(self, around)
         return Trial(
             framework=self.framework,
             strategy=self.strategy,
@@ -120,11 +124,13 @@ class Combination:
             workers=self.workers,
             servers=self.servers,
             server_placement=self.server_placement,
+            hosts=len(cluster.hosts) if cluster else 1,
             batch_per_worker=int(self.batch_per_worker),
             threads=around.threads,
             options=dict(self.options),
             optimizer=around.optimizer,
             launcher=needed if around.launcher == "auto" else around.launcher,
+            cluster=cluster,
             seed=around.seed,
         )
 
@@ -195,6 +201,29 @@ def _wrong_launcher(it: Combination, manifest: Manifest, around: Surroundings) -
     return None
 
 
+def _too_few_hosts(it: Combination, _: Manifest, around: Surroundings) -> str | None:
+    cluster = around.cluster
+    if cluster is None or it.workers <= cluster.hosts * cluster.workers_per_host:
+        return None
+    room = cluster.hosts * cluster.workers_per_host
+    return f"the cluster has room for {_workers(room)} on its hosts, not for {it.workers}"
+
+
+def _cluster(it: Combination, around: Surroundings) -> Cluster | None:
+    """Return the hosts that the combination's processes need; a host that nobody runs on is not made."""
+    chosen = around.cluster
+    if chosen is None:
+        return None
+    return settled_cluster(
+        workers=it.workers,
+        own_servers=it.servers if it.server_placement == "own" else 0,
+        workers_per_host=chosen.workers_per_host,
+        bandwidth_bits_per_s=chosen.bandwidth,
+        delay_s=chosen.delay,
+        cpu_shares=chosen.cpu_share,
+    )
+
+
 def _uneven_batch(it: Combination, _: Manifest, __: Surroundings) -> str | None:
     if not it.batch_is_global or it.batch % it.workers == 0:
         return None
@@ -208,6 +237,7 @@ _RULES: tuple[Callable[[Combination, Manifest, Surroundings], str | None], ...] 
     _no_device,
     _no_data,
     _wrong_launcher,
+    _too_few_hosts,
     _uneven_batch,
 )
 """Asked in this order; a later rule may rely on what an earlier one let pass."""

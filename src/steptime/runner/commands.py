@@ -40,6 +40,8 @@ def exact_commands(trial: Trial, manifests: Mapping[str, Manifest], study: Study
         scheduler=support.scheduler,
         threads=trial.threads,
         cores=usable_cores(),
+        mpi=manifest.launcher_for(trial.strategy, trial.options) == "mpi",
+        cluster=trial.cluster,
         time_limit_s=study.time_limit,
     )
     ports = range(_FIRST_PORT, _FIRST_PORT + 1 + trial.workers + trial.servers)

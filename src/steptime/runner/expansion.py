@@ -53,7 +53,15 @@ def expand(
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
     around = Surroundings(
-        manifests, datasets, cuda_devices, own, study.launcher, study.threads_per_worker, study.optimizer, study.seed
+        manifests,
+        datasets,
+        cuda_devices,
+        own,
+        study.launcher,
+        study.threads_per_worker,
+        study.optimizer,
+        study.seed,
+        study.cluster,
     )
     trials: dict[str, Trial] = {}
     skipped: dict[str, Skipped] = {}

@@ -107,6 +107,7 @@ class Race:
             flags=flags(noise, trial.workers, len(self.bench.cores), trial.threads),
             workers=[] if ran.reason else worker_steps(ran.collected, trial.workers),
             stderr=ran.stderr,
+            cluster=ran.outcome.cluster.to_json() if ran.outcome.cluster else None,
         )
 
     def _fits(self, schedule: Schedule, trial: Trial, deadline: float | None) -> bool:

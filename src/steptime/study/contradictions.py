@@ -7,6 +7,7 @@ from steptime.study.document import Document, Mistake, Path
 from steptime.study.names import axis_mappings
 from steptime.study.vocabulary import OptionFacts, Vocabulary
 
+_EMULATED = "emulated"
 _BATCHES = ("batch_per_worker", "global_batch")
 
 
@@ -22,6 +23,7 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
         yield from _empty_range(document, key)
     yield from _native_without_data(document)
     yield from _interpreters(document)
+    yield from _cluster(document)
 
 
 def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
@@ -80,6 +82,24 @@ def _interpreters(document: Document) -> Iterator[Mistake]:
             yield Mistake(path, "an environment of the kind existing needs python: the path of its interpreter")
         if kind != "existing" and item.get("python") is not None:
             yield Mistake((*path, "python"), "only an environment of the kind existing has an interpreter of its own")
+
+
+def _cluster(document: Document) -> Iterator[Mistake]:
+    launcher, cluster = document.at(("launcher",)), document.at(("cluster",))
+    if launcher == _EMULATED and cluster is None:
+        yield Mistake(
+            ("launcher",), "needs the key cluster, which says how many hosts it makes; write cluster: {hosts: 2}"
+        )
+    if cluster is not None and launcher != _EMULATED:
+        yield Mistake(("cluster",), f"means something to the launcher {_EMULATED!r} only; add launcher: {_EMULATED}")
+    hosts = document.at(("cluster", "hosts"))
+    for host, _ in document.items("cluster", "cpu_share"):
+        if not str(host).isdecimal():
+            yield Mistake(("cluster", "cpu_share", host), "is no host; hosts are numbered from 0")
+        elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
+            yield Mistake(
+                ("cluster", "cpu_share", host), f"is no host of workers; they are numbered from 0 to {hosts - 1}"
+            )
 
 
 def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:

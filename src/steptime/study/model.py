@@ -13,6 +13,8 @@ from steptime.study.notation import (
     as_option_value,
     as_sides,
     as_text_of_option,
+    bit_rate,
+    by_number,
     from_name,
     seconds,
     share,
@@ -32,6 +34,24 @@ Share = Annotated[
     BeforeValidator(share),
     Field(gt=0, le=0.5),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["1%"]}]}),
+]
+Delay = Annotated[
+    float,
+    BeforeValidator(seconds),
+    Field(ge=0),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": ["2ms"]}]}),
+]
+BitRate = Annotated[
+    float,
+    BeforeValidator(bit_rate),
+    Field(ge=1e5),
+    WithJsonSchema({"anyOf": [{"type": "string", "examples": ["200Mbit/s"]}, {"type": "number", "minimum": 1e5}]}),
+]
+CpuShare = Annotated[
+    float,
+    BeforeValidator(share),
+    Field(ge=0.05, le=1),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["50%"]}]}),
 ]
 Sides = Annotated[
     tuple[Count, Count],
@@ -88,6 +108,21 @@ class EnvironmentChoice(_Strict):
     """`existing` uses an interpreter that you have."""
     python: str | None = None
     """The interpreter of an `existing` environment."""
+
+
+class ClusterChoice(_Strict):
+    """The hosts that the launcher `emulated` makes of this machine."""
+
+    hosts: Count
+    """For workers, at most: a trial has as many as its workers fill, and one more for each server of its own."""
+    workers_per_host: Count = 1
+    """Workers fill one host after the other."""
+    bandwidth: BitRate | None = None
+    """Of every host's link, in each direction; not limited by default."""
+    delay: Delay = 0.0
+    """From one host to another, one way, on top of what the link takes anyway."""
+    cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
+    """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
 
 
 class Launches(_Strict):
@@ -237,6 +272,8 @@ class Study(_Strict):
     """Compute threads of each worker, and cores that it is pinned to."""
     launcher: str = "auto"
     """How processes are started; `auto` is what the framework's strategy needs."""
+    cluster: ClusterChoice | None = None
+    """The hosts, for the launcher `emulated`."""
     options: _Options = {}
     """For each framework its own settings; each list is an axis of that framework alone."""
     environments: dict[str, EnvironmentChoice] = {}

@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from steptime.units import parse_duration, parse_share
+from steptime.units import parse_bit_rate, parse_duration, parse_share
 
 T = TypeVar("T")
 
@@ -84,3 +84,18 @@ def share(value: Any) -> float:  # noqa: ANN401
         return parse_share(value)
     except ValueError:
         raise ValueError(message) from None
+
+
+def bit_rate(value: Any) -> float:  # noqa: ANN401
+    """Return the bits per second of a rate such as ``200Mbit/s``, or of a number; raises ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        message = f"{value!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return parse_bit_rate(value) if isinstance(value, str) else float(value)
+
+
+def by_number(value: Any) -> Any:  # noqa: ANN401
+    """Return a mapping whose keys, which YAML's text has as text, are numbers where they can be."""
+    if not isinstance(value, dict):
+        return value
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
+from steptime.clusters.cluster import Cluster
+
 OptionValue = bool | int | float | str
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
@@ -54,6 +56,8 @@ class Trial(BaseModel):
     options: dict[str, OptionValue] = Field(default_factory=dict)
     optimizer: Optimizer = Optimizer()
     launcher: str = "local"
+    cluster: Cluster | None = None
+    """The hosts and links that the launcher makes; None where the launcher takes what is there."""
     seed: int = 0
 
     @computed_field  # type: ignore[prop-decorator]  # mypy cannot see through two decorators
@@ -74,11 +78,14 @@ class Trial(BaseModel):
         size = "x".join(str(size) for size in self.input_shape)
         data = self.dataset or "synthetic data"
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
+        cluster = f", {self.cluster.in_words()}" if self.cluster else ""
         return (
             f"{self.workload} ({size}), {data} by the {self.loader} loader, {workers}, "
-            f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}"
+            f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{cluster}"
         )
 
     def _digest(self) -> str:
         fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id"})
+        if self.cluster is None:
+            del fields["cluster"]  # what has no cluster keeps the id that it had before there were any
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]

@@ -1,8 +1,9 @@
 """What must be checked before trials may be ranked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from steptime.frameworks.manifest import Manifest
 from steptime.study.trial import Trial
 
 _BATCH = 8
@@ -20,19 +21,20 @@ class Case:
     """The ids of the trials that it stands for."""
 
 
-def gate_cases(trials: Sequence[Trial]) -> list[Case]:
+def gate_cases(trials: Sequence[Trial], manifests: Mapping[str, Manifest]) -> list[Case]:
     """Return the checks that ``trials`` need, each once, in the order of the trials."""
     covered: dict[str, list[str]] = {}
     small: dict[str, Trial] = {}
     for trial in trials:
-        check = gate_trial(trial)
+        check = gate_trial(trial, manifests[trial.framework])
         small.setdefault(check.id, check)
         covered.setdefault(check.id, []).append(trial.id)
     return [Case(check, tuple(covered[key])) for key, check in small.items()]
 
 
-def gate_trial(trial: Trial) -> Trial:
-    """Return the check that stands for ``trial``: few workers, a small batch, synthetic input."""
+def gate_trial(trial: Trial, manifest: Manifest) -> Trial:
+    """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
+    here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
     return trial.model_copy(
         update={
             "dataset": None,
@@ -41,5 +43,6 @@ def gate_trial(trial: Trial) -> Trial:
             "workers": min(trial.workers, _WORKERS),
             "batch_per_worker": min(trial.batch_per_worker, _BATCH),
             "threads": 1,
+            **(here if trial.cluster else {}),
         }
     )

@@ -37,7 +37,7 @@ class Gate:
 
     def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
         """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
-        cases = gate_cases(trials)
+        cases = gate_cases(trials, self.checker.bench.manifests)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
         # Threads only start processes and wait; a thread that ends does not end what is tied to this process's
         # main thread, because every launch is over when its thread goes on.

@@ -1,0 +1,61 @@
+"""What a launch found of the cluster that it ran on; stored with the launch."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HostFindings:
+    """One host: its settings as they were read back, and what happened on it while the launch ran."""
+
+    name: str
+    address: str
+    roles: list[str]
+    """``worker-0``, ``server-1``, …: who ran on it."""
+    cores: list[int]
+    """That its workers were pinned to; empty where nobody was."""
+    bandwidth_bits_per_s: float | None
+    """As the kernel says that it limits the link; None where it does not."""
+    burst_bytes: int | None
+    cpu_quota_cores: float | None
+    """Cores' worth of time that the host may use; None where it has no limit."""
+    received_bytes: int
+    """By its interface while the launch ran."""
+    sent_bytes: int
+    throttled_s: float | None = None
+    """How long the limit of processor time held the host back; None where there is none, or nobody counts."""
+    throttled_periods: int | None = None
+    periods: int | None = None
+
+
+@dataclass(frozen=True)
+class PathFindings:
+    """From one host to another and back, measured with plain sockets before the launch."""
+
+    source: int
+    target: int
+    alpha_s: float
+    """Half the time of a round trip of one byte each way, median."""
+    bandwidth_bits_per_s: float
+    """Of a message of ``message_bytes``, median, with the short round trip taken off."""
+    message_bytes: int
+
+
+@dataclass(frozen=True)
+class ClusterFindings:
+    """A cluster as one launch had it."""
+
+    kind: str
+    """``emulated``: hosts are namespaces of one machine."""
+    delay_s: float
+    delay_by: str | None
+    """What makes the delay; None where none was asked for."""
+    cpu_groups: str | None
+    """``cgroup v1`` or ``cgroup v2``; None where the machine has neither, and foreign load is not kept away."""
+    congestion_control: str
+    hosts: list[HostFindings] = field(default_factory=list)
+    paths: list[PathFindings] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the launch's record."""
+        return asdict(self)

@@ -1,0 +1,50 @@
+"""Workers on several hosts that are made of this machine, with links of a given speed between them."""
+
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from steptime.clusters.cluster import Cluster, settled_cluster
+from steptime.errors import LaunchError
+from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.emulation.hosts import made_hosts
+from steptime.launchers.emulation.possible import lacking
+from steptime.launchers.emulation.starting import processes
+from steptime.launchers.ports import free_ports
+from steptime.launchers.request import Outcome, Process, Request
+from steptime.launchers.watching import watch
+
+
+class EmulatedLauncher(AbstractLauncher):
+    """Makes a host of a network namespace, a host name and a control group for each of the request's hosts.
+
+    Without a cluster in the request, every worker has a host and every server of its own another, and nothing
+    limits the links.
+    """
+
+    name = "emulated"
+    summary = "hosts made of this machine, with a name, a link and a share of the processor each; needs root"
+
+    def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
+        return processes(request, _cluster(request), marker, ports)
+
+    def run(self, request: Request) -> Outcome:
+        reason = lacking()
+        if reason:
+            raise LaunchError(reason)
+        if not os.access(request.interpreter, os.X_OK) and shutil.which(request.interpreter) is None:
+            message = f"could not start {request.interpreter}: it is no program"
+            raise LaunchError(message)
+        marker = uuid.uuid4().hex
+        ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
+        planned = self.plan(request, marker, ports)
+        with made_hosts(_cluster(request), request) as hosts:
+            outcome = watch(planned, request, marker)
+            return replace(outcome, cluster=hosts.findings())
+
+
+def _cluster(request: Request) -> Cluster:
+    own_servers = 0 if request.colocated_servers else request.servers
+    return request.cluster or settled_cluster(workers=request.workers, own_servers=own_servers)

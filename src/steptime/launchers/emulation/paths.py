@@ -1,0 +1,87 @@
+"""How long the paths between hosts take, measured with plain sockets and nobody else on them."""
+
+import json
+import select
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+
+from steptime.clusters.findings import PathFindings
+from steptime.errors import LaunchError
+
+_PROGRAM = str(Path(__file__).with_name("pinging.py"))
+_LIMIT_S = 120.0
+_LONG_S = 0.08
+"""How long a long message takes, about: many bursts, and still quick."""
+_LEAST_BURSTS = 40
+_MOST_BYTES = 8 << 20
+
+Command = Callable[[int, Sequence[str]], list[str]]
+"""The argument list that runs a Python program with arguments on a host."""
+
+
+def message_bytes(bandwidth_bits_per_s: float | None, burst_bytes: int) -> int:
+    """Return the size of the messages from which the bandwidth is taken; the burst at their start must not matter."""
+    if bandwidth_bits_per_s is None:
+        return _MOST_BYTES
+    return min(_MOST_BYTES, max(_LEAST_BURSTS * burst_bytes, round(bandwidth_bits_per_s / 8 * _LONG_S)))
+
+
+def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list[PathFindings]:
+    """Return what a message from the first host to each other one takes.
+
+    Args:
+        addresses: of all hosts.
+        size: bytes of a long message.
+        command: how a program is run on a host.
+
+    Raises LaunchError when the hosts cannot reach each other.
+    """
+    if len(addresses) == 1:
+        return []
+    started: list[subprocess.Popen[str]] = []
+    try:
+        for host in range(1, len(addresses)):
+            started.append(_start(command(host, [_PROGRAM, "serve"])))  # noqa: PERF401 - what was started must be ended
+        for server in started:
+            _await(server)
+        asker = _start(command(0, [_PROGRAM, "ask", str(size), *addresses[1:]]))
+        started.append(asker)
+        said, complaint = asker.communicate(timeout=_LIMIT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        message = f"the emulated links could not be measured: {error}"
+        raise LaunchError(message) from error
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+    if asker.returncode:
+        message = f"the emulated hosts cannot reach each other: {complaint.strip().splitlines()[-1:]}"
+        raise LaunchError(message)
+    return [_path(host, times, size) for host, times in enumerate(json.loads(said), start=1)]
+
+
+def _start(argv: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _await(server: subprocess.Popen[str]) -> None:
+    assert server.stdout is not None  # noqa: S101 - it was asked for
+    ready, _, _ = select.select([server.stdout], [], [], _LIMIT_S)
+    if not ready or not server.stdout.readline():
+        server.kill()
+        _, complaint = server.communicate()
+        message = f"no program could be run on an emulated host: {' '.join(complaint.split())[-300:]}"
+        raise LaunchError(message)
+
+
+def _path(target: int, times: dict[str, list[float]], size: int) -> PathFindings:
+    short, long = median(times["short_s"]), median(times["long_s"])
+    return PathFindings(
+        source=0,
+        target=target,
+        alpha_s=short / 2,
+        bandwidth_bits_per_s=8 * size / max(long - short, 1e-9),
+        message_bytes=size,
+    )
