@@ -1,4 +1,4 @@
-"""Training in TensorFlow 2, alone or with MultiWorkerMirroredStrategy."""
+"""Training in TensorFlow 2, alone, with MultiWorkerMirroredStrategy, or with ParameterServerStrategy."""
 
 from steptime.worker.builders.tensorflow import TensorFlowNetwork, import_tensorflow
 from steptime.worker.sessions.tensorflow import TensorFlowSession
@@ -6,13 +6,37 @@ from steptime.worker.weights import initial_weights
 
 
 def open_session(job, place):
-    """Return a session of the strategy ``single`` or ``allreduce``.
+    """Return a session of the strategy ``single``, ``allreduce`` or ``ps_async``.
 
     Raises RuntimeError when the job wants a GPU and there is none, ValueError when its dataset is not what it says.
     """
+    if job["strategy"] == "ps_async":
+        from steptime.frameworks.tensorflow.coordinated import CoordinatedSession
+
+        return CoordinatedSession(_cpu_only(job), job, place)
     tf = import_tensorflow(job["threads"], job["device"], place.local_rank, xla=job["options"].get("xla", False))
     tf.random.set_seed(job["seed"] * 1009 + place.rank)  # of dropout: each worker draws its own
     return TensorFlowSession(tf, _STRATEGIES[job["strategy"]](job, place), job, place)
+
+
+def serve(job, place):
+    """Be a parameter server or the coordinator until all workers have left."""
+    from steptime.frameworks.tensorflow.serving import be_coordinator, be_server
+
+    tf = _cpu_only(job)
+    if place.role == "server":
+        be_server(tf, place)
+    else:
+        tf.random.set_seed(job["seed"])  # of dropout
+        be_coordinator(job, place)
+
+
+def _cpu_only(job):
+    if job["device"] != "cpu":
+        raise ValueError("ps_async of tensorflow trains on the cpu only, not on %r" % job["device"])
+    tf = import_tensorflow(job["threads"], "cpu", 0)
+    tf.config.threading.set_inter_op_parallelism_threads(2)  # the coordinator's own; see cluster.py
+    return tf
 
 
 class _Single(object):

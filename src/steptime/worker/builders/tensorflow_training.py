@@ -9,6 +9,9 @@ class TensorFlowTraining(object):
     The velocities are made in the constructor, under whatever strategy's scope is then in force.
     """
 
+    use_locking = False
+    """Whether an update keeps others from the same variable while it is made."""
+
     def __init__(self, network, optimizer, combine=None, share=1.0):
         """Make the velocities.
 
@@ -24,12 +27,19 @@ class TensorFlowTraining(object):
         self._optimizer = optimizer
         self._combine = combine
         self._share = share
-        self._velocities = [
-            tf.Variable(tf.zeros(variable.shape), trainable=False, name="velocity") for variable in self._variables
-        ]
+        self._velocities = [self._velocity(variable) for variable in self._variables]
+
+    def _velocity(self, variable):
+        """Return the velocity of a variable, which must lie where the variable does."""
+        return tf.Variable(tf.zeros(variable.shape), trainable=False, name="velocity")
 
     def step(self, inputs, targets):
         """Train on one batch and return its loss before the update."""
+        loss, _ = self._train(inputs, targets)
+        return loss
+
+    def _train(self, inputs, targets):
+        """Train on one batch; return its loss before the update, and the operations that update."""
         with tf.GradientTape() as tape:
             loss = self._network.loss(inputs, targets)
             shared = loss if self._share == 1.0 else loss * self._share
@@ -38,13 +48,16 @@ class TensorFlowTraining(object):
             gradients = self._combine(gradients)
         settings = self._optimizer
         decay = settings["weight_decay"]
-        for variable, velocity, gradient in zip(self._variables, self._velocities, gradients):
-            # One kernel: the velocity becomes momentum * velocity + grad, of which lr times is taken off the variable.
+        # One kernel: the velocity becomes momentum * velocity + grad, of which lr times is taken off the variable.
+        updates = [
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
                 lr=settings["learning_rate"],
                 grad=gradient + decay * variable if decay else gradient,
                 momentum=settings["momentum"],
+                use_locking=self.use_locking,
             )
-        return loss
+            for variable, velocity, gradient in zip(self._variables, self._velocities, gradients)
+        ]
+        return loss, updates

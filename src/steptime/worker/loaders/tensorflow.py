@@ -10,6 +10,8 @@ from steptime.worker.loaders.tensorflow_sources import SOURCES, channels_last, e
 from steptime.worker.sampling import batch_indices
 
 _PREFETCHED_BATCHES = 2
+_PLANNED_EPOCHS = 64
+_PLANNED_SAMPLES = 4 * 10**6
 
 
 def synthetic(workload, batch, count, seed, rank):
@@ -32,7 +34,9 @@ class SyntheticBatches(object):
         return lambda: compiled(*next(self._batches))
 
 
-def native(loader, input_shape, batch, seed, rank, workers, device=None):  # noqa: PLR0913, PLR0917 - one per fact
+def native(  # noqa: PLR0913, PLR0917 - one per fact
+    loader, input_shape, batch, seed, rank, workers, device=None, *, elsewhere=False
+):
     """Return a ``NativeBatches`` over the dataset that the job's ``loader`` describes.
 
     Args:
@@ -43,6 +47,7 @@ def native(loader, input_shape, batch, seed, rank, workers, device=None):  # noq
         rank: of the worker.
         workers: how many there are.
         device: a GPU to which batches are copied ahead; None leaves them on the host.
+        elsewhere: whether the pipeline runs in another process, the device in force.
 
     Raises ValueError when the dataset does not hold what the job says.
     """
@@ -50,7 +55,8 @@ def native(loader, input_shape, batch, seed, rank, workers, device=None):  # noq
     order = lambda: batch_indices(dataset["samples"], batch, seed, rank, workers)  # noqa: E731 - it must start anew
     order()  # a batch that is too large is told here, and not from a thread of the pipeline
     stream = numpy.random.RandomState([seed, 15485863, rank])
-    return NativeBatches(
+    kind = PlannedBatches if elsewhere else NativeBatches
+    return kind(
         SOURCES[dataset["form"]](dataset, tuple(input_shape), batch, stream), order, loader["processes"], device
     )
 
@@ -68,14 +74,19 @@ class NativeBatches(object):
         self._order = order
         self._device = device
         self._served = 0
-        epochs = tf.data.Dataset.from_generator(
-            lambda: (source.plan(numpy.stack(chosen)) for chosen in epochs_of(order())),
-            output_signature=source.signature,
+        batches = (
+            source.batches(self._epochs(), self.threads).with_options(self._options()).prefetch(_PREFETCHED_BATCHES)
         )
-        batches = source.batches(epochs, self.threads).with_options(self._options()).prefetch(_PREFETCHED_BATCHES)
         if device is not None:
             batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
         self._iterator = iter(batches)
+
+    def _epochs(self):
+        """Return the dataset of the source's plans, one for each epoch."""
+        return tf.data.Dataset.from_generator(
+            lambda: (self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(self._order())),
+            output_signature=self._source.signature,
+        )
 
     def _options(self):
         options = tf.data.Options()
@@ -123,3 +134,21 @@ class NativeBatches(object):
             raise
         self._served += 1
         return result
+
+
+class PlannedBatches(NativeBatches):
+    """Batches of a pipeline in another process, which cannot ask this one's Python for its epochs.
+
+    So many epochs are planned ahead as have four million samples together, at least one and at most 64, and follow
+    each other without end.
+    """
+
+    def _epochs(self):
+        share = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == 0, self._order()))
+        samples = share * len(next(self._order())[1])
+        count = max(1, min(_PLANNED_EPOCHS, _PLANNED_SAMPLES // samples))
+        ahead = list(itertools.islice(self._order(), count * share))
+        self._order = lambda: itertools.cycle(ahead)
+        plans = [self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(ahead)]
+        whole = tuple(map(numpy.stack, zip(*plans))) if isinstance(plans[0], tuple) else numpy.stack(plans)
+        return tf.data.Dataset.from_tensor_slices(whole).repeat()

@@ -113,13 +113,13 @@ class Folder(object):
         top = chance[0] % (shape[0] - self._height + 1)
         left = chance[1] % (shape[1] - self._width + 1)
         crop = tf.slice(pixels, [top, left, 0], [self._height, self._width, self._channels])
-        return crop, label, chance[2] % 2 == 0
+        return crop, label, tf.equal(chance[2] % 2, 0)
 
     def pixels(self, path):
         """Return a file as bytes, (height, width, channels), with the shorter side as long as the job wants it."""
         pixels = tf.io.decode_jpeg(tf.io.read_file(path), channels=self._channels)  # PNG files too
         return tf.cond(
-            tf.reduce_min(tf.shape(pixels)[:2]) == self._transform["resize"],
+            tf.equal(tf.reduce_min(tf.shape(pixels)[:2]), self._transform["resize"]),  # '==' compares objects in 1.15
             lambda: pixels,
             lambda: self._shrink(pixels),
         )

@@ -1,0 +1,125 @@
+"""The coordinator of ParameterServerStrategy: a process that sends every worker its steps.
+
+Variables lie on the parameter servers, where ``ParameterServerStrategy`` puts them in turn. Each worker has a thread
+here, which runs the compiled step on the worker's device when the worker asks for it.
+"""
+
+import collections
+import threading
+
+import numpy
+import tensorflow as tf
+
+from steptime.frameworks.tensorflow.cluster import cluster_of
+from steptime.frameworks.tensorflow.counted_training import CountedTraining
+from steptime.frameworks.tensorflow.talking import Line, listen
+from steptime.worker.builders.tensorflow import TensorFlowNetwork
+from steptime.worker.builders.tensorflow_cluster import call_directly
+from steptime.worker.loaders import tensorflow as loaders
+from steptime.worker.weights import initial_weights
+
+
+class Coordinator(object):
+    """Owns the variables and the step of one launch."""
+
+    def __init__(self, job, place):
+        """Meet all servers and workers, and make the variables."""
+        addresses = cluster_of(place)
+        call_directly([address for job_addresses in addresses.values() for address in job_addresses])
+        strategy = tf.distribute.ParameterServerStrategy(
+            tf.distribute.cluster_resolver.SimpleClusterResolver(
+                tf.train.ClusterSpec(addresses), task_type="chief", task_id=0, rpc_layer="grpc"
+            )
+        )
+        self._job = job
+        self._place = place
+        with strategy.scope():
+            updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
+            weights = initial_weights(job["workload"]["layers"], job["seed"])
+            self._network = TensorFlowNetwork(job["workload"], weights, job["precision"])
+            self._training = CountedTraining(self._network, job["optimizer"], strategy.extended, updates)
+        self._first_is_done = threading.Event()
+        self._all_leave = threading.Barrier(place.workers)
+
+    def coordinate(self):
+        """Do what the workers ask for, until all have left."""
+        listening = listen(self._place)
+        lines, threads = [], []
+        for _ in range(self._place.workers + self._place.servers):
+            line = Line(listening.accept()[0])
+            lines.append(line)  # servers say nothing more: they wait until their line breaks
+            caller = line.hear()
+            if caller["role"] == "worker":
+                threads.append(threading.Thread(target=self._attend, args=(line, caller["rank"])))
+                threads[-1].start()
+        for thread in threads:
+            thread.join()
+
+    def _attend(self, line, rank):
+        """Answer one worker until it leaves."""
+        try:
+            self._answer(line, rank)
+        except Exception as error:
+            line.say({"error": "%s: %s" % (type(error).__name__, error)})
+
+    def _answer(self, line, rank):
+        with tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
+            batches = self._batches(rank)
+            advance = batches.feed(self._step)
+            line.say({"is": {"servers": self._place.servers, "loader_threads": batches.threads}})
+            results = Results(self._network)
+            # Worker 0 takes the very first step alone: its first loss is that of the initial weights.
+            asked = line.hear()
+            if rank:
+                self._first_is_done.wait()
+            while asked == "step":
+                results.add(advance())
+                line.say({"is": None})
+                self._first_is_done.set()
+                asked = line.hear()
+                while asked in results.answers:
+                    line.say({"is": results.answers[asked]()})
+                    asked = line.hear()
+        if asked == "leave":
+            # TensorFlow loses heart when a process of its cluster goes while others still work.
+            self._all_leave.wait()
+            line.say({"is": None})
+
+    def _step(self, inputs, targets):
+        to_itself = self._job["workload"]["loss"] == "mean_squared_error"
+        return self._training.step(inputs, inputs if to_itself else targets)
+
+    def _batches(self, rank):
+        """Return the batches of a worker, which are made and kept there."""
+        job = self._job
+        shape, batch, seed = job["workload"]["input_shape"], job["batch_per_worker"], job["seed"]
+        if job["loader"]["kind"] == "synthetic":
+            return loaders.synthetic(job["workload"], batch, job["loader"]["distinct_batches"], seed, rank)
+        return loaders.native(job["loader"], shape, batch, seed, rank, self._place.workers, elsewhere=True)
+
+
+class Results(object):
+    """What the steps of one worker returned: tensors that stay on the worker until somebody asks."""
+
+    def __init__(self, network):
+        self._last = None
+        self._uncounted = []
+        self.answers = {
+            "loss": self._loss,
+            "staleness": self._staleness,
+            "parameter_count": network.parameter_count,
+            "output_shape": network.output_shape,
+        }
+
+    def add(self, result):
+        """Keep the result of one step: its loss, and how late its update was."""
+        self._last = result
+        self._uncounted.append(result)
+
+    def _loss(self):
+        return float(self._last.numpy()[0])
+
+    def _staleness(self):
+        late = tf.stack(self._uncounted).numpy()[:, 1] if self._uncounted else numpy.empty(0)
+        self._uncounted = []
+        return collections.Counter(late.astype(int).tolist())

@@ -1,0 +1,101 @@
+"""TensorFlow's ParameterServerStrategy: a coordinator sends each worker its steps, and servers hold the weights."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import check_job, launch, launch_ok, relative_error, timing_job
+from PIL import Image
+
+from steptime.workloads.ir import Network, Workload
+
+pytestmark = pytest.mark.framework("tensorflow")
+
+SAMPLES = 12
+SIDE = 32
+
+
+def odd_and_normalised() -> Workload:
+    """An odd number of variables, so that taking turns does not put velocities beside their weights by itself."""
+    net = Network((2, 6, 5))
+    x = net.batch_norm("norm", net.conv2d("conv", net.input, 3, 3, padding=1, bias=False))
+    net.linear("fc", net.flatten("flatten", net.relu("relu", x)), 4)
+    return net.finish("odd_and_normalised", classes=4)
+
+
+def photos(folder: Path, broken: int | None = None) -> dict[str, Any]:
+    """A native loader over JPEG files, one of which may be cut short."""
+    stream = np.random.default_rng(0)
+    for index in range(SAMPLES):
+        pixels = stream.integers(0, 256, (SIDE + 9, SIDE + 9, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{index}.jpg")
+    if broken is not None:
+        whole = (folder / f"{broken}.jpg").read_bytes()
+        (folder / f"{broken}.jpg").write_bytes(whole[: len(whole) // 2])
+    files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij")}))
+    dataset = {
+        "form": "image_folder",
+        "root": str(folder),
+        "index": str(folder / "index.json"),
+        "samples": SAMPLES,
+        "transform": {"size": [SIDE, SIDE], "resize": SIDE + 9, "flip": True, "mean": [0.5] * 3, "std": [0.25] * 3},
+    }
+    return {"kind": "native", "processes": 0, "dataset": dataset}
+
+
+def test_one_worker_with_two_servers_trains_what_the_reference_trains(tmp_path: Path) -> None:
+    """Nothing is stale then, so that every loss has one right value."""
+    settings = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
+    how: dict[str, Any] = {"batch": 6, "steps": 4, "optimizer": settings}
+    expected = launch_ok(tmp_path, check_job("reference", "single", odd_and_normalised(), **how)).record("check")
+    job = check_job("tensorflow", "ps_async", odd_and_normalised(), **how)
+    found = launch_ok(tmp_path, job, servers=2).record("check")
+    assert relative_error(found["losses"], expected["losses"]) < 1e-4
+    assert (found["parameters"], found["output_shape"]) == (expected["parameters"], expected["output_shape"])
+
+
+def test_two_pinned_workers_count_their_stale_updates_over_photographs(tmp_path: Path) -> None:
+    """A worker on one core hung before it was given a second thread; every timed update is counted once."""
+    job = timing_job(
+        "tensorflow",
+        "ps_async",
+        "lenet5",
+        loader=photos(tmp_path),
+        workers=2,
+        batch=2,
+        steps=8,
+        input_shape=(3, SIDE, SIDE),
+        classes=10,
+    )
+    cores = tuple(sorted(os.sched_getaffinity(0)))
+    result = launch_ok(tmp_path, job, workers=2, servers=1, cores=cores)
+    for rank in range(2):
+        record = result.record("steps", f"worker-{rank}")
+        assert len(record["ends_s"]) == 8
+        assert np.isfinite(record["loss"])
+        # One more: the step behind the pause is not timed, but counted.
+        assert sum(record["staleness"].values()) == 9
+        assert min(map(int, record["staleness"])) >= 0
+
+
+def test_a_broken_photograph_ends_all_and_is_named(tmp_path: Path) -> None:
+    """The worker whose batch it was says so; coordinator, server and the other worker end with it."""
+    job = timing_job(
+        "tensorflow",
+        "ps_async",
+        "lenet5",
+        loader=photos(tmp_path, broken=3),
+        workers=2,
+        batch=2,
+        steps=50,
+        input_shape=(3, SIDE, SIDE),
+        classes=10,
+    )
+    result = launch(tmp_path, job, workers=2, servers=1, time_limit_s=100)
+    assert not result.outcome.ok
+    assert str(tmp_path / "3.jpg") in result.explanation()
+    assert "time limit" not in (result.outcome.reason or "")
