@@ -1,9 +1,9 @@
 """One training step as one compiled program."""
 
 import jax
-from jax import lax, numpy
+from jax import numpy
 
-from steptime.frameworks.jax.workers import AXIS
+from steptime.frameworks.jax.averaging import mean_of_all
 
 
 def compiled_step(network, job, mesh, placement):
@@ -14,7 +14,8 @@ def compiled_step(network, job, mesh, placement):
     """
     optimizer = job["optimizer"]
     momentum, rate, decay = (optimizer[name] for name in ("momentum", "learning_rate", "weight_decay"))
-    together = mesh.size > 1
+    together = job["strategy"] == "allreduce"
+    pack_kb = job["options"].get("pack_kb", 0)
 
     def train(state, inputs, targets):
         variables, velocities, statistics, number, keys = state
@@ -22,7 +23,7 @@ def compiled_step(network, job, mesh, placement):
         of_loss = jax.value_and_grad(network.loss, has_aux=True)
         (loss, statistics), gradients = of_loss(variables, statistics, inputs, targets, key)
         if together:
-            gradients = lax.pmean(gradients, AXIS)
+            gradients = mean_of_all(gradients, pack_kb)
         if decay:
             gradients = jax.tree.map(lambda gradient, value: gradient + decay * value, gradients, variables)
         velocities = jax.tree.map(lambda velocity, gradient: momentum * velocity + gradient, velocities, gradients)

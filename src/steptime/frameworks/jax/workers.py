@@ -22,8 +22,18 @@ def open_mesh(job, place):
             cluster_detection_method="deactivate",  # all is said here; a batch system's variables mean other things
             coordinator_bind_address=place.root_address,  # else everybody's network could reach it
         )
-    devices = sorted(jax.devices(job["device"]), key=lambda device: device.process_index)
+    devices = sorted(_devices(job["device"]), key=lambda device: device.process_index)
     return Mesh(numpy.array(devices), (AXIS,))
+
+
+def _devices(kind):
+    try:
+        return jax.devices(kind)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "jax %s sees no GPU for this worker (%s); choose the device 'cpu', or an interpreter whose jax has CUDA"
+            % (jax.__version__, error)
+        ) from error
 
 
 def part():
