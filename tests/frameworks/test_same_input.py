@@ -80,7 +80,7 @@ batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loade
 """,
 }
 # Rooms that are fed by another's loader, in an environment of their own.
-SHARED = {"horovod_mxnet": "mxnet", "horovod_pytorch": "pytorch"}
+SHARED = {"horovod_mxnet": "mxnet", "horovod_pytorch": "pytorch", "horovod_tensorflow": "tensorflow"}
 OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
 
 SCRIPT = """
