@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.combinations import DatasetFacts
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
+from steptime.runner.gate.cases import gate_cases, gate_trial
 from steptime.study.model import Study
 
 
@@ -151,6 +152,7 @@ def test_every_field_of_a_trial_is_settled():
         "options": {"bucket_mb": 1.0, "layout": "nchw"},
         "optimizer": {"name": "sgd", "learning_rate": 0.5, "momentum": 0.9, "weight_decay": 0.0},
         "launcher": "local",
+        "cluster": None,
         "seed": 7,
     }
 
@@ -467,3 +469,50 @@ def test_an_environment_without_cuda_trains_on_the_processor_and_an_interpreter_
     assert {trial.device for trial in brought.trials} == {"cuda"}
     assert not asked.trials
     assert "kind: existing" in asked.skipped[0].reason
+
+
+def _emulated(**axes: Any) -> Expansion:
+    cluster = {"hosts": 2, "workers_per_host": 2, "bandwidth": "100Mbit/s", "cpu_share": {"1": "50%"}}
+    return _expand(launcher="emulated", cluster=cluster, **axes)
+
+
+def test_a_trial_has_the_hosts_that_its_workers_fill():
+    (few, many) = _emulated(strategies="allreduce", workers=[2, 3]).trials
+
+    assert few.cluster is not None
+    assert many.cluster is not None
+    assert (few.launcher, few.hosts, few.cluster.worker_hosts) == ("emulated", 1, 1)
+    assert (many.hosts, [host.cpu_share for host in many.cluster.hosts]) == (2, [1.0, 0.5])
+    assert {host.bandwidth_bits_per_s for host in many.cluster.hosts} == {1e8}
+
+
+def test_servers_of_their_own_have_hosts_of_their_own():
+    own, beside = _emulated(
+        frameworks="served", strategies="ps_sync", workers=4, servers=2, server_placement=["own", "colocated"]
+    ).trials
+
+    assert (own.hosts, beside.hosts) == (4, 2)
+
+
+def test_a_host_that_nobody_runs_on_does_not_change_a_trial():
+    cluster = {"hosts": 2, "bandwidth": "100Mbit/s"}
+    (small,) = _expand(launcher="emulated", cluster=cluster, workers=2, strategies="allreduce").trials
+    (large,) = _expand(launcher="emulated", cluster={**cluster, "hosts": 9}, workers=2, strategies="allreduce").trials
+
+    assert small.id == large.id
+
+
+def test_workers_that_find_no_host_are_left_out_with_the_reason():
+    (skipped,) = _emulated(strategies="allreduce", workers=5).skipped
+
+    assert skipped.reason == "the cluster has room for 4 workers on its hosts, not for 5"
+
+
+def test_the_gate_checks_on_this_host_with_the_launcher_that_the_framework_needs():
+    trials = _emulated(frameworks=["ring", "passing"], strategies="allreduce", workers=3).trials
+    here = _expand(frameworks=["ring", "passing"], strategies="allreduce", workers=3).trials
+
+    assert [gate_trial(each, MANIFESTS[each.framework]).launcher for each in trials] == ["local", "mpi"]
+    assert [case.trial for case in gate_cases(trials, MANIFESTS)] == [
+        case.trial for case in gate_cases(here, MANIFESTS)
+    ]

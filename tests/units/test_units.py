@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.units import format_bytes, format_seconds, parse_duration, parse_share
+from steptime.units import (
+    format_bit_rate,
+    format_bytes,
+    format_seconds,
+    parse_bit_rate,
+    parse_duration,
+    parse_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,3 +67,22 @@ def test_a_shown_time_is_within_half_a_percent_of_the_time(seconds):
 @pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (3 * 2**30, "3 GiB"), (2**45, "32 TiB")])
 def test_a_size_is_shown_in_binary_units(count, text):
     assert format_bytes(count) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [("200Mbit/s", 2e8), ("1 Gbit/s", 1e9), ("1.5gbit", 1.5e9), ("9600bit/s", 9600.0), ("64 kbit/s", 64e3)],
+)
+def test_a_bit_rate_may_be_written_as_people_write_it(text, rate):
+    assert parse_bit_rate(text) == rate
+
+
+@pytest.mark.parametrize("text", ["", "200", "200MB/s", "fast", "-1Mbit/s", "200 Mbit/h"])
+def test_what_is_no_bit_rate_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match="200Mbit/s"):
+        parse_bit_rate(text)
+
+
+@given(st.floats(min_value=1.0, max_value=9e11))
+def test_a_shown_bit_rate_is_within_half_a_percent_and_can_be_read_again(rate):
+    assert parse_bit_rate(format_bit_rate(rate)) == pytest.approx(rate, rel=6e-3)

@@ -1,0 +1,53 @@
+"""The key ``cluster`` of a study."""
+
+from dataclasses import replace
+
+import pytest
+
+from steptime.errors import StudyError
+from steptime.study.reading import read_study
+
+SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
+
+
+@pytest.fixture
+def reading(vocabulary, tmp_path):
+    """Read the text of a study that may use the launcher ``emulated``."""
+
+    def read(text):
+        path = tmp_path / "race.yaml"
+        path.write_text(SMALLEST + text)
+        return read_study(path, [], replace(vocabulary, launchers=("local", "mpi", "emulated")))
+
+    return read
+
+
+def test_a_cluster_is_written_as_people_write_it(reading):
+    cluster = reading(
+        "launcher: emulated\ncluster: {hosts: 4, bandwidth: 200Mbit/s, delay: 2ms, cpu_share: {2: 50%}}"
+    ).cluster
+    assert (cluster.hosts, cluster.workers_per_host) == (4, 1)
+    assert (cluster.bandwidth, cluster.delay, cluster.cpu_share) == (2e8, 0.002, {2: 0.5})
+
+
+MISTAKES = [
+    ("launcher: emulated", "launcher: needs the key cluster"),
+    ("cluster: {hosts: 2}", "add launcher: emulated"),
+    ("launcher: local\ncluster: {hosts: 2}", "add launcher: emulated"),
+    ("launcher: emulated\ncluster: {}", "hosts"),
+    ("launcher: emulated\ncluster: {hosts: 0}", "the smallest is 1"),
+    ("launcher: emulated\ncluster: {hosts: 2, bandwidth: 200}", "the smallest is 100000"),
+    ("launcher: emulated\ncluster: {hosts: 2, bandwidth: 25MB/s}", "'25MB/s' is no bit rate"),
+    ("launcher: emulated\ncluster: {hosts: 2, delay: soon}", "'soon' is no duration"),
+    ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {2: 50%}}", "they are numbered from 0 to 1"),
+    ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {first: 50%}}", "hosts are numbered from 0"),
+    ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {1: 200%}}", "the largest is 1"),
+    ("launcher: emulated\ncluster: {hosts: 2, bandwith: 1Gbit/s}", "did you mean 'bandwidth'"),
+]
+
+
+@pytest.mark.parametrize(("text", "part"), MISTAKES)
+def test_a_mistake_is_said_with_what_would_be_right(reading, text, part):
+    with pytest.raises(StudyError) as caught:
+        reading(text)
+    assert part in str(caught.value)
