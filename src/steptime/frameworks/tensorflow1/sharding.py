@@ -14,7 +14,10 @@ class Balanced(object):
     def __call__(self, op):
         """Return the server for the variable that ``op`` makes."""
         server = self._loads.index(min(self._loads))
-        self._loads[server] += op.get_attr("shape").num_elements() * op.get_attr("dtype").size
+        size = op.get_attr("dtype").size
+        for axis in op.get_attr("shape").dim:
+            size *= axis.size
+        self._loads[server] += size
         return server
 
 
