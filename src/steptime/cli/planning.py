@@ -8,6 +8,7 @@ from typing import Any
 
 from steptime.errors import StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.measurements.varying import in_words, varied_options
 from steptime.runner.commands import exact_commands
 from steptime.runner.devices import cuda_device_names
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
@@ -85,13 +86,14 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
         return
     from rich.console import Console
 
+    varied = varied_options(trials)
     console = Console(highlight=False)
     console.print(f"[bold]{plan.study.name}[/]: {len(trials)} trials, {plan.study.launches.min} launches or more each")
     for group in dict.fromkeys(trial.group for trial in trials):
         console.print(f"\n{group}", markup=False)
         for trial in trials:
             if trial.group == group:
-                console.print(f"  {trial.framework} {trial.strategy}", markup=False)
+                console.print(f"  {in_words(trial, varied)}", markup=False)
     for line in skipped_in_words(plan.expansion.skipped):
         console.print(f"skipped: {line}", markup=False)
     if trials:

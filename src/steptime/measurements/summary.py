@@ -25,6 +25,7 @@ from steptime.measurements.summary_form import (
     Value,
 )
 from steptime.measurements.summary_form import Staleness as StalenessForm
+from steptime.measurements.varying import varied_options
 from steptime.study.trial import Trial
 
 
@@ -51,7 +52,7 @@ def summarise(store: Store) -> Summary:
     results = [_result(store, trial, _cores(machine)) for trial in sorted(store.trials(), key=_order)]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
     points = [_measured(each) for each in ranked.values()]
-    varied = _varied_options([each.trial for each in results])
+    varied = varied_options([each.trial for each in results])
     trials = [
         _trial_summary(each, verdicts.get(each.trial.id), points if each.trial.id in ranked else [], varied)
         for each in results
@@ -234,16 +235,6 @@ def _place(group: str, rank: int, result: _Result, best: _Result) -> Place:
         tied_with_best=ratio.tied,
         launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
     )
-
-
-def _varied_options(trials: Sequence[Trial]) -> dict[tuple[str, str], set[str]]:
-    """Return, by framework and strategy, the options that have more than one value."""
-    values: dict[tuple[str, str], dict[str, set[Any]]] = {}
-    for trial in trials:
-        known = values.setdefault((trial.framework, trial.strategy), {})
-        for name, value in trial.options.items():
-            known.setdefault(name, set()).add(value)
-    return {key: {name for name, seen in known.items() if len(seen) > 1} for key, known in values.items()}
 
 
 def _median_noise(launches: Sequence[Launch]) -> dict[str, float | None]:
