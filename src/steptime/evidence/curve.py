@@ -1,0 +1,89 @@
+"""A scaling curve: one training set-up, measured with several numbers of workers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.errors import UsageError
+
+Array = NDArray[np.float64]
+
+FIT = "fit"
+HOLDOUT = "holdout"
+
+
+class EvidenceError(UsageError):
+    """A table of measured curves is wrong; every mistake names its line."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What describes a curve; None where the source does not say."""
+
+    source: str
+    framework: str
+    strategy: str
+    workload: str
+    precision: str
+    accelerator: str
+    data: str
+    batch_per_worker: int
+    workers_per_host: int | None
+    intra_host_link: str
+    transport: str
+    inter_host_rate: float | None
+    """Nominal bytes per second of one network card."""
+    cards_per_host: int | None
+
+    @property
+    def host_size(self) -> float:
+        """Workers that fit in one host; one where the source states a network and no host, else no limit is known."""
+        if self.workers_per_host is not None:
+            return self.workers_per_host
+        return 1 if self.inter_host_rate is not None else inf
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured point; servers is None where not stated."""
+
+    workers: int
+    servers: int | None
+    step_time: float
+    """Seconds per iteration."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A set-up with the points that a model may see and those that it has to predict, by rising workers."""
+
+    name: str
+    setup: Setup
+    fit: tuple[Point, ...]
+    holdout: tuple[Point, ...]
+
+    def hosts(self, workers: int) -> int:
+        """How many hosts that many workers take; hosts are filled one after the other."""
+        return ceil(workers / self.setup.host_size) or 1
+
+    @property
+    def left_host(self) -> bool:
+        """Whether a fit point already spans several hosts."""
+        return any(self.hosts(point.workers) > 1 for point in self.fit)
+
+    def regime(self, workers: int) -> str:
+        """``seen`` where the fit points know hosts as this point does, ``first_step_out`` where they never left one."""
+        return "first_step_out" if self.hosts(workers) > 1 and not self.left_host else "seen"
+
+
+def times(points: Sequence[Point]) -> Array:
+    """Return the iteration times in seconds."""
+    return np.array([point.step_time for point in points], dtype=float)
+
+
+def workers(points: Sequence[Point]) -> Array:
+    """Return the numbers of workers."""
+    return np.array([point.workers for point in points], dtype=float)

@@ -1,0 +1,65 @@
+"""What is known of a curve's stack and hardware from its descriptive columns, before any point of it was measured.
+
+The rates are the data sheets' and the policies the frameworks' documentation; what a stack makes of them is learned.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from steptime.evidence.curve import Setup
+from steptime.perfmodels.gradient_bytes import COST_ONLY, gradient_bytes
+from steptime.workloads.table import LIBRARY
+
+_GIGA = 1e9
+
+INSIDE_RATES: Mapping[str, float] = {"pcie": 8 * _GIGA, "nvlink": 20 * _GIGA, "nvlink_mesh": 40 * _GIGA}
+"""Bytes per second between two devices of a host."""
+
+_USUAL_INSIDE_RATE = 10 * _GIGA
+_USUAL_NETWORK = 10 * _GIGA / 8
+_USUAL_GRADIENTS = 1e8
+"""Bytes, for workloads that nothing is known of: 25 million values."""
+
+_AFTER_BACKWARD = re.compile(r"no overlap|single bucket|SyncEASGD|MirroredStrategy|S-SGD dense", re.IGNORECASE)
+"""Stacks that exchange all gradients after the backward pass, by their documentation or by their name."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Quantities that the parameters of the model scale."""
+
+    gradient_bytes: float
+    """At four bytes per value."""
+    half_bytes: float
+    """How sure it is that values travel with two bytes: 0, 1, or 0.5 where the columns do not tell."""
+    inside_rate: float
+    card_rate: float
+    overlaps: bool
+    """Whether gradients travel while the backward pass still computes."""
+    servers: bool
+    real_input: bool
+
+
+def facts_of(setup: Setup) -> Facts:
+    """Return what the columns of a set-up say."""
+    half = {"fp16": 1.0, "bf16": 1.0, "amp_fp16": 0.5, "amp_bf16": 0.5}
+    rate = setup.inter_host_rate or _USUAL_NETWORK
+    return Facts(
+        gradient_bytes=gradient_bytes(_workload(setup)) or _USUAL_GRADIENTS,
+        half_bytes=half.get(setup.precision, 0.0),
+        inside_rate=INSIDE_RATES.get(setup.intra_host_link, _USUAL_INSIDE_RATE),
+        card_rate=rate * (setup.cards_per_host or 1),
+        overlaps=not _AFTER_BACKWARD.search(setup.framework),
+        servers=setup.strategy in {"ps_sync", "ps_async"},
+        real_input=setup.data.startswith("real"),
+    )
+
+
+def _workload(setup: Setup) -> str:
+    """Return the workload, which a table may name only in its free text."""
+    if setup.workload in LIBRARY or setup.workload in COST_ONLY:
+        return setup.workload
+    text = re.sub(r"[^a-z0-9]", "", setup.framework.lower())
+    known = [name for name in (*COST_ONLY, *LIBRARY) if name.replace("_", "") in text]
+    return max(known, key=len, default=setup.workload)
