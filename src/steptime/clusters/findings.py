@@ -52,6 +52,8 @@ class ClusterFindings:
     """What makes the delay; None where none was asked for."""
     cpu_groups: str | None
     """``cgroup v1`` or ``cgroup v2``; None where the machine has neither, and foreign load is not kept away."""
+    users: bool
+    """Whether hosts have user namespaces of their own, without which some libraries see that they are one machine."""
     congestion_control: str
     hosts: list[HostFindings] = field(default_factory=list)
     paths: list[PathFindings] = field(default_factory=list)

@@ -26,6 +26,7 @@ from steptime.launchers.emulation.possible import kernel_delays
 from steptime.launchers.emulation.remains import remove, remove_remains
 from steptime.launchers.emulation.shaping import Shape, shape_for, shape_links
 from steptime.launchers.emulation.starting import AGENT, PLAN, agent_script, entering
+from steptime.launchers.emulation.users import made_users
 from steptime.launchers.request import Request
 from steptime.launchers.surroundings import pins
 
@@ -41,6 +42,8 @@ class Hosts:
     cluster: Cluster
     request: Request
     groups: Groups | None
+    users: list[Path] | None
+    """What opens the hosts' user namespaces; None where nobody may make any."""
     folders: list[Path]
     """The hosts' control groups; empty where there are none."""
     paths: list[PathFindings]
@@ -54,6 +57,7 @@ class Hosts:
             delay_s=self.cluster.delay_s,
             delay_by="netem" if self.cluster.delay_s else None,
             cpu_groups=self.groups.words if self.groups else None,
+            users=self.users is not None,
             congestion_control=settings.CONGESTION_CONTROL,
             hosts=[self._host(index) for index in range(len(self.cluster.hosts))],
             paths=self.paths,
@@ -99,10 +103,11 @@ def made_hosts(cluster: Cluster, request: Request) -> Iterator[Hosts]:
         settings.choose_congestion_control(owner, len(shapes))
         folders = _groups_of(owner, groups, cluster, request)
         settings.check_network(owner, shapes, cluster.delay_s)
-        _write_plan(owner, folders, len(shapes), request.folder)
-        paths = _measured(cluster, shapes, request.folder)
-        before = [settings.bytes_of(owner, index) for index in range(len(shapes))]
-        yield Hosts(owner, cluster, request, groups, folders, paths, before)
+        with made_users(len(shapes)) as users:
+            _write_plan(owner, folders, users, request.folder.absolute(), len(shapes))
+            paths = _measured(cluster, shapes, request.folder.absolute())
+            before = [settings.bytes_of(owner, index) for index in range(len(shapes))]
+            yield Hosts(owner, cluster, request, groups, users, folders, paths, before)
     finally:
         remove(owner, groups)
 
@@ -154,7 +159,7 @@ def _roles(request: Request, cluster: Cluster, index: int) -> list[str]:
     return [f"{role}-{rank}" for role, count in counts.items() for rank in cluster.ranks_on(index, role, count)]
 
 
-def _write_plan(owner: Owner, folders: list[Path], count: int, run_folder: Path) -> None:
+def _write_plan(owner: Owner, folders: list[Path], users: list[Path] | None, run_folder: Path, count: int) -> None:
     table = run_folder / "hosts"
     table.write_text(hosts_file(count))
     plan = {
@@ -164,6 +169,7 @@ def _write_plan(owner: Owner, folders: list[Path], count: int, run_folder: Path)
                 "name": host_name(index),
                 "namespace": str(NAMESPACES / namespace(owner, index)),
                 "group": str(folders[index]) if folders else None,
+                "users": str(users[index]) if users else None,
             }
             for index in range(count)
         ],

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 
-PORT = 7
+PORT = 15_007
 SHORT, LONG = 60, 5
 """How many exchanges of each kind."""
 _HEADER = 8

@@ -18,9 +18,9 @@ AGENT = "on-host.sh"
 _ENTERING = str(Path(__file__).with_name("entering.py"))
 
 
-def entering(plan: str, host: int, program: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs ``program`` on a host."""
-    return (sys.executable, "-I", "-S", _ENTERING, plan, str(host), *program)
+def entering(plan: str, host: int, program: Sequence[str], *, leading: bool = False) -> tuple[str, ...]:
+    """Return the command that runs ``program`` on a host; ``leading`` where it must reach other hosts from there."""
+    return (sys.executable, "-I", "-S", _ENTERING, plan, f"{'+' * leading}{host}", *program)
 
 
 def agent_script(folder: Path) -> str:
@@ -93,7 +93,7 @@ def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Proc
         raise LaunchError(message)
     hosts = range(cluster.worker_hosts)
     counts = [len(cluster.ranks_on(host, "worker", request.workers)) for host in hosts]
-    argv = [str(mpiexec), "-launcher", "ssh", "-launcher-exec", str(request.folder / AGENT), "-iface", INTERFACE]
+    argv = [str(mpiexec), "-launcher", "ssh", "-launcher-exec", str(request.folder.absolute() / AGENT), "-iface", INTERFACE]
     argv += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", INTERFACE]
     argv += ["-hosts", ",".join(f"{host_name(host)}:{count}" for host, count in zip(hosts, counts, strict=True))]
     for host, count in zip(hosts, counts, strict=True):
@@ -102,4 +102,4 @@ def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Proc
         for name, value in _cores(request, cluster, host).items():
             argv += ["-env", name, value]
         argv += [str(request.interpreter), "start.py", "job.json"]
-    return Process("mpiexec", entering(PLAN, 0, argv), {**shared, "STEPTIME_ROLE": "worker"})
+    return Process("mpiexec", entering(PLAN, 0, argv, leading=True), {**shared, "STEPTIME_ROLE": "worker"})

@@ -1,0 +1,73 @@
+"""Real frameworks on four emulated hosts, unchanged; the bytes on the interfaces say that they met there."""
+
+from pathlib import Path
+
+import pytest
+from emulating import skip_where_impossible
+from launching import interpreter_for, timing_job
+
+from steptime.clusters.cluster import settled_cluster
+from steptime.frameworks.manifest import load_manifests
+from steptime.launchers.emulated import EmulatedLauncher
+from steptime.launchers.request import Outcome, Request
+from steptime.runner.collecting import collect
+from steptime.runner.stage import stage
+
+STEPS = 7
+LENET5_BYTES = 4 * 61_706
+HOSTS = 4
+
+
+def train(folder: Path, name: str, strategy: str, **options: object) -> Outcome:
+    """Train LeNet-5 with a worker on each of four hosts; fail the test unless all reach their end."""
+    skip_where_impossible()
+    manifest = load_manifests()[name]
+    support = manifest.strategies[strategy]
+    job = timing_job(name, strategy, "lenet5", warmup_steps=2, steps=STEPS - 3, workers=HOSTS, options=options)
+    stage(folder / "run", manifest.folder, job)
+    request = Request(
+        folder=folder / "run",
+        interpreter=interpreter_for(name),
+        workers=HOSTS,
+        servers=int(support.servers),
+        scheduler=support.scheduler,
+        cores=(0,),
+        mpi=manifest.launcher_for(strategy, job["options"]) == "mpi",
+        cluster=settled_cluster(workers=HOSTS, own_servers=int(support.servers), bandwidth_bits_per_s=2e8),
+        time_limit_s=200.0,
+    )
+    outcome = EmulatedLauncher().run(request)
+    assert outcome.ok, f"{outcome.reason}; {collect(folder / 'run').first_error()}"
+    hosts = {collect(folder / "run").worker(rank)["process"]["host"] for rank in range(HOSTS)}
+    assert hosts == {"h0", "h1", "h2", "h3"}
+    return outcome
+
+
+RINGS = [
+    ("reference", "allreduce", {}),
+    ("pytorch", "allreduce", {}),
+    ("tensorflow", "allreduce", {}),
+    ("chainer", "allreduce", {}),
+    ("horovod_pytorch", "allreduce", {"controller": "gloo"}),
+    ("horovod_pytorch", "allreduce", {"controller": "mpi"}),
+]
+
+
+@pytest.mark.parametrize(("name", "strategy", "options"), RINGS)
+def test_gradients_cross_every_link(trained_room, tmp_path, name, strategy, options):
+    for host in train(tmp_path, name, strategy, **options).cluster.hosts:
+        # Each of p workers sends at least (p - 1) / p of the gradients in every step, whatever the algorithm.
+        assert host.sent_bytes > 0.75 * STEPS * LENET5_BYTES
+        assert host.received_bytes > 0.75 * STEPS * LENET5_BYTES
+
+
+SERVED = [("mxnet", "ps_sync"), ("pytorch", "ps_async")]
+
+
+@pytest.mark.parametrize(("name", "strategy"), SERVED)
+def test_weights_and_gradients_cross_the_links_of_workers_and_server(trained_room, tmp_path, name, strategy):
+    *workers, server = train(tmp_path, name, strategy).cluster.hosts
+    assert server.roles == ["server-0"]
+    assert min(server.sent_bytes, server.received_bytes) > 0.9 * HOSTS * STEPS * LENET5_BYTES
+    for host in workers:
+        assert min(host.sent_bytes, host.received_bytes) > 0.9 * STEPS * LENET5_BYTES
