@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -19,7 +20,9 @@ from steptime.launchers.emulation import hosts, settings
 from steptime.launchers.emulation.groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES
 from steptime.launchers.emulation.owner import new_owner
+from steptime.launchers.emulation.possible import kernel_delays
 from steptime.launchers.emulation.remains import remove_remains
+from steptime.launchers.emulation.switch import can_switch
 from steptime.launchers.emulation.tools import attempt, batch
 
 
@@ -170,9 +173,60 @@ def test_a_setting_that_the_kernel_did_not_take_is_an_error_that_says_so(tmp_pat
     assert not remains(os.getpid())
 
 
-def test_a_delay_that_the_kernel_cannot_make_is_refused_with_the_reason(tmp_path, monkeypatch):
+def test_packets_are_late_by_what_was_asked_for(tmp_path):
+    if not (kernel_delays() or can_switch()):
+        pytest.skip("the kernel has no 'netem', and /dev/net/tun cannot be opened")
+    outcome = launch(tmp_path, TALK, cluster=two_hosts(delay_s=0.005))
+    assert outcome.ok, outcome.reason
+    (path,) = outcome.cluster.paths
+    assert path.alpha_s >= 0.95 * 0.005
+    assert path.bandwidth_bits_per_s <= 1.1e8
+    assert outcome.cluster.delay_by in ("netem", "switch")
+    first, second = outcome.cluster.hosts
+    assert 300_000 < first.sent_bytes < 500_000
+    assert 300_000 < second.received_bytes < 500_000
+
+
+@pytest.fixture
+def _by_switch(monkeypatch) -> None:
+    if not can_switch():
+        pytest.skip("/dev/net/tun cannot be opened")
     monkeypatch.setattr(hosts, "kernel_delays", lambda: False)
-    with pytest.raises(LaunchError, match="no 'netem'"):
+
+
+def switches() -> list[psutil.Process]:
+    """The switches of this process's launches."""
+    children = psutil.Process().children()
+    return [each for each in children if any("switching.py" in word for word in each.cmdline())]
+
+
+@pytest.mark.usefixtures("_by_switch")
+def test_a_switch_that_dies_fails_the_launch(tmp_path):
+    def kill_when_workers_run() -> None:
+        wait_until(lambda: alive(tmp_path), 60)
+        for switch in switches():
+            switch.kill()
+
+    killer = threading.Thread(target=kill_when_workers_run)
+    killer.start()
+    outcome = launch(tmp_path, "import time; time.sleep(3)", cluster=two_hosts(delay_s=0.001))
+    killer.join()
+    assert outcome.reason == "the switch between the emulated hosts ended before the launch did"
+    assert not switches()
+    assert not remains(os.getpid())
+
+
+@pytest.mark.usefixtures("_by_switch")
+def test_no_switch_survives_a_launch(tmp_path):
+    assert launch(tmp_path, "pass", cluster=two_hosts(delay_s=0.001)).ok
+    assert not switches()
+    assert not remains(os.getpid())
+
+
+def test_a_delay_that_nothing_can_make_is_refused_with_the_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(hosts, "kernel_delays", lambda: False)
+    monkeypatch.setattr(hosts, "can_switch", lambda: False)
+    with pytest.raises(LaunchError, match=r"no 'netem', and /dev/net/tun"):
         launch(tmp_path, "pass", cluster=two_hosts(delay_s=0.002))
 
 

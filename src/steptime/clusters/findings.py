@@ -15,7 +15,7 @@ class HostFindings:
     cores: list[int]
     """That its workers were pinned to; empty where nobody was."""
     bandwidth_bits_per_s: float | None
-    """As the kernel says that it limits the link; None where it does not."""
+    """Of its link: as the kernel says, or as the switch was told where a program joins the hosts; None if unlimited."""
     burst_bytes: int | None
     cpu_quota_cores: float | None
     """Cores' worth of time that the host may use; None where it has no limit."""
@@ -49,7 +49,7 @@ class ClusterFindings:
     """``emulated``: hosts are namespaces of one machine."""
     delay_s: float
     delay_by: str | None
-    """What makes the delay; None where none was asked for."""
+    """What makes the delay, ``netem`` of the kernel or a program, ``switch``; None where none was asked for."""
     cpu_groups: str | None
     """``cgroup v1`` or ``cgroup v2``; None where the machine has neither, and foreign load is not kept away."""
     users: bool

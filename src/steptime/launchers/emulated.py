@@ -42,6 +42,9 @@ class EmulatedLauncher(AbstractLauncher):
         planned = self.plan(request, marker, ports)
         with made_hosts(_cluster(request), request) as hosts:
             outcome = watch(planned, request, marker)
+            broken = hosts.broken()
+            if broken:
+                return replace(outcome, ok=False, reason=broken)
             return replace(outcome, cluster=hosts.findings())
 
 

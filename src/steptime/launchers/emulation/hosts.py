@@ -1,6 +1,7 @@
 """The hosts of one launch, from nothing to hosts and back."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,12 +25,16 @@ from steptime.launchers.emulation.owner import Owner, new_owner
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
 from steptime.launchers.emulation.possible import kernel_delays
 from steptime.launchers.emulation.remains import remove, remove_remains
-from steptime.launchers.emulation.shaping import Shape, shape_for, shape_links
+from steptime.launchers.emulation.shaping import shape_for, shape_links
 from steptime.launchers.emulation.starting import AGENT, PLAN, agent_script, entering
+from steptime.launchers.emulation.switch import can_switch, running_switch
 from steptime.launchers.emulation.users import made_users
 from steptime.launchers.request import Request
 from steptime.launchers.surroundings import pins
+from steptime.units import format_seconds
 
+_LEAST_DELAY = 0.95
+"""Of what was asked for: a byte that arrives sooner was not delayed by as much."""
 _QUOTA_CLOSE = 0.01
 """Of a core: the kernel takes whole microseconds of a period."""
 
@@ -49,13 +54,22 @@ class Hosts:
     paths: list[PathFindings]
     before: list[tuple[int, int]]
     """Bytes that each interface had received and sent before the launch."""
+    delay_by: str | None
+    switch: subprocess.Popen[str] | None
+    """The program that joins the hosts, where the kernel does not."""
+
+    def broken(self) -> str | None:
+        """Say what of the hosts ended before the launch did; None where all is still there."""
+        if self.switch is None or self.switch.poll() is None:
+            return None
+        return "the switch between the emulated hosts ended before the launch did"
 
     def findings(self) -> ClusterFindings:
         """What is to be kept of them, now that the launch has ended."""
         return ClusterFindings(
             kind="emulated",
             delay_s=self.cluster.delay_s,
-            delay_by="netem" if self.cluster.delay_s else None,
+            delay_by=self.delay_by,
             cpu_groups=self.groups.words if self.groups else None,
             users=self.users is not None,
             congestion_control=settings.CONGESTION_CONTROL,
@@ -73,7 +87,7 @@ class Hosts:
             address=address(index),
             roles=_roles(self.request, self.cluster, index),
             cores=_cores(self.request, self.cluster, index),
-            bandwidth_bits_per_s=queue[0] if queue else None,
+            bandwidth_bits_per_s=queue[0] if queue else self._by_switch(index),
             burst_bytes=queue[1] if queue else None,
             cpu_quota_cores=quota,
             received_bytes=received - self.before[index][0],
@@ -82,6 +96,9 @@ class Hosts:
             throttled_periods=counted.throttled if counted else None,
             periods=counted.periods if counted else None,
         )
+
+    def _by_switch(self, index: int) -> float | None:
+        return self.cluster.hosts[index].bandwidth_bits_per_s if self.switch else None
 
 
 @contextmanager
@@ -94,34 +111,67 @@ def made_hosts(cluster: Cluster, request: Request) -> Iterator[Hosts]:
     """
     groups = find_groups()
     remove_remains(groups)
-    _refuse_impossible(cluster, groups)
-    owner = new_owner()
-    shapes = [shape_for(host.bandwidth_bits_per_s) for host in cluster.hosts]
-    try:
-        make_network(owner, [shape.gso_max_bytes if shape else None for shape in shapes])
-        shape_links(owner, shapes, cluster.delay_s)
-        settings.choose_congestion_control(owner, len(shapes))
-        folders = _groups_of(owner, groups, cluster, request)
-        settings.check_network(owner, shapes, cluster.delay_s)
-        with made_users(len(shapes)) as users:
-            _write_plan(owner, folders, users, request.folder.absolute(), len(shapes))
-            paths = _measured(cluster, shapes, request.folder.absolute())
-            before = [settings.bytes_of(owner, index) for index in range(len(shapes))]
-            yield Hosts(owner, cluster, request, groups, users, folders, paths, before)
-    finally:
-        remove(owner, groups)
-
-
-def _refuse_impossible(cluster: Cluster, groups: Groups | None) -> None:
-    if cluster.delay_s and not kernel_delays():
-        message = "this kernel cannot delay packets (it has no 'netem'); set the cluster's delay to 0ms"
-        raise LaunchError(message)
+    delay_by = _delay_by(cluster)
     if groups is None and any(host.cpu_share < 1 for host in cluster.hosts):
         message = (
             "no control group of the processor (cgroup v1 or v2) can be made here, so that no host can be slowed; "
             "leave out the cluster's cpu_share"
         )
         raise LaunchError(message)
+    owner = new_owner()
+    try:
+        with _links(owner, cluster, delay_by) as switch, made_users(len(cluster.hosts)) as users:
+            folders = _groups_of(owner, groups, cluster, request)
+            _write_plan(owner, folders, users, request.folder.absolute(), len(cluster.hosts))
+            paths = _measured(cluster, request.folder.absolute())
+            _check_delay(cluster, paths)
+            before = [settings.bytes_of(owner, index) for index in range(len(cluster.hosts))]
+            yield Hosts(owner, cluster, request, groups, users, folders, paths, before, delay_by, switch)
+    finally:
+        remove(owner, groups)
+
+
+def _delay_by(cluster: Cluster) -> str | None:
+    """Say what can delay packets here, if they are to be delayed; raises LaunchError where nothing can."""
+    if not cluster.delay_s:
+        return None
+    if kernel_delays():
+        return "netem"
+    if can_switch():
+        return "switch"
+    message = (
+        "nothing can delay packets here: the kernel has no 'netem', and /dev/net/tun cannot be opened; "
+        "set the cluster's delay to 0ms"
+    )
+    raise LaunchError(message)
+
+
+@contextmanager
+def _links(owner: Owner, cluster: Cluster, delay_by: str | None) -> Iterator[subprocess.Popen[str] | None]:
+    """Join the hosts by the kernel's switch, or by a program's where only that can delay packets; hold it to it."""
+    count = len(cluster.hosts)
+    if delay_by == "switch":
+        with running_switch(owner, [host.bandwidth_bits_per_s for host in cluster.hosts], cluster.delay_s) as switch:
+            settings.choose_congestion_control(owner, count)
+            settings.check_hosts(owner, count)
+            yield switch
+        return
+    shapes = [shape_for(host.bandwidth_bits_per_s) for host in cluster.hosts]
+    make_network(owner, [shape.gso_max_bytes if shape else None for shape in shapes])
+    shape_links(owner, shapes, cluster.delay_s)
+    settings.choose_congestion_control(owner, count)
+    settings.check_network(owner, shapes, cluster.delay_s)
+    yield None
+
+
+def _check_delay(cluster: Cluster, paths: list[PathFindings]) -> None:
+    for path in paths:
+        if path.alpha_s < _LEAST_DELAY * cluster.delay_s:
+            message = (
+                f"a byte reaches host {path.target} in {format_seconds(path.alpha_s)}, "
+                f"sooner than after the delay of {format_seconds(cluster.delay_s)} that was asked for"
+            )
+            raise LaunchError(message)
 
 
 def _groups_of(owner: Owner, groups: Groups | None, cluster: Cluster, request: Request) -> list[Path]:
@@ -180,11 +230,11 @@ def _write_plan(owner: Owner, folders: list[Path], users: list[Path] | None, run
     agent.chmod(0o700)
 
 
-def _measured(cluster: Cluster, shapes: list[Shape | None], folder: Path) -> list[PathFindings]:
+def _measured(cluster: Cluster, folder: Path) -> list[PathFindings]:
     rates = [host.bandwidth_bits_per_s for host in cluster.hosts if host.bandwidth_bits_per_s]
-    bursts = [shape.burst_bytes for shape in shapes if shape]
+    bursts = [shape.burst_bytes for rate in rates if (shape := shape_for(rate))]
     return measure_paths(
-        [address(index) for index in range(len(shapes))],
-        message_bytes(min(rates, default=None), max(bursts, default=0)),
+        [address(index) for index in range(len(cluster.hosts))],
+        message_bytes(min(rates, default=None), max(bursts, default=0), cluster.delay_s),
         lambda host, program: list(entering(str(folder / PLAN), host, [sys.executable, "-I", "-S", *program])),
     )

@@ -15,17 +15,21 @@ _LIMIT_S = 120.0
 _LONG_S = 0.08
 """How long a long message takes, about: many bursts, and still quick."""
 _LEAST_BURSTS = 40
+_LEAST_IN_FLIGHT = 20
+"""How many times what is on its way at once: a connection needs a few round trips until it fills a late link."""
 _MOST_BYTES = 8 << 20
 
 Command = Callable[[int, Sequence[str]], list[str]]
 """The argument list that runs a Python program with arguments on a host."""
 
 
-def message_bytes(bandwidth_bits_per_s: float | None, burst_bytes: int) -> int:
+def message_bytes(bandwidth_bits_per_s: float | None, burst_bytes: int, delay_s: float = 0.0) -> int:
     """Return the size of the messages from which the bandwidth is taken; the burst at their start must not matter."""
     if bandwidth_bits_per_s is None:
         return _MOST_BYTES
-    return min(_MOST_BYTES, max(_LEAST_BURSTS * burst_bytes, round(bandwidth_bits_per_s / 8 * _LONG_S)))
+    in_flight = 2 * delay_s * bandwidth_bits_per_s / 8
+    least = max(_LEAST_BURSTS * burst_bytes, round(_LEAST_IN_FLIGHT * in_flight))
+    return min(_MOST_BYTES, max(least, round(bandwidth_bits_per_s / 8 * _LONG_S)))
 
 
 def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list[PathFindings]:

@@ -9,7 +9,7 @@ import sys
 import time
 
 PORT = 15_007
-SHORT, LONG = 60, 5
+SHORT, LONG = 60, 3
 """How many exchanges of each kind."""
 _HEADER = 8
 

@@ -33,6 +33,20 @@ def check_network(owner: Owner, shapes: list[Shape | None], delay_s: float) -> N
             differences += [f"{device} of host {index}: {text}" for text in _differences(space, device, shape)]
         differences += _of_host(owner, index)
         differences += _of_delay(host, index, delay_s)
+    _refuse(differences)
+
+
+def check_hosts(owner: Owner, hosts: int) -> None:
+    """Likewise where a program joins the hosts, so that the kernel knows nothing of the links between them."""
+    differences = []
+    for index in range(hosts):
+        found = _differences(namespace(owner, index), INTERFACE, None)
+        differences += [f"{INTERFACE} of host {index}: {text}" for text in found]
+        differences += _of_host(owner, index)
+    _refuse(differences)
+
+
+def _refuse(differences: list[str]) -> None:
     if differences:
         message = "the kernel did not take the settings of the emulated cluster: " + "; ".join(differences)
         raise LaunchError(message)

@@ -93,7 +93,15 @@ def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Proc
         raise LaunchError(message)
     hosts = range(cluster.worker_hosts)
     counts = [len(cluster.ranks_on(host, "worker", request.workers)) for host in hosts]
-    argv = [str(mpiexec), "-launcher", "ssh", "-launcher-exec", str(request.folder.absolute() / AGENT), "-iface", INTERFACE]
+    argv = [
+        str(mpiexec),
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        str(request.folder.absolute() / AGENT),
+        "-iface",
+        INTERFACE,
+    ]
     argv += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", INTERFACE]
     argv += ["-hosts", ",".join(f"{host_name(host)}:{count}" for host, count in zip(hosts, counts, strict=True))]
     for host, count in zip(hosts, counts, strict=True):
