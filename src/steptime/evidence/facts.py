@@ -6,6 +6,7 @@ The rates are the data sheets' and the policies the frameworks' documentation; w
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import ceil
 
 from steptime.evidence.curve import Setup
 from steptime.perfmodels.gradient_bytes import COST_ONLY, gradient_bytes
@@ -16,6 +17,8 @@ _GIGA = 1e9
 INSIDE_RATES: Mapping[str, float] = {"pcie": 8 * _GIGA, "nvlink": 20 * _GIGA, "nvlink_mesh": 40 * _GIGA}
 """Bytes per second between two devices of a host."""
 
+_LATENCIES: Mapping[str, float] = {"rdma": 10e-6, "tcp": 40e-6}
+_USUAL_LATENCY = 20e-6
 _USUAL_INSIDE_RATE = 10 * _GIGA
 _USUAL_NETWORK = 10 * _GIGA / 8
 _USUAL_GRADIENTS = 1e8
@@ -23,6 +26,20 @@ _USUAL_GRADIENTS = 1e8
 
 _AFTER_BACKWARD = re.compile(r"no overlap|single bucket|SyncEASGD|MirroredStrategy|S-SGD dense", re.IGNORECASE)
 """Stacks that exchange all gradients after the backward pass, by their documentation or by their name."""
+
+_PER_TENSOR = re.compile(r"per tensor|\(WFBP\)", re.IGNORECASE)
+"""Stacks that start one exchange for every tensor of weights."""
+
+_TENSORS: Mapping[str, int] = {
+    "alexnet": 16, "vgg16": 32, "vgg16_cifar": 32, "googlenet": 116, "inception_v3": 284, "resnet20": 65,
+    "resnet50": 161, "resnet101": 314, "resnet152": 467, "resnext50_32x4d": 161, "resnext101_32x8d": 314,
+    "bert_base": 206, "bert_large": 398,
+}  # fmt: skip
+"""Tensors of weights that a framework exchanges; batch normalisation has two."""
+
+_USUAL_TENSORS = 100
+_BUCKET = 32e6
+"""Bytes of gradients that a stack usually exchanges at once."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +52,17 @@ class Facts:
     """How sure it is that values travel with two bytes: 0, 1, or 0.5 where the columns do not tell."""
     inside_rate: float
     card_rate: float
+    cards: int
+    """Network cards per host, each fed by devices of its own."""
     overlaps: bool
     """Whether gradients travel while the backward pass still computes."""
     servers: bool
-    real_input: bool
+    latency: float
+    """Usual seconds of one step between hosts."""
+    messages: int
+    """Exchanges of a step."""
+    hosts_stated: bool
+    """Whether it is known which workers share a host."""
 
 
 def facts_of(setup: Setup) -> Facts:
@@ -50,10 +74,22 @@ def facts_of(setup: Setup) -> Facts:
         half_bytes=half.get(setup.precision, 0.0),
         inside_rate=INSIDE_RATES.get(setup.intra_host_link, _USUAL_INSIDE_RATE),
         card_rate=rate * (setup.cards_per_host or 1),
+        cards=setup.cards_per_host or 1,
         overlaps=not _AFTER_BACKWARD.search(setup.framework),
         servers=setup.strategy in {"ps_sync", "ps_async"},
-        real_input=setup.data.startswith("real"),
+        latency=_LATENCIES.get(setup.transport, _USUAL_LATENCY),
+        messages=_messages(setup),
+        hosts_stated=setup.workers_per_host is not None,
     )
+
+
+def _messages(setup: Setup) -> int:
+    workload = _workload(setup)
+    if _PER_TENSOR.search(setup.framework):
+        return _TENSORS.get(workload, _USUAL_TENSORS)
+    if _AFTER_BACKWARD.search(setup.framework):
+        return 1
+    return ceil((gradient_bytes(workload) or _USUAL_GRADIENTS) / _BUCKET)
 
 
 def _workload(setup: Setup) -> str:

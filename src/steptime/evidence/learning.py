@@ -62,6 +62,7 @@ def _spoken_of(curve: Curve) -> Collection[str]:
         names -= _BEYOND_HOST
     if curve.setup.host_size == 1:
         names -= _WITHIN_HOST
+    names -= {"sharing"}  # speaks of what is beyond all known points, which here is nothing
     if not facts.overlaps:
         names -= {"hidden"}
     if facts.half_bytes in {0.0, 1.0}:

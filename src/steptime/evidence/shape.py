@@ -2,7 +2,8 @@
 
 ``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c
 the seconds of one worker. What happens inside a host does not change any more once a host is full. A flat ring goes
-through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns.
+through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Where a
+table does not say who shares a host, workers beyond the measured ones may come to share cards.
 """
 
 import numpy as np
@@ -33,8 +34,11 @@ def relative_times(curve: Curve, workers: Array, servers: Array, seconds: float,
     together = np.minimum(workers, curve.setup.host_size)
     hosts = np.array([curve.hosts(int(count)) for count in workers], dtype=float)
     volume = _through_servers(hosts, servers, value) if facts.servers else _through_rings(workers, hosts, value)
-    per_byte = hosts ** value["congestion"] / (value["efficiency"] * facts.card_rate) + 1 / value["stack_rate"]
-    between = volume * size * per_byte + _latencies(hosts, facts, value)
+    network = value["efficiency"] * facts.card_rate
+    per_byte = hosts ** value["congestion"] / network + 1 / (value["stack_rate"] * facts.cards)
+    between = volume * size * per_byte + value["latency"] * facts.latency * facts.messages * _steps(hosts, facts)
+    if not facts.hosts_stated:
+        between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** value["sharing"]
     waiting = exposed(between / seconds, _BACKWARD_SHARE, value["hidden"] if facts.overlaps else 0.0)
     around = value["inside"] * _ring_share(together) * size / facts.inside_rate / seconds
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
@@ -76,6 +80,9 @@ def _through_servers(hosts: Array, servers: Array, value: dict[str, Array]) -> A
     return volume
 
 
-def _latencies(hosts: Array, facts: Facts, value: dict[str, Array]) -> Array:
-    steps = 2.0 * (hosts > 1) if facts.servers else 2 * (hosts - 1)
-    return value["latency"] * steps
+def _steps(hosts: Array, facts: Facts) -> Array:
+    """Return how many latencies between hosts follow each other in one exchange; those inside are short beside them."""
+    if facts.servers:
+        return np.where(hosts > 1, 2.0, 0.0)
+    steps: Array = 2 * (hosts - 1)
+    return steps
