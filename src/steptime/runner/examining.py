@@ -15,6 +15,9 @@ from steptime.environments.pythons import choose_python
 from steptime.environments.table import find_ready
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.launchers.emulation.groups import find_groups
+from steptime.launchers.emulation.possible import kernel_delays, lacking
+from steptime.launchers.emulation.switch import can_switch
 from steptime.runner.devices import cuda_device_names
 from steptime.runner.preparing import environment_spec, usable_cores
 from steptime.units import format_bytes
@@ -47,6 +50,7 @@ def examine() -> Iterator[Finding]:
     yield _frequency()
     yield _cuda()
     yield _mpi()
+    yield _emulation()
     for manifest in load_manifests().values():
         yield _framework(manifest)
 
@@ -106,6 +110,16 @@ def _mpi() -> Finding:
     system = shutil.which("mpiexec")
     detail = f"system: {system}" if system else "no system MPI; MPI-based frameworks bring their own from wheels"
     return Finding("mpi", "ok", detail)
+
+
+def _emulation() -> Finding:
+    reason = lacking()
+    if reason:
+        return Finding("emulated hosts", "note", reason)
+    groups = find_groups()
+    shares = f"shares of the processor by {groups.words}" if groups else "no shares of the processor"
+    delays = "delays by netem" if kernel_delays() else "delays by a program" if can_switch() else "no delays"
+    return Finding("emulated hosts", "ok", f"network namespaces, {shares}, {delays}")
 
 
 def _framework(manifest: Manifest) -> Finding:
