@@ -42,6 +42,17 @@ shape = job["workload"]["input_shape"]
 own = native(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
 batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
 """,
+    "tensorflow1": """
+import tensorflow
+tf1 = tensorflow.compat.v1
+tf1.disable_eager_execution()
+from steptime.worker.loaders.tensorflow1 import NativeBatches
+own = NativeBatches(job, place)
+session = tf1.Session()
+own.start(session)
+fetched = iter(lambda: session.run(own.tensors), None)
+batches = ((x.transpose(0, 3, 1, 2), t) for x, t in fetched)
+""",
     "mxnet": """
 import mxnet
 from steptime.worker.loaders.mxnet import batches as open_batches
@@ -80,7 +91,12 @@ batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loade
 """,
 }
 # Rooms that are fed by another's loader, in an environment of their own.
-SHARED = {"horovod_mxnet": "mxnet", "horovod_pytorch": "pytorch", "horovod_tensorflow": "tensorflow"}
+SHARED = {
+    "deepspeed": "pytorch",
+    "horovod_mxnet": "mxnet",
+    "horovod_pytorch": "pytorch",
+    "horovod_tensorflow": "tensorflow",
+}
 OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
 
 SCRIPT = """
