@@ -48,6 +48,9 @@ RINGS = [
     ("pytorch", "allreduce", {}),
     ("tensorflow", "allreduce", {}),
     ("chainer", "allreduce", {}),
+    ("caffe", "allreduce", {}),
+    ("cntk", "allreduce", {}),
+    ("jax", "allreduce", {}),
     ("horovod_pytorch", "allreduce", {"controller": "gloo"}),
     ("horovod_pytorch", "allreduce", {"controller": "mpi"}),
 ]
@@ -61,7 +64,7 @@ def test_gradients_cross_every_link(trained_room, tmp_path, name, strategy, opti
         assert host.received_bytes > 0.75 * STEPS * LENET5_BYTES
 
 
-SERVED = [("mxnet", "ps_sync"), ("pytorch", "ps_async")]
+SERVED = [("mxnet", "ps_sync"), ("pytorch", "ps_async"), ("tensorflow", "ps_async"), ("tensorflow1", "ps_sync")]
 
 
 @pytest.mark.parametrize(("name", "strategy"), SERVED)

@@ -54,10 +54,14 @@ def test_one_mpiexec_on_the_first_host_starts_the_workers_of_all(tmp_path):
     assert " : -n 1 -env STEPTIME_CPUS 0 " in words
 
 
-def test_open_mpi_is_refused_with_what_to_do(tmp_path):
+def test_open_mpi_is_led_over_the_hosts_links_by_variables(tmp_path):
     (tmp_path / "ompi_info").touch()
-    with pytest.raises(LaunchError, match="install the wheel 'mpich'"):
-        EmulatedLauncher().plan(mpi_request(tmp_path), "mark", PORTS)
+    cluster = settled_cluster(workers=3, own_servers=0, workers_per_host=2)
+    (planned,) = EmulatedLauncher().plan(mpi_request(tmp_path, workers=3, cluster=cluster), "mark", PORTS)
+    assert "-H h0:2,h1:1 -n 3 " in " ".join(planned.argv)
+    assert planned.environment["OMPI_MCA_btl"] == "tcp,self"
+    for name in ("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"):
+        assert planned.environment[name] == "/run/folder/on-host.sh"
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class MpiLauncher(AbstractLauncher):
             interpreter,
             tether,
             str(mpiexec),
-            *_open_mpi_flags(mpiexec),
+            *open_mpi_flags(mpiexec),
             "-n",
             str(request.workers),
             interpreter,
@@ -52,7 +52,7 @@ def find_mpiexec(interpreter: Path) -> Path:
     return Path(path)
 
 
-def _open_mpi_flags(path: Path) -> tuple[str, ...]:
+def open_mpi_flags(path: Path) -> tuple[str, ...]:
     """Open MPI refuses root and more workers than cores unless told otherwise; MPICH knows neither flag."""
     return ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if is_open_mpi(path) else ()
 

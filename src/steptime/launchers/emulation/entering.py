@@ -17,7 +17,7 @@ _BIND, _PRIVATE, _RECURSIVE = 4096, 1 << 18, 16384
 
 
 def enter(plan_path: str, index: int, *, leading: bool) -> None:
-    """Make this process one of host ``index``: its control group, network, host name and table of hosts, and users.
+    """Make this process one of host ``index``: variables, control group, network, names and users.
 
     Users come last, since who is in another user namespace may not do all that comes before; ``leading`` leaves them
     out.
@@ -31,6 +31,7 @@ def enter(plan_path: str, index: int, *, leading: bool) -> None:
     if host["group"]:
         with open(os.path.join(host["group"], "cgroup.procs"), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
             file.write(str(os.getpid()))
+    os.environ.update(host["variables"])
     users = os.open(host["users"], os.O_RDONLY | os.O_CLOEXEC) if host["users"] and not leading else None
     network = os.open(host["namespace"], os.O_RDONLY | os.O_CLOEXEC)
     _checked(libc.setns(network, _NEW_NETWORK), "setns")

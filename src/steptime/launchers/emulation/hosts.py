@@ -26,7 +26,7 @@ from steptime.launchers.emulation.paths import measure_paths, message_bytes
 from steptime.launchers.emulation.possible import kernel_delays
 from steptime.launchers.emulation.remains import remove, remove_remains
 from steptime.launchers.emulation.shaping import shape_for, shape_links
-from steptime.launchers.emulation.starting import AGENT, PLAN, agent_script, entering
+from steptime.launchers.emulation.starting import AGENT, PLAN, agent_script, cores_on, entering
 from steptime.launchers.emulation.switch import can_switch, running_switch
 from steptime.launchers.emulation.users import made_users
 from steptime.launchers.request import Request
@@ -122,7 +122,7 @@ def made_hosts(cluster: Cluster, request: Request) -> Iterator[Hosts]:
     try:
         with _links(owner, cluster, delay_by) as switch, made_users(len(cluster.hosts)) as users:
             folders = _groups_of(owner, groups, cluster, request)
-            _write_plan(owner, folders, users, request.folder.absolute(), len(cluster.hosts))
+            _write_plan(owner, folders, users, request, cluster)
             paths = _measured(cluster, request.folder.absolute())
             _check_delay(cluster, paths)
             before = [settings.bytes_of(owner, index) for index in range(len(cluster.hosts))]
@@ -209,7 +209,10 @@ def _roles(request: Request, cluster: Cluster, index: int) -> list[str]:
     return [f"{role}-{rank}" for role, count in counts.items() for rank in cluster.ranks_on(index, role, count)]
 
 
-def _write_plan(owner: Owner, folders: list[Path], users: list[Path] | None, run_folder: Path, count: int) -> None:
+def _write_plan(
+    owner: Owner, folders: list[Path], users: list[Path] | None, request: Request, cluster: Cluster
+) -> None:
+    run_folder, count = request.folder.absolute(), len(cluster.hosts)
     table = run_folder / "hosts"
     table.write_text(hosts_file(count))
     plan = {
@@ -220,6 +223,7 @@ def _write_plan(owner: Owner, folders: list[Path], users: list[Path] | None, run
                 "namespace": str(NAMESPACES / namespace(owner, index)),
                 "group": str(folders[index]) if folders else None,
                 "users": str(users[index]) if users else None,
+                "variables": cores_on(request, cluster, index),
             }
             for index in range(count)
         ],

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steptime.clusters.cluster import Cluster
-from steptime.errors import LaunchError
 from steptime.launchers.emulation.network import INTERFACE, address, host_name
-from steptime.launchers.mpi import find_mpiexec, is_open_mpi
+from steptime.launchers.mpi import find_mpiexec, is_open_mpi, open_mpi_flags
 from steptime.launchers.request import Process, Request
 from steptime.launchers.surroundings import cores_in_words, pins, server_pins, shared_variables
 
@@ -48,7 +47,7 @@ def processes(request: Request, cluster: Cluster, marker: str, ports: Sequence[i
         count = {"worker": request.workers, "server": request.servers}.get(role, 1)
         variables = {
             **shared,
-            **_cores(request, cluster, host),
+            **cores_on(request, cluster, host),
             "STEPTIME_ROLE": role,
             "STEPTIME_RANK": str(rank),
             "STEPTIME_LOCAL_RANK": str(cluster.ranks_on(host, role, count).index(rank)),
@@ -71,8 +70,8 @@ def _addresses(request: Request, cluster: Cluster, ports: Sequence[int]) -> dict
     }
 
 
-def _cores(request: Request, cluster: Cluster, host: int) -> dict[str, str]:
-    """The cores of the processes of one host, in the order of their local ranks."""
+def cores_on(request: Request, cluster: Cluster, host: int) -> dict[str, str]:
+    """Return the variables that tell the processes of one host their cores, in the order of their local ranks."""
     workers, servers = pins(request), server_pins(request)
     return {
         "STEPTIME_CPUS": cores_in_words(workers[rank] for rank in cluster.ranks_on(host, "worker", len(workers))),
@@ -85,29 +84,32 @@ def _cores(request: Request, cluster: Cluster, host: int) -> dict[str, str]:
 def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Process:
     """One mpiexec on the first host, which starts the workers of all hosts."""
     mpiexec = find_mpiexec(request.interpreter)
-    if is_open_mpi(mpiexec):
-        message = (
-            f"{mpiexec} is Open MPI's, which the launcher 'emulated' cannot lead over several hosts yet; "
-            "install the wheel 'mpich' instead, or use the launcher 'mpi'"
-        )
-        raise LaunchError(message)
     hosts = range(cluster.worker_hosts)
     counts = [len(cluster.ranks_on(host, "worker", request.workers)) for host in hosts]
-    argv = [
-        str(mpiexec),
-        "-launcher",
-        "ssh",
-        "-launcher-exec",
-        str(request.folder.absolute() / AGENT),
-        "-iface",
-        INTERFACE,
-    ]
-    argv += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", INTERFACE]
-    argv += ["-hosts", ",".join(f"{host_name(host)}:{count}" for host, count in zip(hosts, counts, strict=True))]
-    for host, count in zip(hosts, counts, strict=True):
-        # Each host's workers have cores of their own, which only a part of its own can say.
-        argv += [*([":"] if host else []), "-n", str(count)]
-        for name, value in _cores(request, cluster, host).items():
-            argv += ["-env", name, value]
-        argv += [str(request.interpreter), "start.py", "job.json"]
+    slots = ",".join(f"{host_name(host)}:{count}" for host, count in zip(hosts, counts, strict=True))
+    agent = str(request.folder.absolute() / AGENT)
+    program = [str(request.interpreter), "start.py", "job.json"]
+    if is_open_mpi(mpiexec):
+        argv = [str(mpiexec), *open_mpi_flags(mpiexec), "-H", slots, "-n", str(request.workers), *program]
+        shared = {**shared, **_open_mpi_settings(agent)}
+    else:
+        argv = [str(mpiexec), "-launcher", "ssh", "-launcher-exec", agent, "-iface", INTERFACE]
+        argv += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", INTERFACE, "-hosts", slots]
+        for host, count in zip(hosts, counts, strict=True):
+            # MPICH gives all workers the variables of its mpiexec; what differs by host only a part of its own can say.
+            argv += [*([":"] if host else []), "-n", str(count)]
+            for name, value in cores_on(request, cluster, host).items():
+                argv += ["-env", name, value]
+            argv += program
     return Process("mpiexec", entering(PLAN, 0, argv, leading=True), {**shared, "STEPTIME_ROLE": "worker"})
+
+
+def _open_mpi_settings(agent: str) -> dict[str, str]:
+    """What Open MPI 4 and 5 are told by variables, which have the same names in neither, and harm the other in none."""
+    common = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": INTERFACE, "mpi_yield_when_idle": "1"}
+    old = {"plm_rsh_agent": agent, "oob_tcp_if_include": INTERFACE}
+    new = {"plm_ssh_agent": agent, "prte_if_include": INTERFACE}
+    return {
+        **{f"OMPI_MCA_{name}": value for name, value in {**common, **old}.items()},
+        **{f"PRTE_MCA_{name}": value for name, value in new.items()},
+    }
