@@ -23,6 +23,8 @@ from launching import interpreter_for  # noqa: E402 - found through the line abo
 DEFAULT_ROOMS = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
 """Those whose environments `make test` makes; `make test-frameworks` makes the others too."""
 ROOMS = set(load_manifests())
+_TRAINING = {"contract", "frameworks", "launchers"}
+"""Folders whose cases are named after rooms; elsewhere a room's name may be an example."""
 ROOM = "trained room"
 """The property of a test that trains in a framework's room; its value is the room's name."""
 
@@ -62,7 +64,7 @@ def _room(item: pytest.Item) -> str | None:
     named = [case.params.get(name) for name in ("name", "framework")] if case else []
     stem = item.path.stem.removeprefix("test_")
     named += sorted((room for room in ROOMS if stem == room or stem.startswith(f"{room}_")), key=len, reverse=True)
-    return next((room for room in named if room in ROOMS and item.path.parent.name in ("frameworks", "contract")), None)
+    return next((room for room in named if room in ROOMS and item.path.parent.name in _TRAINING), None)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
