@@ -107,7 +107,8 @@ def test_a_process_id_that_was_given_again_is_not_the_owner():
 def test_what_is_missing_is_said_before_anything_is_made(monkeypatch, tmp_path, condition, sentence):
     if condition == "root":
         monkeypatch.setattr(possible.shutil, "which", lambda tool: f"/sbin/{tool}")
-        monkeypatch.setattr(possible.os, "geteuid", lambda: 1000)
+        monkeypatch.setattr(possible, "is_privileged", lambda: False)
+        monkeypatch.setattr(possible, "user_namespaces_work", lambda: False)
     else:
         monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(emulated, "made_hosts", None)

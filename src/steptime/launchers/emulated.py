@@ -10,7 +10,8 @@ from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
 from steptime.launchers.emulation.hosts import made_hosts
-from steptime.launchers.emulation.possible import lacking
+from steptime.launchers.emulation.possible import is_privileged, lacking
+from steptime.launchers.emulation.rootless import run_below
 from steptime.launchers.emulation.starting import processes
 from steptime.launchers.ports import free_ports
 from steptime.launchers.request import Outcome, Process, Request
@@ -25,7 +26,7 @@ class EmulatedLauncher(AbstractLauncher):
     """
 
     name = "emulated"
-    summary = "hosts made of this machine, with a name, a link and a share of the processor each; needs root"
+    summary = "hosts made of this machine, with a name, a link and a share of the processor each"
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         return processes(request, _cluster(request), marker, ports)
@@ -37,6 +38,8 @@ class EmulatedLauncher(AbstractLauncher):
         if not os.access(request.interpreter, os.X_OK) and shutil.which(request.interpreter) is None:
             message = f"could not start {request.interpreter}: it is no program"
             raise LaunchError(message)
+        if not is_privileged():
+            return run_below(request)
         marker = uuid.uuid4().hex
         ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
         planned = self.plan(request, marker, ports)

@@ -16,7 +16,7 @@ from steptime.environments.table import find_ready
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.emulation.groups import find_groups
-from steptime.launchers.emulation.possible import kernel_delays, lacking
+from steptime.launchers.emulation.possible import is_privileged, kernel_delays, lacking
 from steptime.launchers.emulation.switch import can_switch
 from steptime.runner.devices import cuda_device_names
 from steptime.runner.preparing import environment_spec, usable_cores
@@ -119,7 +119,8 @@ def _emulation() -> Finding:
     groups = find_groups()
     shares = f"shares of the processor by {groups.words}" if groups else "no shares of the processor"
     delays = "delays by netem" if kernel_delays() else "delays by a program" if can_switch() else "no delays"
-    return Finding("emulated hosts", "ok", f"network namespaces, {shares}, {delays}")
+    networks = "network namespaces" if is_privileged() else "network namespaces within a user namespace"
+    return Finding("emulated hosts", "ok", f"{networks}, {shares}, {delays}")
 
 
 def _framework(manifest: Manifest) -> Finding:

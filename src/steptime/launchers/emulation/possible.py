@@ -1,11 +1,11 @@
 """What the launcher needs of this machine."""
 
-import os
 import shutil
 import sys
 from functools import cache
 
 from steptime.launchers.emulation.owner import new_owner
+from steptime.launchers.emulation.rootless import user_namespaces_work
 from steptime.launchers.emulation.tools import attempt
 
 
@@ -19,18 +19,17 @@ def lacking() -> str | None:
             f"the launcher 'emulated' needs the command {absent[0]!r}, which is not on PATH; "
             "install iproute2 (Debian: apt install iproute2)"
         )
-    if os.geteuid() != 0:
+    if not (is_privileged() or user_namespaces_work()):
         return (
-            "the launcher 'emulated' makes network namespaces and control groups, which needs root; "
-            "run steptime as root, in a container if you like"
+            "the launcher 'emulated' makes network namespaces, which needs root or, where the kernel allows them, "
+            "user namespaces; run steptime as root, in a container if you like"
         )
-    if not _namespaces_work():
-        return "this kernel or container lets nobody make network namespaces ('ip netns add' fails)"
     return None
 
 
 @cache
-def _namespaces_work() -> bool:
+def is_privileged() -> bool:
+    """Whether this process may make network namespaces itself."""
     name = new_owner().name("probe")
     return attempt("ip", "netns", "add", name) and attempt("ip", "netns", "delete", name)
 

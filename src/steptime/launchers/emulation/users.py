@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _NEW_USERS = 0x10000000
-_ALL = "0 0 4294967295"
 _PROGRAM = f"import ctypes; print(ctypes.CDLL(None).unshare({_NEW_USERS}), flush=True); input()"
 
 
@@ -45,10 +44,16 @@ def _make() -> int | None:
             if helper.stdout.readline().strip() != "0":
                 return None
             own = Path(f"/proc/{helper.pid}")
-            (own / "uid_map").write_text(_ALL)
-            (own / "gid_map").write_text(_ALL)
+            for name in ("uid_map", "gid_map"):
+                (own / name).write_text(_same(Path("/proc/self", name).read_text()))
             return os.open(own / "ns" / "user", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return None
         finally:
             helper.communicate("\n")
+
+
+def _same(own_map: str) -> str:
+    """Return the map that gives everybody whom this process knows the number that this process knows."""
+    ranges = (line.split() for line in own_map.splitlines())
+    return "".join(f"{first} {first} {count}\n" for first, _, count in ranges)

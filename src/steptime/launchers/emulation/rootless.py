@@ -1,0 +1,113 @@
+"""Emulated hosts without root: the launch runs in a process of its own, which is root of a user namespace.
+
+What that root may not do is missing, and the findings say so: no control groups, so that no host can be slowed and
+others' work is not kept away.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from steptime.clusters.cluster import Cluster
+from steptime.clusters.findings import ClusterFindings, HostFindings, PathFindings
+from steptime.errors import LaunchError
+from steptime.launchers.emulation.tools import attempt
+from steptime.launchers.request import Outcome, Request
+
+_PROGRAM = "steptime.launchers.unprivileged"
+_BELOW = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--uts")
+_POLL_S = 0.1
+_SIMPLE = ("workers", "servers", "colocated_servers", "scheduler", "threads", "mpi", "time_limit_s")
+
+
+@cache
+def user_namespaces_work() -> bool:
+    """Whether this user may make hosts within a user namespace."""
+    probe = "mount -t tmpfs none /run && mkdir /run/netns && ip netns add probe"
+    return attempt(*_BELOW, "sh", "-c", probe)
+
+
+def run_below(request: Request) -> Outcome:
+    """Run a launch in a user namespace; raises LaunchError as the launcher does."""
+    with subprocess.Popen(
+        [*_BELOW, sys.executable, "-m", _PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said = _answer(process, request)
+        except BaseException:
+            _interrupt(process)
+            raise
+    try:
+        answer = json.loads(said)
+    except ValueError:
+        message = f"the emulated hosts' own process ended without an answer (exit code {process.returncode})"
+        raise LaunchError(message) from None
+    if "refused" in answer:
+        raise LaunchError(answer["refused"])
+    return Outcome(**{**answer, "cluster": _findings(answer["cluster"])})
+
+
+def _answer(process: subprocess.Popen[str], request: Request) -> str:
+    asked: str | None = request_to_text(request)
+    while True:
+        try:
+            said, _ = process.communicate(asked, timeout=_POLL_S)
+        except subprocess.TimeoutExpired:
+            asked = None  # it has been sent
+            if request.cancelled.is_set():
+                _interrupt(process)
+        else:
+            return said
+
+
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+
+
+def request_to_text(request: Request) -> str:
+    """Return what the process must know of a request, as one line of JSON."""
+    fields: dict[str, Any] = {name: getattr(request, name) for name in _SIMPLE}
+    fields["folder"] = str(request.folder.absolute())
+    fields["interpreter"] = str(request.interpreter)
+    fields["cores"] = list(request.cores)
+    fields["cluster"] = request.cluster.model_dump(mode="json") if request.cluster else None
+    return json.dumps(fields) + "\n"
+
+
+def request_from_text(text: str, cancelled: threading.Event) -> Request:
+    """Return the request that ``request_to_text`` wrote; ``cancelled`` ends it early."""
+    fields = json.loads(text)
+    return Request(
+        folder=Path(fields["folder"]),
+        interpreter=Path(fields["interpreter"]),
+        cores=tuple(fields["cores"]),
+        cluster=Cluster.model_validate(fields["cluster"]) if fields["cluster"] else None,
+        cancelled=cancelled,
+        **{name: fields[name] for name in _SIMPLE},
+    )
+
+
+def outcome_to_text(outcome: Outcome) -> str:
+    """Return an outcome as JSON."""
+    return json.dumps(asdict(outcome))
+
+
+def _findings(fields: dict[str, Any] | None) -> ClusterFindings | None:
+    if fields is None:
+        return None
+    hosts = [HostFindings(**each) for each in fields["hosts"]]
+    paths = [PathFindings(**each) for each in fields["paths"]]
+    return ClusterFindings(**{**fields, "hosts": hosts, "paths": paths})

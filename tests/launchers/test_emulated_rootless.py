@@ -1,0 +1,144 @@
+"""Emulated hosts made by a user who is not root: in a user namespace, with what is missing said."""
+
+import json
+import os
+import shutil
+import site
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from emulating import request, two_hosts
+
+import steptime
+from steptime.launchers.emulation.rootless import request_from_text, request_to_text
+
+SOMEBODY = 65_534
+AS_SOMEBODY = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
+LAUNCH = """
+    import json, sys
+    from pathlib import Path
+    from steptime.clusters.cluster import settled_cluster
+    from steptime.errors import LaunchError
+    from steptime.launchers.emulated import EmulatedLauncher
+    from steptime.launchers.emulation.possible import is_privileged, lacking
+    from steptime.launchers.request import Request
+
+    if is_privileged() or lacking():
+        sys.exit("no: " + str(lacking()))
+    shares = {int(host): share for host, share in json.loads(sys.argv[2]).items()}
+    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=1e8, cpu_shares=shares)
+    try:
+        outcome = EmulatedLauncher().run(Request(Path(sys.argv[1]), Path(sys.executable), 2, cluster=cluster))
+        print(json.dumps([outcome.ok, outcome.reason, outcome.cluster.to_json()]))
+    except LaunchError as error:
+        print(json.dumps(str(error)))
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that another user may write to."""
+    made = Path(tempfile.mkdtemp())
+    if os.geteuid() == 0:
+        os.chown(made, SOMEBODY, SOMEBODY)
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture(scope="module")
+def python() -> list[str]:
+    """The beginning of a command that runs a Python with steptime as somebody who is not root."""
+    before = AS_SOMEBODY if os.geteuid() == 0 else []
+    if before and shutil.which("setpriv") is None:
+        pytest.skip("no 'setpriv', with which root becomes somebody else")
+    paths = [str(Path(steptime.__file__).parents[1]), *site.getsitepackages()]
+    variables = ["env", f"PYTHONPATH={os.pathsep.join(paths)}", "PYTHONDONTWRITEBYTECODE=1"]
+    for candidate in (sys.executable, shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin")):
+        command = [*before, *variables, str(candidate)]
+        if (
+            candidate
+            and subprocess.run(
+                [*command, "-c", "import pydantic, steptime"], capture_output=True, check=False
+            ).returncode
+            == 0
+        ):
+            return command
+    pytest.skip("other users cannot run this Python")
+
+
+def start(python: list[str], folder: Path, program: str, **shares: float) -> subprocess.Popen[str]:
+    (folder / "start.py").write_text(textwrap.dedent(program))
+    command = [*python, "-c", textwrap.dedent(LAUNCH), str(folder), json.dumps(shares)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
+
+
+def answer(process: subprocess.Popen[str]):
+    said, complaint = process.communicate(timeout=120)
+    if complaint.startswith("no: "):
+        pytest.skip(complaint)
+    assert process.returncode == 0, complaint
+    return json.loads(said)
+
+
+NAMES = """
+    import os, socket
+    open("name-" + os.environ["STEPTIME_RANK"], "w").write(socket.gethostname())
+"""
+
+
+def test_hosts_without_root_have_names_and_links_and_say_what_is_missing(python, folder):
+    ok, reason, found = answer(start(python, folder, NAMES))
+    assert ok, reason
+    assert [(folder / f"name-{rank}").read_text() for rank in range(2)] == ["h0", "h1"]
+    assert [host["bandwidth_bits_per_s"] for host in found["hosts"]] == [1e8, 1e8]
+    assert found["paths"][0]["bandwidth_bits_per_s"] <= 1.1e8
+    assert found["cpu_groups"] is None
+
+
+def test_a_slow_host_without_root_is_refused_with_the_reason(python, folder):
+    assert "no control group" in answer(start(python, folder, "pass", **{"1": 0.5}))
+
+
+def test_a_failure_is_an_outcome_all_the_same(python, folder):
+    ok, reason, _ = answer(start(python, folder, "raise SystemExit(7)"))
+    assert not ok
+    assert "ended with exit code 7" in reason
+
+
+def running(folder: Path) -> list[int]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_nothing_survives_a_runner_that_is_killed(python, folder):
+    process = start(python, folder, "import time; time.sleep(600)")
+    deadline = time.monotonic() + 60
+    while len(running(folder)) < 2 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.05)
+    if process.poll() is not None:
+        answer(process)
+    assert len(running(folder)) == 2
+    process.kill()
+    process.communicate()
+    while running(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(folder)
+
+
+def test_a_request_arrives_as_it_was_sent(tmp_path):
+    sent = request(tmp_path, "pass", cores=(0, 1), servers=1, scheduler=True, mpi=True, cluster=two_hosts())
+    assert request_from_text(request_to_text(sent), threading.Event()) == sent
