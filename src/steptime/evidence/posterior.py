@@ -19,7 +19,8 @@ _SCALE_VARIANCE = 1.0
 """Of the logarithm of the time of one worker: nothing is believed of it."""
 _HALVES = 8
 """Normal quantiles that stand for the remaining uncertainty of one sample."""
-_WIDER = 1.3
+_ROUNDS = 2
+_WIDER = 1.5
 _LEAST_SPREAD = 0.3
 """Of the spread believed: no parameter is known so well that its tails are not tried."""
 LEVEL = 0.9
@@ -64,26 +65,24 @@ def explain(
 ) -> Weighted:
     """Weight samples by the points ``seen`` and predict those ``asked``.
 
-    Samples of what is believed beforehand rarely explain good points; those of a second round are drawn from where the
-    first found explanations, widened, and weighted by what both say of them.
+    Samples of what is believed beforehand rarely explain good points; in further rounds half of them are drawn from
+    where the ones before found explanations, widened, and all are weighted by what both say of them.
     """
-    believed = normals(beliefs)
-    first = _weigh(curve, seen, asked, believed, believed, log_samples)
-    mean = first.weights @ first.parameters
-    spread = np.sqrt(first.weights @ np.square(first.parameters - mean))
-    near = Normals(mean, np.clip(_WIDER * spread, _LEAST_SPREAD * believed.spread, believed.spread))
-    return _weigh(curve, seen, asked, believed, near, log_samples)
+    believed = near = normals(beliefs)
+    for _ in range(_ROUNDS):
+        found = _weigh(curve, seen, asked, (believed, near), log_samples)
+        mean = found.weights @ found.parameters
+        spread = np.sqrt(found.weights @ np.square(found.parameters - mean))
+        near = Normals(mean, np.clip(_WIDER * spread, _LEAST_SPREAD * believed.spread, believed.spread))
+    return _weigh(curve, seen, asked, (believed, near), log_samples)
 
 
-def _weigh(  # noqa: PLR0913, PLR0917 - what is known, what is asked, and two distributions
-    curve: Curve,
-    seen: Sequence[Point],
-    asked: Sequence[Point],
-    believed: Normals,
-    drawn: Normals,
-    log_samples: int,
+def _weigh(
+    curve: Curve, seen: Sequence[Point], asked: Sequence[Point], drawn: tuple[Normals, Normals], log_samples: int
 ) -> Weighted:
-    parameters = drawn.samples(log_samples)
+    """Weigh samples of which one half is drawn as believed, so that no tail is lost, the other near explanations."""
+    parameters = np.concatenate([one.samples(log_samples - 1) for one in drawn])
+    believed, near = (one.log_density(parameters) for one in drawn)
     everything = [*seen, *asked]
     count, known = workers(everything), len(seen)
     logs = np.log(times(seen))
@@ -96,7 +95,7 @@ def _weigh(  # noqa: PLR0913, PLR0917 - what is known, what is asked, and two di
     solved = np.linalg.solve(lower, np.concatenate([residual, covariance[:, :known, known:]], axis=-1))
     left, cross = solved[..., 0], solved[..., 1:]
     score = -0.5 * np.sum(left**2, axis=-1) - np.sum(np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1)
-    score += believed.log_density(parameters) - drawn.log_density(parameters)
+    score += believed - np.logaddexp(believed, near)
     weights = np.exp(score - score.max())
     mean = model[:, known:] + np.einsum("nkp,nk->np", cross, left)
     variance = np.diagonal(covariance, axis1=1, axis2=2)[:, known:] - np.sum(cross**2, axis=1)
