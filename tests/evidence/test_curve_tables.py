@@ -38,6 +38,7 @@ def test_a_missing_column_is_named(tmp_path, column):
         ("throughput_samples_per_s", "0", "more than 0"),
         ("throughput_samples_per_s", "-3", "more than 0"),
         ("throughput_samples_per_s", "nan", "finite"),
+        ("throughput_samples_per_s", "1e-320", "no step takes that long"),
         ("throughput_samples_per_s", "", "write a number"),
         ("workers", "0", "at least 1"),
         ("workers", "2.5", "write a whole number"),

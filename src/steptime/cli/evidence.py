@@ -28,9 +28,7 @@ def _show(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    table = Table(
-        Column("of", no_wrap=True), "points", "MAPE %", "median %", "P90 %", "bias %", "in 90 %", "interval score"
-    )
+    table = Table(Column("of", no_wrap=True), "points", "MAPE", "median", "P90", "bias", "in 90%", "score")
     summary = found["summary"]
     rows = [("all", summary["all"]), *summary["by_class"].items(), *summary["by_source"].items()]
     nulls = [(f"null: {name}", score) for name, score in found["null_models"].items()]

@@ -88,6 +88,8 @@ class _Row:
         rate = self._optional("inter_host_gbps", float, 0.0, above=True)
         cards = self._optional("nics_per_host", int, 1)
         servers = self._optional("parameter_servers", int, 0)
+        if throughput is not None and not isfinite((batch or 1) * (count or 1) / throughput):
+            self._wrong("throughput_samples_per_s", f"is {throughput}; no step takes that long")
         if len(self.mistakes) > before or batch is None or count is None or throughput is None:
             return None
         setup = Setup(
