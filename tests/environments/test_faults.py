@@ -86,14 +86,14 @@ def test_an_interrupted_maker_of_several_leaves_nothing_and_no_process(
     cache: Path, spec_of: SpecMaker, tmp_path: Path
 ) -> None:
     proofs = tmp_path / "proofs"
-    maker = _start(cache, spec_of, _sleeper(proofs), "one", "two", "three")
-    _until(lambda: len(list(proofs.iterdir())) == 2)
+    maker = _start(cache, spec_of, _sleeper(proofs), "one", "two", "three", "four")
+    _until(lambda: len(list(proofs.iterdir())) == 3)
 
     maker.send_signal(signal.SIGINT)
     said, _ = maker.communicate(timeout=_PATIENCE_S)
 
     assert maker.returncode != 0
-    assert "three creating" not in said
+    assert "four creating" not in said
     assert list_environments(cache) == []
     _until(lambda: _gone(proofs))
 
