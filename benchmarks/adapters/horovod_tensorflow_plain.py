@@ -8,6 +8,8 @@ import os
 import sys
 import time
 
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # left off by default where there is no AVX-512
+
 import tensorflow as tf
 from horovod_meeting import meet
 from tensorflow_plain import VARIABLES, lenet5, resnet50
