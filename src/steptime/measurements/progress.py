@@ -63,6 +63,7 @@ def staleness(launches: Sequence[Launch]) -> Staleness | None:
     if not means:
         return None
     low, high = _bounds(means)
+    low = None if low is None else max(0.0, low)  # an update cannot come before its own pull
     mean = sum(late * count for late, count in counts.items()) / counts.total()
     return Staleness(mean, low, high, dict(sorted(counts.items())))
 
