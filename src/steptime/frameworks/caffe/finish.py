@@ -17,7 +17,8 @@ import sys
 _RELEASE = "bullseye"
 _PACKAGES = ("python3-caffe", "caffe", "libopenblas0-pthread")
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_PUBLIC_MIRRORS = ("http://deb.debian.org/debian", "http://archive.debian.org/debian")
+_MIRROR = "STEPTIME_DEBIAN_MIRROR"
+"""The variable by which a system whose apt knows no mirror of Debian is told of one."""
 _MISSING = (
     ("apt-get", "sudo apt-get install dpkg debian-archive-keyring"),
     ("dnf", "sudo dnf install apt dpkg debian-keyring"),
@@ -97,15 +98,19 @@ def _download(scratch):
         install = ["apt-get", "install", "-qq", "-y", "--download-only"] + list(_PACKAGES)
         if all(subprocess.call(command, env=variables) == 0 for command in (["apt-get", "update", "-q"], install)):
             return sorted(glob.glob(os.path.join(scratch, "cache", "archives", "*.deb")))
-    return _fail("no mirror gave the packages of Debian 11 (%s): %s" % (_RELEASE, ", ".join(_mirrors())))
+    sys.stderr.write("fix: %s=ADDRESS-OF-A-DEBIAN-MIRROR steptime env create caffe\n" % _MIRROR)
+    return _fail(
+        "no mirror gave the packages of Debian 11 (%s): %s" % (_RELEASE, ", ".join(_mirrors()) or "none known")
+    )
 
 
 def _mirrors():
-    """This system's mirrors of Debian, if it has any, and the public ones."""
+    """The mirror that the user names, and this system's mirrors of Debian, if it has any."""
     listed = ["apt-get", "indextargets", "--format", "$(LABEL) $(REPO_URI)", "Created-By: Packages"]
     found = [line.split(" ") for line in subprocess.check_output(listed, universal_newlines=True).splitlines()]
     own = [parts[1].rstrip("/") for parts in found if len(parts) == 2 and parts[0] == "Debian"]  # noqa: PLR2004 - a pair
-    return list(dict.fromkeys(own + list(_PUBLIC_MIRRORS)))
+    named = [os.environ[_MIRROR].rstrip("/")] if os.environ.get(_MIRROR) else []
+    return list(dict.fromkeys(named + own))
 
 
 def _unpack(packages, root):
