@@ -25,7 +25,8 @@ def wait_for_launches(results: Path, count: int, running: subprocess.Popen[str],
         if len(launches(results)) >= count:
             return
         time.sleep(0.05)
-    pytest.fail(f"no {count} launches in time; exit code {running.poll()}")
+    said = running.communicate()[1] if running.poll() is not None else ""
+    pytest.fail(f"no {count} launches in time; exit code {running.poll()}\n{said}")
 
 
 def marked_processes(results: Path) -> list[int]:
@@ -171,7 +172,7 @@ def fill(path: Path) -> None:
 def test_a_full_disk_is_reported_and_what_was_measured_stays(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)], check=False)
     if mounted.returncode:
         pytest.skip("this system does not let root mount a small disk")
     running = start("run", write_study(tmp_path, LONG), "-o", "disk/results", cwd=tmp_path)
