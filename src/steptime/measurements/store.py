@@ -9,6 +9,7 @@
     gate.jsonl              one line per result of the equivalence gate
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
+    trials/ID/anatomy.jsonl one line per anatomy launch
     index.sqlite            a cache of one row per launch, made from the above at any time
     run.lock                held by the process that writes
 
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 
 import steptime
 from steptime.errors import StoreError
+from steptime.measurements.anatomy.records import AnatomyLaunch
 from steptime.measurements.index import Index, IndexRow, progress
 from steptime.measurements.jsonlines import append_line, cannot_write, read_lines, write_whole
 from steptime.measurements.lock import FolderLock
@@ -174,12 +176,15 @@ class Store:
         Raises StoreError when it cannot be written (the file is then as it was before), ValueError when its trial
         was not added.
         """
-        folder = self._folder(launch.trial)
+        self._append(launch.trial, "records.jsonl", launch.to_json())
+
+    def _append(self, trial_id: str, name: str, line: dict[str, Any]) -> None:
+        folder = self._folder(trial_id)
         if not (folder / "trial.json").exists():
-            message = f"launch of an unknown trial {launch.trial}; add the trial first"
+            message = f"launch of an unknown trial {trial_id}; add the trial first"
             raise ValueError(message)
         with self._lock:
-            append_line(folder / "records.jsonl", launch.to_json())
+            append_line(folder / name, line)
 
     def launches(self, trial_id: str) -> list[Launch]:
         """Return the launches of a trial in the order in which they ran; damaged lines are skipped and reported."""
@@ -188,6 +193,14 @@ class Store:
     def iter_launches(self, trial_id: str) -> Iterator[Launch]:
         """Yield the launches of a trial one by one, for callers that must not hold all of them."""
         return self._records(self._folder(trial_id) / "records.jsonl", Launch.from_json)
+
+    def append_anatomy(self, launch: AnatomyLaunch) -> None:
+        """Add an anatomy launch to its trial, as ``append`` adds a timing launch."""
+        self._append(launch.trial, "anatomy.jsonl", launch.to_json())
+
+    def anatomies(self, trial_id: str) -> list[AnatomyLaunch]:
+        """Return the anatomy launches of a trial in the order in which they ran; damaged lines are skipped."""
+        return list(self._records(self._folder(trial_id) / "anatomy.jsonl", AnatomyLaunch.from_json))
 
     def append_gate(self, result: GateResult) -> None:
         """Add a result of the equivalence gate and wait until it is on the disk."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steptime.measurements.anatomy.records import WorkerAnatomy
 from steptime.measurements.records import WorkerSteps
 
 _TAIL_LINES = 40
@@ -74,6 +75,26 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
         staleness=steps.get("staleness"),
+    )
+
+
+def worker_anatomies(collected: Collected, workers: int) -> list[WorkerAnatomy]:
+    """Return what every worker saw of its steps; raises KeyError when a worker lacks a record."""
+    return [_anatomy(rank, collected.worker(rank)) for rank in range(workers)]
+
+
+def _anatomy(rank: int, records: dict[str, dict[str, Any]]) -> WorkerAnatomy:
+    seen = records["anatomy"]
+    return WorkerAnatomy(
+        rank=rank,
+        host=records["process"]["host"],
+        rungs=seen["rungs"],
+        order=seen["order"],
+        clocks=seen["clocks"],
+        marks=seen["marks"],
+        marked=seen["marked"],
+        transfers=[tuple(piece) for piece in seen["transfers"]],
+        facts=records["session"]["facts"],
     )
 
 

@@ -1,7 +1,7 @@
 """The ``job.json`` of a trial, as docs/worker-protocol.md has it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from steptime.study.trial import Trial
@@ -46,6 +46,34 @@ def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], sche
         "loader": dict(loader),
         "mode": "time",
         "schedule": schedule.to_json(),
+    }
+
+
+@dataclass(frozen=True)
+class AnatomySchedule:
+    """How long an anatomy launch takes steps apart."""
+
+    warmup_steps: int
+    """Whole steps that are run first and never counted."""
+    seconds: float
+    """Time aimed for, shared equally by the rungs of the ladder."""
+    min_blocks: int = 6
+    """Blocks of every rung, however long they take: intervals rest on them."""
+    max_blocks: int = 24
+    max_steps: int = 200
+    """Steps of a rung in one block."""
+
+
+def anatomy_job(
+    trial: Trial, workload: Workload, loader: Mapping[str, Any], schedule: AnatomySchedule
+) -> dict[str, Any]:
+    """Return the job that takes the steps of ``trial`` apart; arguments are those of ``timing_job``."""
+    return {
+        **_shared(trial),
+        "workload": workload.to_json(),
+        "loader": dict(loader),
+        "mode": "anatomy",
+        "schedule": asdict(schedule),
     }
 
 

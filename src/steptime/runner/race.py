@@ -1,20 +1,16 @@
 """The timed part of a study: launch after launch, each stored before the next begins."""
 
-import resource
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steptime.environments.table import ReadyEnvironment
-from steptime.measurements.noise import difference, flags, snapshot
 from steptime.measurements.records import Launch
 from steptime.runner.bench import Bench
 from steptime.runner.collecting import worker_steps
 from steptime.runner.jobs import TimingSchedule, timing_job
+from steptime.runner.launching import describe, launch_once
 from steptime.runner.observer import Observer
 from steptime.runner.schedule import Schedule
 from steptime.study.trial import Trial
@@ -83,31 +79,15 @@ class Race:
         The run folders of the first launch and of failed ones are kept, to be looked into and started by hand; the
         others differ from the first in nothing but their records.
         """
-        ready = self.bench.environments[trial.framework]
-        folder = self.folder(trial, number)
         job = timing_job(trial, self.workloads[trial.id], self.loaders[trial.id], self.timing)
-        started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
-        started = time.monotonic()
-        ran = self.bench.run(trial, job, folder, "done")
-        wall_s = time.monotonic() - started
-        if number and not ran.reason:
-            shutil.rmtree(folder, ignore_errors=True)
-        noise = difference(before, snapshot(), _children_cpu_s() - own_before)
+        launched = launch_once(self.bench, trial, job, self.folder(trial, number), keep_folder=number == 0)
+        ran = launched.ran
         return Launch(
-            trial=trial.id,
+            **launched.shared,
             launch=number,
             block=number,
-            status="failed" if ran.reason else "ok",
-            reason=ran.reason,
-            started_at=started_at.isoformat(timespec="milliseconds"),
-            wall_s=wall_s,
             commands=ran.outcome.commands,
-            environment=_environment(ready),
-            noise=noise,
-            flags=flags(noise, trial.workers, len(self.bench.cores), trial.threads),
             workers=[] if ran.reason else worker_steps(ran.collected, trial.workers),
-            stderr=ran.stderr,
-            cluster=ran.outcome.cluster.to_json() if ran.outcome.cluster else None,
         )
 
     def _fits(self, schedule: Schedule, trial: Trial, deadline: float | None) -> bool:
@@ -119,25 +99,3 @@ class Race:
             return True
         expected = self.expected_wall_s(schedule, trial) if schedule.launches.get(trial.id) else 0.0
         return time.monotonic() + expected <= deadline
-
-
-def describe(trial: Trial, launch: int) -> str:
-    """Return a trial's launch in a few words."""
-    workers = "1 worker" if trial.workers == 1 else f"{trial.workers} workers"
-    return f"{trial.framework} {trial.strategy}, {trial.workload}, {workers}, launch {launch + 1}"
-
-
-def _children_cpu_s() -> float:
-    """Processor seconds of all ended and awaited children of this process."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _environment(ready: ReadyEnvironment) -> dict[str, Any]:
-    return {
-        "name": ready.name,
-        "kind": ready.kind,
-        "interpreter": str(ready.interpreter),
-        "python": ready.python_version,
-        "packages": ready.packages,
-    }

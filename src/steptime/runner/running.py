@@ -15,21 +15,25 @@ from steptime.measurements.records import Launch
 from steptime.measurements.stopping import suffices
 from steptime.measurements.store import Store
 from steptime.runner.bench import Bench
+from steptime.runner.dissection import Dissection
 from steptime.runner.expansion import Expansion, skipped_in_words
 from steptime.runner.gate.cache import GateCache
 from steptime.runner.gate.checking import Checker
 from steptime.runner.gate.running import Gate
 from steptime.runner.gate.truth import REFERENCE
-from steptime.runner.jobs import TimingSchedule
+from steptime.runner.jobs import AnatomySchedule, TimingSchedule
 from steptime.runner.memory import memory_shortage
 from steptime.runner.observer import Observer
 from steptime.runner.preparing import environment_spec, loader_of, prepare_datasets, prepare_environments, usable_cores
 from steptime.runner.race import Race
 from steptime.runner.schedule import Schedule
-from steptime.study.model import Study
+from steptime.study.model import Anatomy, Study
 from steptime.study.trial import Trial
 from steptime.workloads.ir import Workload
 from steptime.workloads.table import build_workload
+
+_ANATOMY_SHARE = 0.4
+"""Of the budget, kept back for taking steps apart where a study asks for that."""
 
 NOT_RUN = "not run: the budget was spent before its first launch"
 
@@ -126,10 +130,31 @@ class Run:
         )
         # Environments, datasets and checks are made once per machine; the budget is for what every run does.
         deadline = None if self.budget_s is None else time.monotonic() + self.budget_s
-        race.run(schedule, deadline)
+        anatomy = self.study.anatomy
+        kept_back = 0.0 if self.budget_s is None or anatomy is None else self.budget_s * _ANATOMY_SHARE
+        race.run(schedule, None if deadline is None else deadline - kept_back)
+        if anatomy is not None:
+            self._take_apart(store, race, [t for t in trials if schedule.launches.get(t.id)], anatomy, deadline)
         for trial in trials:
             if not schedule.launches.get(trial.id):
                 self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
+
+    def _take_apart(
+        self, store: Store, race: Race, trials: list[Trial], anatomy: Anatomy, deadline: float | None
+    ) -> None:
+        dissection = Dissection(
+            bench=race.bench,
+            schedule=AnatomySchedule(self.study.steps.warmup, anatomy.seconds),
+            launches=anatomy.launches,
+            workloads=race.workloads,
+            loaders=race.loaders,
+            folder=lambda trial, number: self.folder / "trials" / trial.id / f"anatomy-{number}",
+            keep=store.append_anatomy,
+            observer=self.observer,
+            seed=self.study.seed,
+        )
+        done = {t.id: sum(each.status == "ok" for each in store.anatomies(t.id)) for t in trials}
+        dissection.run(trials, done, deadline)
 
     def _suffices(self, trial: Trial, launches: Iterable[Launch]) -> bool:
         return suffices(trial, list(launches), self.study.target)

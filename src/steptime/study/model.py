@@ -10,11 +10,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from steptime.study.notation import (
     NameAllowed,
     OneOrMany,
+    TrueAllowed,
     as_option_value,
     as_sides,
     as_text_of_option,
     bit_rate,
     by_number,
+    form_if_true,
     from_name,
     seconds,
     share,
@@ -132,6 +134,15 @@ class Launches(_Strict):
     """At least so often, unless the budget ends before."""
     max: Count = 10
     """At most so often, even if the target is not reached."""
+
+
+class Anatomy(_Strict):
+    """Launches that say where the time of a step goes, apart from those that time it."""
+
+    launches: Count = 3
+    """Of each trial, in fresh processes."""
+    seconds: Duration = 6.0
+    """Time aimed for in each."""
 
 
 class Steps(_Strict):
@@ -292,6 +303,8 @@ class Study(_Strict):
     """Timed seconds aimed for in each launch."""
     steps: Steps = Steps()
     """How many steps a launch runs."""
+    anatomy: Annotated[Anatomy | None, BeforeValidator(form_if_true), TrueAllowed()] = None
+    """`true`, or its settings, adds launches that take each step apart into its phases."""
     budget: Duration | None = None
     """Time for the launches of one run; environments, datasets and checks are made once and come on top."""
     time_limit: Duration = 300.0

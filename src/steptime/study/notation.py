@@ -41,6 +41,19 @@ def from_name(value: Any) -> Any:  # noqa: ANN401
     return {"name": value} if isinstance(value, str) else value
 
 
+def form_if_true(value: Any) -> Any:  # noqa: ANN401
+    """Return the mapping that `true` stands for, None for `false`, and anything else as it is."""
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
+@dataclass(frozen=True)
+class TrueAllowed:
+    """Says in the JSON Schema that `true` stands for a mapping with nothing in it, and `false` for none."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "boolean"}, handler(schema)]}
+
+
 def as_sides(value: Any) -> Any:  # noqa: ANN401
     """Return (height, width) for a side or a pair; raises ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):

@@ -9,13 +9,14 @@ import sys
 import time
 import traceback
 
+from steptime.worker.anatomy import run_anatomy
 from steptime.worker.checking import run_check
 from steptime.worker.place import Place
 from steptime.worker.records import RecordFile
 from steptime.worker.tether import die_with_parent
 from steptime.worker.timing import run_timed
 
-_MODES = {"time": run_timed, "check": run_check}
+_MODES = {"time": run_timed, "check": run_check, "anatomy": run_anatomy}
 
 
 def run_process(job_path, environment=None):

@@ -72,6 +72,60 @@ class Session(abc.ABC):
         """
         return
 
+    def rungs(self):
+        """Return ``{rung: function}``: this session's step with stages taken away, for the anatomy of a step.
+
+        Each function runs one step and may return before it is finished, as ``step`` may. The ladder, where each rung
+        does what the one before does, and one stage more:
+
+        ``forward``
+            The forward pass and the loss, as in training, on a batch that is held (on the device).
+        ``backward``
+            And the gradients, which are exchanged with nobody and applied to nothing.
+        ``local``
+            And the update of the weights with them, on this worker alone. Absent where servers update.
+        ``exchange``
+            And the exchange with the other workers: the whole step, still on the held batch. Absent for one worker.
+        ``h2d``
+            The same with the batch held in the host's memory and copied. Absent on a CPU.
+
+        The top rung is ``step`` itself, which takes its batch from the loader. Beside the ladder:
+
+        ``input``
+            Taking the next batch from the loader, nothing else.
+        ``communication``
+            Exchanging gradients as ``exchange`` does (the same pieces), with nothing computed.
+
+        A rung that the framework cannot take apart is left out, and its phases are null. All workers give the same
+        rungs. Weights may be anything afterwards; the session is closed. Called at most once, before the first step
+        of an anatomy run; what rungs need and ``step`` does not (hooks, second graphs) is made here.
+        """
+        return {}
+
+    marks = ()
+    """Phases whose ends ``marked_step`` marks, in their order; empty where it does not exist."""
+
+    def marked_step(self, mark):
+        """Run one step as ``step`` does, and call ``mark(phase)`` as each phase of ``marks`` ends on this worker.
+
+        The framework's own view of its step: explicit phases, hooks, its profiler. The phases are ``input`` (the
+        batch is there), ``h2d``, ``forward``, ``backward`` (all gradients of this worker are computed: it has arrived
+        where the exchange needs it), ``exchange`` (the last gradient came back) and ``update``.
+        """
+        raise NotImplementedError
+
+    def transfers(self):
+        """Return what was exchanged in marked steps since the last call, and forget it; None where nobody can see it.
+
+        A list of ``[name, bytes, ready_s, done_s]``: one piece of gradients (a bucket, a key), when it could be sent
+        and when its result was there, in seconds of the host's monotonic clock, in the order of ``ready_s``.
+        """
+        return
+
+    def batches_ahead(self):
+        """Return how many batches the loader may hold ready: so many steps after a pause see no slow loader."""
+        return 0
+
     def close(self):  # noqa: B027 - most sessions have nothing to release
         """Release processes and connections at the end; all workers call it."""
 

@@ -43,6 +43,7 @@ class ReferenceSession(Session):
         self._feeds = [_feed(job, self._network, rank, workers) for rank in ranks]
         self._streams = [numpy.random.RandomState([job["seed"], 104729, rank]) for rank in ranks]
         self._average = connect(place)
+        self._workers = place.workers
         self._loss = None
 
     def step(self):
@@ -67,6 +68,45 @@ class ReferenceSession(Session):
         velocity *= velocity.dtype.type(settings["momentum"])
         velocity += slopes
         values -= values.dtype.type(settings["learning_rate"]) * velocity
+
+    def rungs(self):
+        """Return the ladder of one shard, which is what a worker in training has."""
+        network, slopes = self._network, self._network.slopes
+        inputs, targets = next(self._feeds[0])
+        network.set_mask_stream(self._streams[0])
+
+        def forward():
+            network.loss(inputs, targets)
+
+        def backward():
+            self._loss = network.backpropagate(inputs, targets)
+
+        def local():
+            backward()
+            self._update(slopes)
+
+        def exchange():
+            backward()
+            self._average(slopes)
+            self._update(slopes)
+
+        rungs = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._feeds[0])}
+        if self._workers > 1:
+            rungs.update(exchange=exchange, communication=lambda: self._average(slopes))
+        return rungs
+
+    marks = ("input", "backward", "exchange", "update")
+
+    def marked_step(self, mark):
+        inputs, targets = next(self._feeds[0])
+        mark("input")
+        self._network.set_mask_stream(self._streams[0])
+        self._loss = self._network.backpropagate(inputs, targets)
+        mark("backward")
+        self._average(self._network.slopes)
+        mark("exchange")
+        self._update(self._network.slopes)
+        mark("update")
 
     def wait(self):
         """Return at once: numpy has finished when a step returns."""

@@ -1,0 +1,73 @@
+"""The launches that take steps apart, after the timed ones and never among them."""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steptime.measurements.anatomy.records import AnatomyLaunch
+from steptime.runner.bench import Bench
+from steptime.runner.collecting import worker_anatomies
+from steptime.runner.jobs import AnatomySchedule, anatomy_job
+from steptime.runner.launching import describe, launch_once
+from steptime.runner.observer import Observer
+from steptime.study.trial import Trial
+from steptime.workloads.ir import Workload
+
+
+@dataclass(frozen=True)
+class Dissection:
+    """What an anatomy launch needs beside its trial."""
+
+    bench: Bench
+    schedule: AnatomySchedule
+    launches: int
+    """Of each trial."""
+    workloads: Mapping[str, Workload]
+    loaders: Mapping[str, Mapping[str, Any]]
+    """The job's ``loader`` object; both mappings are by trial id."""
+    folder: Callable[[Trial, int], Path]
+    """Where the run folder of a trial's n-th anatomy launch is."""
+    keep: Callable[[AnatomyLaunch], None]
+    observer: Observer
+    seed: int
+
+    def run(self, trials: Sequence[Trial], done: Mapping[str, int], deadline: float | None) -> None:
+        """Launch every trial so often as it still needs, in randomised blocks, while there is time.
+
+        Args:
+            trials: to take apart.
+            done: for each trial's id, how many good anatomy launches it has.
+            deadline: on ``time.monotonic``, after which no launch is begun; None for no budget.
+        """
+        needed = sum(max(0, self.launches - done[trial.id]) for trial in trials)
+        if not needed:
+            return
+        self.observer.stage("Taking steps apart", needed)
+        failed = set()
+        for block in range(self.launches):
+            members = [trial for trial in trials if done[trial.id] <= block and trial.id not in failed]
+            random.Random(f"{self.seed}/anatomy/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
+            for trial in members:
+                if deadline is not None and time.monotonic() >= deadline:
+                    self.observer.note("the budget is spent; what was measured is kept")
+                    return
+                self.observer.working_on(describe(trial, block))
+                launch = self.launch(trial, block)
+                self.keep(launch)
+                if launch.status == "failed":
+                    failed.add(trial.id)
+                self.observer.finished(describe(trial, block), ok=launch.status == "ok")
+
+    def launch(self, trial: Trial, number: int) -> AnatomyLaunch:
+        """Run one anatomy launch of ``trial`` and return its record; folders are kept as those of timed launches."""
+        job = anatomy_job(trial, self.workloads[trial.id], self.loaders[trial.id], self.schedule)
+        launched = launch_once(self.bench, trial, job, self.folder(trial, number), keep_folder=number == 0)
+        ran = launched.ran
+        return AnatomyLaunch(
+            **launched.shared,
+            launch=number,
+            workers=[] if ran.reason else worker_anatomies(ran.collected, trial.workers),
+        )
