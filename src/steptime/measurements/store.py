@@ -7,6 +7,7 @@
     machine.json            the machine that ran it
     NAME.json               what else the runner wants kept, by ``put``
     gate.jsonl              one line per result of the equivalence gate
+    net.jsonl               one line per launch of the network benchmark
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
     trials/ID/anatomy.jsonl one line per anatomy launch
@@ -28,6 +29,7 @@ from steptime.measurements.anatomy.records import AnatomyLaunch
 from steptime.measurements.index import Index, IndexRow, progress
 from steptime.measurements.jsonlines import append_line, cannot_write, read_lines, write_whole
 from steptime.measurements.lock import FolderLock
+from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.records import SCHEMA, GateResult, Launch
 from steptime.study.trial import Trial
 
@@ -210,6 +212,15 @@ class Store:
     def gate(self) -> list[GateResult]:
         """Return the results of the equivalence gate, oldest first."""
         return list(self._records(self.path / "gate.jsonl", GateResult.from_json))
+
+    def append_net(self, launch: NetLaunch) -> None:
+        """Add a launch of the network benchmark and wait until it is on the disk."""
+        with self._lock:
+            append_line(self.path / "net.jsonl", launch.to_json())
+
+    def net(self) -> list[NetLaunch]:
+        """Return the launches of the network benchmark, oldest first."""
+        return list(self._records(self.path / "net.jsonl", NetLaunch.from_json))
 
     def index(self) -> list[IndexRow]:
         """Return one row per launch, reading only what was written since the index was last used."""

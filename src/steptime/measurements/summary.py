@@ -1,11 +1,14 @@
 """From a results folder to its summary."""
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from steptime.measurements.anatomy.dissect import dissect
+from steptime.measurements.anatomy.form import Anatomy
 from steptime.measurements.comparison import compare
 from steptime.measurements.efficiency import Measured, baseline_of
 from steptime.measurements.estimate import Estimate, estimate
@@ -43,6 +46,7 @@ class _Result:
     estimate: Estimate | None
     goodput: Goodput | None
     staleness: Staleness | None
+    anatomy: Anatomy | None
 
 
 def summarise(store: Store) -> Summary:
@@ -111,6 +115,8 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
     for launch in store.iter_launches(trial.id):
         (ok if launch.status == "ok" else failures).append(launch)
     ran = ok or failures
+    found = estimate(ok, trial.strategy) if ok else None
+    timed = [math.exp(each.log_location("mean")) for each in found.launches] if found else []
     return _Result(
         trial=trial,
         ok=len(ok),
@@ -119,9 +125,10 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         failure=failures[-1].reason if failures else None,
         flags=trial_flags(trial, ok, len(failures), cores) if ok else [],
         noise=_median_noise(ok),
-        estimate=estimate(ok, trial.strategy) if ok else None,
+        estimate=found,
         goodput=goodput(ok),
         staleness=staleness(ok),
+        anatomy=dissect(trial, store.anatomies(trial.id), timed),
     )
 
 
@@ -131,7 +138,7 @@ def _trial_summary(
     points: Sequence[Measured],
     varied: Mapping[tuple[str, str], set[str]],
 ) -> TrialSummary:
-    trial, found = result.trial, result.estimate
+    trial, found, taken_apart = result.trial, result.estimate, result.anatomy
     status, reason = "ok", None
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
@@ -167,6 +174,11 @@ def _trial_summary(
         efficiency=_efficiency(trial, found, points),
         goodput_loss_per_s=Value(**asdict(result.goodput)) if result.goodput else Value(),
         staleness=StalenessForm(**stale) if (stale := to_json(result.staleness)) else None,
+        phases=taken_apart.phases if taken_apart else None,
+        closure_error=taken_apart.closure_error if taken_apart else None,
+        overlap=taken_apart.overlap.ratio if taken_apart and taken_apart.overlap else None,
+        imbalance=taken_apart.imbalance if taken_apart else None,
+        anatomy=taken_apart,
         status=status,
         reason=reason,
         flags=result.flags,

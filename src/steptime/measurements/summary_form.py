@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from steptime.measurements.anatomy.form import Anatomy, Imbalance, Phase
+
 SCHEMA = 1
 
 
@@ -99,6 +101,14 @@ class TrialSummary(_Form):
     """By how much the loss sank per second of training; negative where it rose."""
     staleness: Staleness | None = None
     """None where updates cannot be stale."""
+    phases: dict[str, Phase | None] | None = None
+    """Where the time of a step goes, by phase; None without anatomy runs. A phase that nobody can tell is None."""
+    closure_error: float | None = None
+    overlap: float | None = None
+    """comm_hidden / communication; None where it is not known or nothing is communicated."""
+    imbalance: Imbalance | None = None
+    anatomy: Anatomy | None = None
+    """All that the anatomy runs found, the four above among it."""
     status: Literal["ok", "failed", "gated"]
     reason: str | None
     flags: list[str]

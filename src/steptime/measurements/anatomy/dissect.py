@@ -1,0 +1,173 @@
+"""From a trial's anatomy launches to where the time of its step goes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from steptime.measurements.anatomy import form
+from steptime.measurements.anatomy.clocks import uncertainty_s
+from steptime.measurements.anatomy.imbalance import Imbalance, imbalance
+from steptime.measurements.anatomy.interval import Estimated, over_blocks
+from steptime.measurements.anatomy.ladder import ladder_phases
+from steptime.measurements.anatomy.marked import marked_phases
+from steptime.measurements.anatomy.overlap import communication_s
+from steptime.measurements.anatomy.records import PHASES, AnatomyLaunch
+from steptime.measurements.anatomy.rungs import Array, Climb, climbs
+from steptime.measurements.steps import ASYNCHRONOUS
+from steptime.study.trial import Trial
+
+_HEAT_STEPS = 120
+_NEVER_OVERLAPPED = ("input_wait", "h2d", "update")
+How = str
+
+
+def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Sequence[float]) -> form.Anatomy | None:
+    """Return the anatomy of the step of ``trial``; None when no anatomy launch ended well.
+
+    A phase comes from the ladder where the ladder has it, and from the framework's marks elsewhere. Phases that no
+    communication overlaps are taken from the marks too where these know them better; what that leaves of the step is
+    the residual, a check of one source against the other.
+
+    Args:
+        trial: whose launches they are.
+        launches: its anatomy launches.
+        timed_mean_s: the mean step of each of its timing launches, to compare with.
+    """
+    good = [each for each in launches if each.status == "ok" and each.workers]
+    if not good:
+        return None
+    climbed = climbs(good)
+    synchronous = trial.strategy not in ASYNCHRONOUS
+    cuda = trial.device == "cuda"
+    ladders = [ladder_phases(each, synchronous=synchronous, workers=trial.workers, cuda=cuda) for each in climbed]
+    marks = [marked_phases(each, synchronous=synchronous) for each in good]
+    native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in PHASES}
+    phases = {
+        name: _better(
+            name,
+            _over([each.get(name) for each in ladders], _how(name, trial, synchronous=synchronous)),
+            native[name],
+        )
+        for name in PHASES
+    }
+    steps = [each.means("step") for each in climbed]
+    known = sum(phase.value_s for phase in phases.values() if phase)
+    step = over_blocks(steps)
+    phases["residual"] = _residual(steps, ladders, phases)
+    return form.Anatomy(
+        launches=len(good),
+        step_s=_phase(step, "direct"),
+        phases=phases,
+        closure_error=abs(known - step.value) / step.value,
+        native={name: phase for name, phase in native.items() if phase},
+        overlap=_overlap(good, climbed, phases["comm_exposed"], trial.workers),
+        imbalance=_imbalance(imbalance(climbed), good[0], climbed[0]),
+        input_s=_over([each.means("input") if "input" in each.rungs else None for each in climbed], "direct"),
+        instrumentation=_paired(climbed, "marked", "step"),
+        against_timing=_against(steps, timed_mean_s),
+        clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
+    )
+
+
+def _better(name: str, ladder: form.Phase | None, native: form.Phase | None) -> form.Phase | None:
+    if ladder is None or native is None:
+        return ladder or native
+    return native if name in _NEVER_OVERLAPPED and _width(native) < _width(ladder) else ladder
+
+
+def _width(phase: form.Phase) -> float:
+    return float("inf") if phase.low_s is None or phase.high_s is None else phase.high_s - phase.low_s
+
+
+def _how(name: str, trial: Trial, *, synchronous: bool) -> How:
+    """What cannot be there is known directly; all else is a difference of runs."""
+    nothing = (
+        (name == "h2d" and trial.device != "cuda")
+        or (name in ("sync_wait", "comm_exposed") and trial.workers == 1)
+        or (name == "sync_wait" and not synchronous)
+    )
+    return "direct" if nothing else "derived"
+
+
+def _residual(
+    steps: Sequence[Array], ladders: Sequence[dict[str, Array | None]], phases: dict[str, form.Phase | None]
+) -> form.Phase:
+    """What the phases leave of the step; its interval holds what the ladder leaves open."""
+    rest = []
+    for step, ladder in zip(steps, ladders, strict=True):
+        left = step.copy()
+        for name, phase in phases.items():
+            own = ladder.get(name)
+            if phase:
+                left -= phase.value_s if phase.how == "direct" or own is None else own
+        rest.append(left)
+    return _phase(over_blocks(rest), "derived")
+
+
+def _overlap(
+    launches: Sequence[AnatomyLaunch], climbed: Sequence[Climb], exposed: form.Phase | None, workers: int
+) -> form.Overlap | None:
+    found = [communication_s(launch, climb) for launch, climb in zip(launches, climbed, strict=True)]
+    known = [each for each in found if each]
+    if workers == 1 or exposed is None or len(known) < len(found):
+        return None
+    totals, how = [each[0] for each in known], known[0][1]
+    total = over_blocks(totals)
+    hidden = over_blocks([np.clip(each - exposed.value_s, 0.0, each) for each in totals])
+    return form.Overlap(
+        ratio=hidden.value / total.value if total.value > 0.0 else None,
+        communication_s=_phase(total, how),
+        comm_hidden_s=_phase(hidden, "derived"),
+    )
+
+
+def _imbalance(found: Imbalance | None, launch: AnatomyLaunch, climb: Climb) -> form.Imbalance | None:
+    if found is None:
+        return None
+    heat = climb.compute()[:, :_HEAT_STEPS]
+    return form.Imbalance(
+        factor=found.factor.value,
+        factor_low=found.factor.low,
+        factor_high=found.factor.high,
+        percent=100.0 * (found.factor.value - 1.0),
+        persistent=found.persistent.value,
+        transient=found.transient.value,
+        blamed_worker=found.blamed_worker,
+        workers=[
+            form.WorkerPhases(
+                rank=worker.rank, host=worker.host, compute_s=_share(compute), heat_s=[float(each) for each in row]
+            )
+            for worker, compute, row in zip(launch.workers, found.compute_s, heat, strict=True)
+        ],
+    )
+
+
+def _paired(climbed: Sequence[Climb], upper: str, lower: str) -> form.Share | None:
+    if not all(upper in each.rungs for each in climbed):
+        return None
+    return _share(over_blocks([each.means(upper) / each.means(lower) - 1.0 for each in climbed]))
+
+
+def _against(steps: Sequence[Array], timed: Sequence[float]) -> form.Share | None:
+    """Compare with the timing launches as independent ones, each pair of launches of the same index."""
+    if not timed:
+        return None
+    reference = float(np.mean(timed))
+    return _share(over_blocks([step / reference - 1.0 for step in steps]))
+
+
+def _over(values: Sequence[Array | None], how: How) -> form.Phase | None:
+    known = [each for each in values if each is not None]
+    return _phase(over_blocks(known), how) if known and len(known) == len(values) else None
+
+
+def _one(value: float | None) -> Array | None:
+    return None if value is None else np.array([value])
+
+
+def _phase(found: Estimated, how: How) -> form.Phase:
+    return form.Phase.model_validate({"value_s": found.value, "low_s": found.low, "high_s": found.high, "how": how})
+
+
+def _share(found: Estimated) -> form.Share:
+    return form.Share(value=found.value, low=found.low, high=found.high)
