@@ -1,0 +1,154 @@
+"""Every room takes the steps of all its strategies apart as the seam of sessions says."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launching import LaunchResult, launch, library_workload, trial_of
+
+from steptime.frameworks.manifest import load_manifests
+from steptime.runner.jobs import AnatomySchedule, anatomy_job
+
+MANIFESTS = load_manifests()
+PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]
+"""What a session may mark, in the order in which a step passes it."""
+NOT_YET = {
+    "caffe",
+    "chainer",
+    "cntk",
+    "deepspeed",
+    "horovod_mxnet",
+    "horovod_pytorch",
+    "horovod_tensorflow",
+    "jax",
+    "mxnet",
+    "pytorch",
+    "tensorflow",
+    "tensorflow1",
+}
+"""Rooms whose steps nobody has taken apart yet; whoever does strikes the room out."""
+LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
+"""For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
+
+
+def cases(keep: Callable[[str, str], bool] = lambda _room, _strategy: True) -> list[Any]:
+    """Every room with every strategy of it that ``keep`` wants, marked with the framework, for ``-m``."""
+    return [
+        pytest.param(room, strategy, marks=pytest.mark.framework(room), id=f"{room}-{strategy}")
+        for room, manifest in MANIFESTS.items()
+        for strategy in manifest.strategies
+        if keep(room, strategy)
+    ]
+
+
+def exchanges(room: str, strategy: str) -> bool:
+    """Whether several workers of a strategy exchange gradients."""
+    return MANIFESTS[room].strategies[strategy].max_workers != 1
+
+
+Launched = Callable[[str, str], LaunchResult]
+
+
+@pytest.fixture(scope="session")
+def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
+    """One anatomy launch of LeNet-5 for each room and strategy, whatever the number of tests that look at it."""
+    results: dict[tuple[str, str], LaunchResult] = {}
+
+    def look(room: str, strategy: str) -> LaunchResult:
+        if room in NOT_YET:
+            pytest.skip(f"{room} has no rungs yet")
+        if (room, strategy) not in results:
+            results[room, strategy] = _launch(tmp_path_factory.mktemp("anatomy"), room, strategy)
+        return results[room, strategy]
+
+    return look
+
+
+def _launch(folder: Path, room: str, strategy: str) -> LaunchResult:
+    support, workload = MANIFESTS[room].strategies[strategy], library_workload("lenet5")
+    workers = 2 if exchanges(room, strategy) else 1
+    schedule = AnatomySchedule(warmup_steps=3, seconds=0.5, min_blocks=2, max_blocks=2, max_steps=20)
+    trial = trial_of(room, strategy, workload, batch=32, workers=workers)
+    job = anatomy_job(trial, workload, {"kind": "synthetic", "distinct_batches": 2}, schedule)
+    return launch(folder, job, workers=workers, servers=1 if support.servers else 0)
+
+
+def anatomies(result: LaunchResult) -> list[dict[str, Any]]:
+    """The record of every worker, by rank; a launch that did not end well fails the test with its last words."""
+    if not result.outcome.ok:
+        pytest.fail(result.explanation())
+    workers = sorted(name for name in result.records if name.startswith("worker"))
+    return [result.record("anatomy", name) for name in workers]
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases())
+def test_an_anatomy_launch_ends_well_and_leaves_nobody_behind(trained_room, name, strategy, launched):
+    result = launched(trained_room, strategy)
+    assert len(anatomies(result)) == (2 if exchanges(name, strategy) else 1)
+    processes = [record["pid"] for records in result.records.values() for record in records if "pid" in record]
+    assert processes
+    assert [number for number in processes if Path(f"/proc/{number}").exists()] == []
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases())
+def test_the_ladder_has_every_rung_but_those_left_out_with_a_reason(trained_room, name, strategy, launched):
+    support = MANIFESTS[name].strategies[strategy]
+    wanted = {"forward", "backward", "step", "input"}
+    wanted |= {"exchange"} if exchanges(name, strategy) else set()
+    wanted |= set() if support.servers else {"local"}
+    wanted -= set(LEFT_OUT.get((name, strategy), {}))
+    for seen in anatomies(launched(trained_room, strategy)):
+        assert set(seen["rungs"]) - {"communication", "marked"} == wanted
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases(exchanges))
+def test_all_workers_run_the_same_steps_in_the_same_order(trained_room, name, strategy, launched):
+    records = anatomies(launched(trained_room, strategy))
+    shapes = [{rung: [len(block) for block in blocks] for rung, blocks in seen["rungs"].items()} for seen in records]
+    assert all(shape == shapes[0] for shape in shapes)
+    assert all(seen["order"] == records[0]["order"] for seen in records)
+    assert all(sorted(block) == sorted(records[0]["rungs"]) for block in records[0]["order"])
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases())
+def test_every_step_of_every_rung_takes_time(trained_room, name, strategy, launched):
+    for seen in anatomies(launched(trained_room, strategy)):
+        for rung, blocks in seen["rungs"].items():
+            assert len(blocks) == 2, rung
+            assert all(0 < duration < math.inf for block in blocks for duration in block), rung
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases())
+def test_gradients_take_longer_than_the_forward_pass_that_they_include(trained_room, name, strategy, launched):
+    if "forward" in LEFT_OUT.get((name, strategy), {}):
+        pytest.skip(LEFT_OUT[name, strategy]["forward"])
+    for seen in anatomies(launched(trained_room, strategy)):
+        forward, backward = (min(map(min, seen["rungs"][rung])) for rung in ("forward", "backward"))
+        assert forward < backward
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases())
+def test_marks_follow_each_other_in_every_marked_step(trained_room, name, strategy, launched):
+    for seen in anatomies(launched(trained_room, strategy)):
+        assert seen["marks"] == [phase for phase in PHASES if phase in seen["marks"]]
+        assert ("marked" in seen["rungs"]) == bool(seen["marks"])
+        assert len(seen["marked"]) == sum(map(len, seen["rungs"].get("marked", [])))
+        for ends in seen["marked"]:
+            assert len(ends) == 1 + len(seen["marks"])
+            assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases(exchanges))
+def test_what_is_transferred_in_marked_steps_is_all_gradients(trained_room, name, strategy, launched):
+    gradients = 4 * library_workload("lenet5").parameter_count
+    for seen in anatomies(launched(trained_room, strategy)):
+        if not seen["transfers"]:
+            continue
+        assert sum(piece[1] for piece in seen["transfers"]) == gradients * len(seen["marked"])
+        ready, done = np.array([piece[2:] for piece in seen["transfers"]]).T
+        assert np.all(ready <= done)
+        assert np.all(np.diff(ready) >= 0)
+        assert seen["marked"][0][0] < ready[0]
