@@ -1,9 +1,9 @@
 """Training in a graph of TensorFlow 1: alone, or with its parameter servers."""
 
 import collections
-import gc
 
 from steptime.worker.session import Session
+from steptime.worker.sessions.graph_building import clear_away
 
 
 def open_session(job, place):
@@ -64,8 +64,7 @@ class GraphSession(Session):
         results = self._whole_step()
         self._strategy.begun(self._session)
         self._advance = self._whole_step
-        gc.collect()
-        getattr(gc, "freeze", gc.collect)()  # Python 3.6 has no freeze
+        clear_away(for_good=True)
         return results
 
     def wait(self):

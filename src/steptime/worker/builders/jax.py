@@ -5,7 +5,7 @@
 
 import os
 
-from steptime.worker.builders.tensorflow_layout import flat_orders, to_canonical, to_own
+from steptime.worker.builders.channels_last import flat_orders, to_canonical, to_own
 
 # These treat each value alone, so that they pass any order of flat values on; a linear layer's weight knows the order.
 _ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")

@@ -8,7 +8,8 @@ import os
 
 import numpy
 
-from steptime.worker.builders.tensorflow_layout import flat_orders, to_canonical, to_own
+from steptime.worker.builders.channels_last import flat_orders, to_canonical, to_own
+from steptime.worker.builders.tensorflow_start import before_import
 
 # These treat each value alone, so that they pass any order of flat values on; a linear layer's weight knows the order.
 _ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
@@ -26,9 +27,7 @@ def import_tensorflow(threads, device, local_rank, *, xla=False):
 
     Raises RuntimeError when no GPU is there and ``cuda`` was asked for.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # TensorFlow leaves oneDNN off where the processor has no AVX-512, although LeNet-5 takes 3.2 times as long then.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+    before_import()
     if xla:
         # XLA has a thread pool of its own that knows nothing of TensorFlow's settings.
         flags = os.environ.get("XLA_FLAGS", "")

@@ -3,15 +3,13 @@
 ``import_graph_mode`` is where TensorFlow enters a process.
 """
 
-import os
-
 from steptime.worker.builders.tensorflow import TensorFlowNetwork
+from steptime.worker.builders.tensorflow_start import before_import
 
 
 def import_graph_mode():
     """Return TensorFlow's interface of version 1, in graph mode whatever its version."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # as in the room of TensorFlow 2; 1.15 has no such switch
+    before_import()
     import tensorflow
 
     graph_mode = tensorflow.compat.v1

@@ -1,9 +1,9 @@
 """One worker's training loop in TensorFlow 2, whatever the strategy."""
 
-import gc
 import os
 
 from steptime.worker.session import Session
+from steptime.worker.sessions.graph_building import clear_away
 
 
 class TensorFlowSession(Session):
@@ -33,14 +33,10 @@ class TensorFlowSession(Session):
         self._loss = self._run()
 
     def _advance_first(self):
-        """Take the first step, for which TensorFlow builds the graph.
-
-        Building leaves so many objects behind that Python's next full collection takes as long as dozens of short
-        steps, some hundred steps later; it is made here instead.
-        """
+        """Take the first step, for which TensorFlow builds the graph."""
         loss = self._advance()
         self._run = self._advance
-        gc.collect()
+        clear_away()
         return loss
 
     def wait(self):

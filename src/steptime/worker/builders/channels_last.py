@@ -1,15 +1,15 @@
-"""Between the workload's layout (channels first) and TensorFlow's own (channels last), in numpy.
+"""Between the workload's layout (channels first) and that of libraries with channels last, in numpy.
 
-On a CPU TensorFlow convolves channels-last only, and flattens what it has: height, width, channels. The workload
-flattens channels, height, width. Rather than transposing activations in every step, the weights of a linear layer
-behind a flatten are permuted once, on their way in and out.
+On a CPU TensorFlow convolves channels-last only, JAX does it faster, and both flatten what they have: height, width,
+channels. The workload flattens channels, height, width. Rather than transposing activations in every step, the weights
+of a linear layer behind a flatten are permuted once, on their way in and out.
 """
 
 import numpy
 
 
 def flat_orders(layers):
-    """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in TensorFlow's order.
+    """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in the order of channels last.
 
     A flatten starts such an order where the two orders differ; layers that treat each value alone pass it on; a
     linear layer ends it. ``("input")`` is never in it.
@@ -30,7 +30,7 @@ def flat_orders(layers):
 
 
 def to_own(kind, array, order=None):
-    """Return a parameter of a layer of ``kind`` in TensorFlow's layout, from the workload's.
+    """Return a parameter of a layer of ``kind`` with channels last, from the workload's.
 
     ``order`` is that of the layer's flat input, if it has one.
     """
