@@ -7,6 +7,8 @@ _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _KIBI = 1024.0
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)(i?)B", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 
 
 def parse_duration(text: str | float) -> float:
@@ -53,6 +55,19 @@ def parse_bit_rate(text: str) -> float:
         message = f"{text!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
         raise ValueError(message)
     return float(match[1]) * _BITS[match[2].lower()]
+
+
+def parse_bytes(text: str) -> int:
+    """Return bytes for ``"16MiB"``, ``"4 kB"``, ``"100B"``; prefixes are powers of 1024 with an i, else of 1000.
+
+    Raises ValueError for anything else, and where no whole number of bytes comes out.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    count = float(match[1]) * (_KIBI if match[3] else 1e3) ** _POWERS[match[2].lower()] if match else 0.5
+    if not count.is_integer():
+        message = f"{text!r} is no size; write for example 64KiB, 4MiB or 512B"
+        raise ValueError(message)
+    return int(count)
 
 
 def format_bit_rate(bits_per_s: float) -> str:

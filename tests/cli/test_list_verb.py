@@ -12,6 +12,7 @@ from steptime.datasets.table import BUILTINS
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.devices import cuda_device_names
+from steptime.runner.net.plan import back_ends_of
 from steptime.study.shipped import study_files
 from steptime.study.strategies import STRATEGIES
 from steptime.workloads.table import LIBRARY
@@ -22,6 +23,7 @@ LISTS = {
     "strategies": STRATEGIES,
     "loaders": {"synthetic", "native"},
     "launchers": LAUNCHERS,
+    "backends": back_ends_of(load_manifests()),
     "datasets": BUILTINS,
     "studies": study_files(),
 }

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import data, doctor, env, evidence, export, listing, report, run, status
+from steptime.cli import data, doctor, env, evidence, export, listing, net, report, run, status
 
 EXIT_INTERRUPTED = 130
 
@@ -43,6 +43,7 @@ app.command()(run.run)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(export.export)
+app.command()(net.net)
 app.command()(evidence.evidence)
 
 

@@ -13,7 +13,7 @@ def list_things(
         str,
         typer.Argument(
             metavar="WHAT",
-            help="frameworks, workloads, strategies, loaders, launchers, datasets or studies.",
+            help="frameworks, workloads, strategies, loaders, launchers, backends, datasets or studies.",
             autocompletion=lambda: list(_LISTS),
         ),
     ],
@@ -120,6 +120,24 @@ def _launcher_rows() -> Rows:
     return [{"name": name, "summary": launcher.summary} for name, launcher in LAUNCHERS.items()]
 
 
+def back_end_rows() -> Rows:
+    """One row per back end of the network benchmark."""
+    from steptime.frameworks.manifest import load_manifests
+    from steptime.runner.net.plan import back_ends_of
+
+    return [
+        {
+            "name": name,
+            "operations": back_end.support.operations,
+            "framework": back_end.manifest.name,
+            "launcher": back_end.launcher,
+            "device": back_end.support.device,
+            "summary": back_end.support.summary,
+        }
+        for name, back_end in back_ends_of(load_manifests()).items()
+    ]
+
+
 def _dataset_rows() -> Rows:
     from steptime.datasets.table import BUILTINS
 
@@ -144,6 +162,10 @@ _LISTS: dict[str, tuple[Callable[[], Rows], dict[str, str]]] = {
     "strategies": (_strategy_rows, {"name": "strategy", "summary": "what", "frameworks": "frameworks"}),
     "loaders": (_loader_rows, {"name": "loader", "summary": "what", "frameworks": "frameworks"}),
     "launchers": (_launcher_rows, {"name": "launcher", "summary": "what"}),
+    "backends": (
+        back_end_rows,
+        {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"},
+    ),
     "datasets": (_dataset_rows, {"name": "dataset", "title": "what", "source": "from"}),
     "studies": (_study_rows, {"name": "study", "question": "question"}),
 }

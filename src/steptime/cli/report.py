@@ -2,9 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _FILE_WIDTH = 140
 """Columns where no terminal sets them: a line per trial can be searched and cut."""
@@ -34,16 +37,21 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
 
         print_json(summary.to_json())
     else:
-        import os
-
-        from rich.console import Console
-
         from steptime.report.terminal import render
 
-        sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-        Console(highlight=False, width=None if sized else _FILE_WIDTH).print(render(summary))
+        report_console().print(render(summary))
     if html is not None:
         from steptime.report.html import write_page
 
         write_page(store, summary, html)
         sys.stderr.write(f"report: {html.resolve()}\n")
+
+
+def report_console() -> "Console":
+    """Return the console for reports: as wide as the terminal, or as a file may be."""
+    import os
+
+    from rich.console import Console
+
+    sized = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if sized else _FILE_WIDTH)

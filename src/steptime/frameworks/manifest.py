@@ -42,6 +42,18 @@ class Option(_Strict):
     """Where the option means something; empty means everywhere."""
 
 
+class ExchangeSupport(_Strict):
+    """A back end of communication, as the framework uses it, for the network benchmark (worker/exchange.py)."""
+
+    summary: str
+    strategy: str
+    """Whose processes it needs: launcher, servers, scheduler."""
+    operations: list[Literal["allreduce", "push_pull", "incast"]]
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    """Values of the room's options that choose this back end, where they are not the defaults."""
+    device: Literal["cpu", "cuda"] = "cpu"
+
+
 class Manifest(_Strict):
     """One ``framework.toml``."""
 
@@ -71,6 +83,8 @@ class Manifest(_Strict):
     """Facts that a user of the framework should see beside its results."""
     strategies: dict[str, StrategySupport]
     options: dict[str, Option] = Field(default_factory=dict)
+    exchanges: dict[str, ExchangeSupport] = Field(default_factory=dict)
+    """Back ends that the network benchmark can time, by names that no other room uses."""
 
     @property
     def finish_command(self) -> list[str]:

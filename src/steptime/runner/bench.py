@@ -6,8 +6,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from steptime.clusters.cluster import Cluster
 from steptime.environments.table import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
@@ -15,11 +16,36 @@ from steptime.launchers.request import Outcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.collecting import Collected, collect, stderr_tails
 from steptime.runner.stage import stage
-from steptime.study.trial import Trial
+from steptime.study.trial import OptionValue
 
 _CRASH = re.compile(r"was ended by SIG(?!KILL|TERM|INT)|exit code (?:6|11|132|134|135|136|139)\b")
 """A signal other than those by which somebody ends a process on purpose, or the exit code that mpiexec makes of one."""
 _PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
+
+
+class Startable(Protocol):
+    """What must be known of a launch to start its processes: a trial, or a setting of the network benchmark."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def framework(self) -> str: ...
+    @property
+    def strategy(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, OptionValue]: ...
+    @property
+    def workers(self) -> int: ...
+    @property
+    def servers(self) -> int: ...
+    @property
+    def server_placement(self) -> str | None: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def launcher(self) -> str: ...
+    @property
+    def cluster(self) -> Cluster | None: ...
 
 
 @dataclass(frozen=True)
@@ -48,7 +74,7 @@ class Bench:
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 
-    def request(self, trial: Trial, folder: Path, *, pinned: bool = True) -> Request:
+    def request(self, trial: Startable, folder: Path, *, pinned: bool = True) -> Request:
         """Return the request that runs ``trial`` in ``folder``."""
         manifest = self.manifests[trial.framework]
         support = manifest.strategies[trial.strategy]
@@ -67,7 +93,7 @@ class Bench:
             cancelled=self.cancelled,
         )
 
-    def run(self, trial: Trial, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool = True) -> Ran:
+    def run(self, trial: Startable, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool = True) -> Ran:
         """Stage ``folder``, run the launch and read its records.
 
         A port that somebody took between its choice and its use is no fault of the framework: that launch is
@@ -85,7 +111,7 @@ class Bench:
             ran = self._run_once(trial, job, folder, done, pinned=pinned)
         return ran
 
-    def _run_once(self, trial: Trial, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool) -> Ran:
+    def _run_once(self, trial: Startable, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool) -> Ran:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         stage(folder, self.manifests[trial.framework].folder, dict(job))

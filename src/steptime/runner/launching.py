@@ -11,7 +11,7 @@ from typing import Any
 
 from steptime.environments.table import ReadyEnvironment
 from steptime.measurements.noise import difference, flags, snapshot
-from steptime.runner.bench import Bench, Ran
+from steptime.runner.bench import Bench, Ran, Startable
 from steptime.study.trial import Trial
 
 
@@ -24,7 +24,7 @@ class Launched:
     """The fields that every kind of launch record has."""
 
 
-def launch_once(bench: Bench, trial: Trial, job: Mapping[str, Any], folder: Path, *, keep_folder: bool) -> Launched:
+def launch_once(bench: Bench, trial: Startable, job: Mapping[str, Any], folder: Path, *, keep_folder: bool) -> Launched:
     """Launch ``trial`` in fresh processes and wait for its end.
 
     Args:

@@ -14,3 +14,17 @@ def serve(job, place):
     from steptime.frameworks.pytorch.serving import serve_piece
 
     serve_piece(job, place)
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    from steptime.frameworks.pytorch.exchanging import open_collectives, open_pushing
+
+    return (open_pushing if place.servers else open_collectives)(job, place)
+
+
+def serve_exchange(job, place):
+    """Be a server of the network benchmark."""
+    from steptime.frameworks.pytorch.exchanging import serve_pushing
+
+    serve_pushing(job, place)

@@ -1,0 +1,49 @@
+"""Reading options that are more than one word, and collecting all mistakes before any is told."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from steptime.errors import UsageError
+
+Value = TypeVar("Value")
+
+
+class Mistakes:
+    """What was wrong in the options that were read so far."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def read(self, option: str, text: str | None, parse: Callable[[str], Value]) -> Value | None:
+        """Return the parsed text; None where none was given, or where it was wrong."""
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except UsageError as error:
+            self._found += error.mistakes
+        except ValueError as error:
+            self._found.append(f"{option}: {error}")
+        return None
+
+    def each(self, option: str, text: str, parse: Callable[[str], Value]) -> list[Value]:
+        """Return the parsed parts of a text that commas separate; those that were wrong are left out."""
+        found = [self.read(option, part.strip(), parse) for part in text.split(",") if part.strip()]
+        return [value for value in found if value is not None]
+
+    def add(self, mistakes: list[str]) -> None:
+        """Remember mistakes that were found elsewhere."""
+        self._found += mistakes
+
+    def complain(self) -> None:
+        """Raise UsageError if anything was wrong."""
+        if self._found:
+            raise UsageError(self._found)
+
+
+def count(text: str) -> int:
+    """Return a number of things; raises ValueError for what is none."""
+    if not text.isdigit():
+        message = f"{text!r} is no whole number"
+        raise ValueError(message)
+    return int(text)

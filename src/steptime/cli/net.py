@@ -1,0 +1,151 @@
+"""``steptime net``: how long messages take over each back end."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from steptime.runner.net.plan import NetPlan
+
+EXIT_WRONG = 1
+EXIT_FAILED = 3
+EXIT_INTERRUPTED = 130
+_SIZES = "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB"
+_ROUNDS = 5
+_TIME_LIMIT_S = 900.0
+"""Of one launch."""
+
+
+def net(
+    back_ends: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[BACKEND]...", help="Such as gloo, or 'list' [default: all that are ready]."),
+    ] = None,
+    workers: Annotated[str, typer.Option(help="How many, separated by commas.")] = "2",
+    sizes: Annotated[str, typer.Option(help="Of one worker's message, separated by commas.")] = _SIZES,
+    operations: Annotated[
+        str, typer.Option(help="allreduce, push_pull, incast, separated by commas [default: all of a back end].")
+    ] = "",
+    launcher: Annotated[
+        str, typer.Option(help="local, mpi, emulated, or auto: what the back end itself needs.")
+    ] = "auto",
+    hosts: Annotated[int | None, typer.Option(help="Emulated hosts of workers [default: one for each].")] = None,
+    bandwidth: Annotated[str | None, typer.Option(help="Of each emulated link, such as 100Mbit/s.")] = None,
+    delay: Annotated[str | None, typer.Option(help="Between emulated hosts, one way, such as 2ms.")] = None,
+    servers: Annotated[int, typer.Option(help="Of push_pull.")] = 1,
+    launches: Annotated[int, typer.Option(min=1, help="Fresh processes for each back end and worker count.")] = 3,
+    repeats: Annotated[int, typer.Option(min=_ROUNDS, help="Timed runs of a size in each launch, at most.")] = 50,
+    budget: Annotated[str | None, typer.Option(help="Begin no launch after this time, for example 8m.")] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Results folder: one of its own, or a study's.")
+    ] = Path("steptime-results/net"),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be measured; run nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/net.md) and nothing else.")] = False,
+) -> None:
+    """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
+    from steptime.cli.arguments import Mistakes, count
+    from steptime.frameworks.manifest import load_manifests
+    from steptime.runner.devices import cuda_device_names
+    from steptime.runner.net.plan import Wishes, back_ends_of, chosen, expand_net, operation, ready
+    from steptime.units import parse_bit_rate, parse_bytes, parse_duration
+
+    manifests = load_manifests()
+    known = back_ends_of(manifests)
+    if back_ends == ["list"]:
+        _print_back_ends(as_json=as_json)
+        return
+    mistakes = Mistakes()
+    wishes = Wishes(
+        workers=mistakes.each("--workers", workers, count),
+        sizes=mistakes.each("--sizes", sizes, parse_bytes),
+        operations=mistakes.each("--operations", operations, operation),
+        launcher=launcher,
+        hosts=hosts,
+        bandwidth_bits_per_s=mistakes.read("--bandwidth", bandwidth, parse_bit_rate),
+        delay_s=mistakes.read("--delay", delay, parse_duration) or 0.0,
+        servers=servers,
+        rounds=_ROUNDS,
+        runs=-(-repeats // _ROUNDS),
+        device_count=len(cuda_device_names()),
+    )
+    budget_s = mistakes.read("--budget", budget, parse_duration)
+    named, unknown = chosen(back_ends or [], known)
+    mistakes.add(unknown)
+    mistakes.complain()
+    wanted, missing = (named, []) if back_ends else ready(known)
+    plan = expand_net(wanted, wishes)
+    plan.skipped[:0] = missing
+    if dry_run:
+        _print_plan(plan, launches, output, as_json=as_json)
+        return
+    from steptime.cli.live import LiveObserver, stderr_console
+    from steptime.runner.net.running import NetRun
+
+    console = stderr_console()
+    again = shlex.join(["steptime", *sys.argv[1:]])
+    try:
+        with LiveObserver(console) as observer:
+            for line in plan.skipped:
+                observer.note(f"skipped: {line}")
+            finished = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer).go()
+    except KeyboardInterrupt:
+        console.print(f"interrupted; everything measured is kept in {output}", markup=False)
+        console.print(f"resume with: {again}", markup=False, soft_wrap=True)
+        sys.exit(EXIT_INTERRUPTED)
+    _print_found(output, as_json=as_json)
+    if finished.not_run:
+        console.print(f"the budget left out {finished.not_run} launches; to go on: {again}", markup=False)
+    if finished.wrong:
+        sys.exit(EXIT_WRONG)
+    if finished.failed:
+        sys.exit(EXIT_FAILED)
+
+
+def _print_back_ends(*, as_json: bool) -> None:
+    from steptime.cli.listing import back_end_rows
+    from steptime.cli.tables import print_rows
+
+    columns = {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"}
+    print_rows(back_end_rows(), columns, as_json=as_json)
+
+
+def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) -> None:
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        settings = [{"id": each.id, **each.model_dump(mode="json")} for each in plan.settings]
+        print_json({"folder": str(output), "launches": launches, "settings": settings, "skipped": plan.skipped})
+        return
+    from steptime.units import format_bytes
+
+    for each in plan.settings:
+        cluster = f", {each.cluster.in_words()}" if each.cluster else ""
+        servers = f", {each.servers} servers" if each.servers else ""
+        sizes = ", ".join(map(format_bytes, each.sizes))
+        sys.stdout.write(
+            f"{each.back_end} ({', '.join(each.operations)}), {each.workers} workers{servers}{cluster}: {sizes}; "
+            f"{launches} launches\n"
+        )
+    for line in plan.skipped:
+        sys.stdout.write(f"skipped: {line}\n")
+    sys.stdout.write(f"results go to {output}\n")
+
+
+def _print_found(folder: Path, *, as_json: bool) -> None:
+    from steptime.measurements.store import Store
+    from steptime.perfmodels.communication.measured import net_summary
+
+    store = Store.open(folder)
+    found = net_summary(store.net())
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json({"folder": str(folder), "net": found.to_json(), "problems": store.problems})
+        return
+    from steptime.cli.report import report_console
+    from steptime.report.links import render_links
+
+    report_console().print(render_links(found))

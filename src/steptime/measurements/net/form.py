@@ -1,0 +1,101 @@
+"""What the network benchmark found, as ``steptime net --json`` and ``steptime report --json`` (key ``net``) print it.
+
+docs/net.md says what each key means.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NetValue(_Form):
+    """A number with its interval; bounds are None where a single unit gives none, and the value where it is unknown."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+class SizeRow(_Form):
+    """One size of a message."""
+
+    bytes: int
+    time_s: NetValue
+    q10_s: float
+    q90_s: float
+    """Quantiles of single runs."""
+    runs: int
+    fitted_s: float
+    error: float
+    """(fitted - measured) / measured."""
+    predicted_error: float | None = None
+    """Likewise of the link that the fewest workers showed; None for these themselves."""
+
+
+class Fit(_Form):
+    """A straight line through time against size, and what it says of the link."""
+
+    start_s: NetValue
+    """Seconds of a message without a byte."""
+    latencies_per_step: NetValue
+    """``start_s`` in alphas, per step of the operation's textbook algorithm."""
+    bandwidth_bytes_per_s: NetValue
+    """Of each worker's link, in the busier direction; None where time does not grow with size."""
+    worst_error: float
+    """Of the sizes, the one of largest magnitude, with its sign."""
+    worst_bytes: int
+
+
+class NetRow(_Form):
+    """One operation of a back end between so many workers."""
+
+    back_end: str
+    framework: str
+    framework_version: str | None
+    operation: str
+    workers: int
+    servers: int
+    launcher: str
+    cluster: dict[str, Any] | None
+    """Hosts and links that were asked for; None where the launcher made none."""
+    steps: float
+    """Of the textbook algorithm, for this number of workers and servers."""
+    volume: float
+    """Bytes through the busiest link, in one direction, per byte of the message."""
+    launches: int
+    failed_launches: int
+    wrong_launches: int
+    """Those in which a value was wrong."""
+    checks: int
+    wrong: int
+    """Visits that were checked, over workers and launches, and those with a wrong value."""
+    status: str
+    """``ok``; ``wrong`` where any value was, or ``failed`` where no launch ended well: then nothing is fitted."""
+    reason: str | None
+    interval_over: str
+    """``launches``, or ``rounds`` of a single launch, which know nothing of how launches differ."""
+    level: float
+    alpha_s: NetValue
+    """One way of one byte over a plain socket between the same processes."""
+    sizes: list[SizeRow]
+    fit: Fit | None
+    """Through the smallest and the largest size; what prediction uses."""
+    least_squares: Fit | None
+    """With relative weights over all sizes, to compare."""
+    flags: list[str]
+    received_bytes: int | None
+    """By all hosts' interfaces, over all launches; None where the launcher made no hosts."""
+
+
+class NetSummary(_Form):
+    """Everything that a results folder knows of back ends."""
+
+    rows: list[NetRow]
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the rows."""
+        return [row.model_dump(mode="json") for row in self.rows]

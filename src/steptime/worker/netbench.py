@@ -1,0 +1,138 @@
+"""The network benchmark: every operation and size in rounds of random order, timed back to back and checked.
+
+A visit is a few runs of one message, one directly behind the other, as steps follow each other in training: the time
+of a run is from the end of the run before, so that nobody's late start counts. After each visit the values are held
+against what they must be, on every worker: a wrong sum in any run of the visit shows in the last.
+"""
+
+import random
+import time
+
+from steptime.worker.exchange import ADDED, FED
+from steptime.worker.meeting import Meeting
+from steptime.worker.pinging import ping
+
+_WARM_RUNS = 3
+_BYTES_PER_VALUE = 4
+_MOST_TOLD = 5
+_TOLERANCE = 1e-5
+"""Relative; the values are whole numbers, most of whose sums are exact."""
+
+
+def run_exchange(exchange, job, place, records):
+    """Measure ``job["exchange"]`` as ``job["schedule"]`` says; write the ends of all runs and the checks' findings."""
+    schedule = job["schedule"]
+    pairs = [(name, size) for name in job["exchange"]["operations"] for size in job["exchange"]["sizes"]]
+    with Meeting(place) as meeting:
+        alphas = ping(place, meeting)
+        bench = _Bench(exchange, place, meeting)
+        costs = [bench.warm(operation, size) for operation, size in pairs]
+        runs = meeting.from_first([_runs(cost, schedule) for cost in costs])
+        visits = []
+        shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
+        for number in range(schedule["rounds"]):
+            turn = list(range(len(pairs)))
+            shuffled.shuffle(turn)
+            for index in turn:
+                operation, size = pairs[index]
+                ends = bench.visit(operation, size, runs[index])
+                visits.append({"operation": operation, "bytes": size, "round": number, "ends_s": ends})
+    records.write("net", visits=visits, alphas_s=alphas, checks=bench.checks, wrong=bench.wrong, told=bench.told)
+
+
+def _runs(cost_s, schedule):
+    """Return the timed runs of one visit: slow messages get fewer."""
+    wanted = schedule["seconds"] / (schedule["rounds"] * max(cost_s, 1e-7))
+    return int(max(1, min(schedule["runs"], wanted)))
+
+
+class _Bench(object):
+    """The messages of one worker, and what their checks found.
+
+    ``checks``, ``wrong``
+        How many visits were checked, and how many of them had a wrong value on this worker.
+    ``told``
+        The first wrong values, in words.
+    """
+
+    def __init__(self, exchange, place, meeting):
+        self._exchange = exchange
+        self._place = place
+        self._meeting = meeting
+        self._messages = {}
+        self._visits = 0
+        self.checks, self.wrong, self.told = 0, 0, []
+
+    def warm(self, operation, size):
+        """Make the message, run it a few times, and return the seconds of the quickest run."""
+        self._messages[operation, size] = self._exchange.message(operation, size // _BYTES_PER_VALUE)
+        ends = self.visit(operation, size, _WARM_RUNS)
+        return min(later - earlier for earlier, later in zip(ends, ends[1:]))
+
+    def visit(self, operation, size, runs):
+        """Start together, run once unseen and ``runs`` times timed, check; return the ends, the unseen one's first."""
+        import numpy
+
+        message = self._messages[operation, size]
+        count = size // _BYTES_PER_VALUE
+        self._visits += 1
+        contributions = [
+            contribution(numpy, count, rank, self._visits).astype(numpy.float32) for rank in range(self._place.workers)
+        ]
+        before = message.result() if message.becomes == ADDED else None
+        before = None if before is None else before.copy()
+        message.fill(contributions[self._place.rank])
+        self._meeting.together()
+        ends = []
+        for _ in range(1 + runs):
+            message.run()
+            ends.append(time.monotonic())
+        if operation == "incast":
+            expected = numpy.stack(contributions[1:]) if self._place.rank == 0 else None
+        else:
+            expected = _combined(numpy, contributions, before, message.becomes, 1 + runs)
+        self._check(numpy, "%s of %d bytes" % (operation, size), message.result(), expected)
+        return ends
+
+    def _check(self, numpy, what, found, expected):
+        if expected is None:
+            return
+        self.checks += 1
+        found = numpy.asarray(found)
+        if found.shape != expected.shape:
+            self._tell("%s: %s values instead of %s" % (what, found.shape, expected.shape))
+            return
+        right = numpy.isclose(found, expected, rtol=_TOLERANCE, atol=0.0)
+        if not right.all():
+            first = tuple(int(index[0]) for index in numpy.nonzero(~right))
+            self._tell(
+                "%s: %d of %d values are wrong on worker %d, the first (at %s) is %r instead of %r"
+                % (
+                    what,
+                    (~right).sum(),
+                    right.size,
+                    self._place.rank,
+                    ", ".join(map(str, first)),
+                    float(found[first]),
+                    float(expected[first]),
+                )
+            )
+
+    def _tell(self, sentence):
+        self.wrong += 1
+        if len(self.told) < _MOST_TOLD:
+            self.told.append(sentence)
+
+
+def contribution(numpy, count, rank, visit):
+    """Return what a worker contributes in a visit: whole numbers from 1 on, other ones for every worker and place."""
+    return (numpy.arange(count) * 7 + 5 * rank + 3 * visit) % (11 + 2 * rank) + 1 + rank
+
+
+def _combined(numpy, contributions, before, becomes, runs):
+    total = numpy.sum(contributions, axis=0, dtype=numpy.float64)
+    if becomes == FED:
+        total = total * float(len(contributions)) ** (runs - 1)
+    elif becomes == ADDED:
+        total = total * runs + before
+    return total
