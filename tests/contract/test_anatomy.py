@@ -25,11 +25,11 @@ NOT_YET = {
     "horovod_tensorflow",
     "jax",
     "mxnet",
-    "pytorch",
     "tensorflow",
     "tensorflow1",
 }
 """Rooms whose steps nobody has taken apart yet; whoever does strikes the room out."""
+STRATEGIES_NOT_YET = {("pytorch", "fsdp"), ("pytorch", "ps_sync"), ("pytorch", "ps_async")}
 LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
 """For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
 
@@ -58,8 +58,8 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
     results: dict[tuple[str, str], LaunchResult] = {}
 
     def look(room: str, strategy: str) -> LaunchResult:
-        if room in NOT_YET:
-            pytest.skip(f"{room} has no rungs yet")
+        if room in NOT_YET or (room, strategy) in STRATEGIES_NOT_YET:
+            pytest.skip(f"{room} has no rungs yet in every strategy")
         if (room, strategy) not in results:
             results[room, strategy] = _launch(tmp_path_factory.mktemp("anatomy"), room, strategy)
         return results[room, strategy]

@@ -36,6 +36,10 @@ class Averaging(Alone):
         self.optimizer.step()
         self.optimizer.zero_grad()  # gives the memory back, as torch's does by default
 
+    def take_apart(self):
+        """Return None: nobody has taken these steps apart yet."""
+        return
+
     def facts(self):
         return dict(super(Averaging, self).facts(), running_statistics="per worker", **self._workers.facts)
 

@@ -6,6 +6,7 @@ import os
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from steptime.frameworks.pytorch.buckets import BucketStages
 from steptime.frameworks.pytorch.grouping import sharding_groups
 from steptime.worker.sessions.torch_strategy import TorchStrategy
 
@@ -42,13 +43,17 @@ class AllReduce(_Collective):
 
     def prepare(self, built):
         module, device = super().prepare(built), self.device.torch_device
-        return DistributedDataParallel(
+        self._module = DistributedDataParallel(
             module,
             device_ids=[device.index] if device.type == "cuda" else None,
             bucket_cap_mb=self.job["options"]["bucket_mb"],
             gradient_as_bucket_view=True,  # gradients are reduced where they lie
             **_without_buffer_exchange(),
         )
+        return self._module
+
+    def take_apart(self):
+        return BucketStages(self, self._module)
 
     def facts(self):
         return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
@@ -82,6 +87,10 @@ class FullySharded(_Collective):
         # The root has the parameters of no group, and gathers for all.
         fully_shard(module, mesh=mesh)
         return super().prepare(built)  # an optimizer of the shards
+
+    def take_apart(self):
+        """Return None: nobody has taken these steps apart yet."""
+        return
 
     def whole(self, parameter):
         return parameter.detach().full_tensor()

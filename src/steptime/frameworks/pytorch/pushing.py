@@ -52,6 +52,10 @@ class Pushing(TorchStrategy):
         # Only now: the answers say that the gradients have been read.
         torch._foreach_zero_(self._gradients)
 
+    def take_apart(self):
+        """Return None: nobody has taken these steps apart yet."""
+        return
+
     def facts(self):
         return {
             "update": "on the servers, fused",

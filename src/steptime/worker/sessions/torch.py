@@ -18,6 +18,10 @@ _LOSSES = {
 }
 
 
+def _nothing(_):
+    """Stand for an update in a step that ends with its forward pass."""
+
+
 class TorchSession(Session):
     """Forward, backward and update of a network that a strategy has wrapped.
 
@@ -42,6 +46,7 @@ class TorchSession(Session):
         self._batches = open_batches(job, place, self._device.torch_device, self._channels_last)
         self._loss = None
         self._output_shape = None
+        self._stages = None
 
     def step(self):
         inputs, targets = next(self._batches)
@@ -51,6 +56,61 @@ class TorchSession(Session):
         self._strategy.update(loss)
         self._loss = loss.detach()
         self._output_shape = outputs.shape
+
+    def rungs(self):
+        self._stages = self._strategy.take_apart()
+        if self._stages is None:
+            return {}
+        held = next(self._batches)
+        updates = self._stages.rungs()
+        rungs = {name: self._rung(held, update) for name, update in updates.items()}
+        rungs.update(forward=self._rung(held, _nothing), input=lambda: next(self._batches))
+        if self._device.torch_device.type == "cuda":
+            whole = updates.get("exchange", updates.get("local"))
+            rungs["h2d"] = self._copying(held, whole)
+        communication = self._stages.communication()
+        if communication is not None:
+            rungs["communication"] = communication
+        return rungs
+
+    def _rung(self, held, update):
+        inputs, targets = held
+
+        def run():
+            with self._precision():
+                loss = self._criterion(self._forward(inputs), targets)
+            update(loss)
+
+        return run
+
+    def _copying(self, held, update):
+        pinned, device = [part.cpu().pin_memory() for part in held], self._device.torch_device
+
+        def run():
+            inputs, targets = (part.to(device, non_blocking=True) for part in pinned)
+            with self._precision():
+                loss = self._criterion(self._forward(inputs), targets)
+            update(loss)
+
+        return run
+
+    @property
+    def marks(self):
+        if self._stages is None or not self._stages.marks or self._device.torch_device.type == "cuda":
+            return ()  # on a device, the host's clock would have to wait for it at every mark
+        return ("input", "forward") + self._stages.marks
+
+    def marked_step(self, mark):
+        inputs, targets = next(self._batches)
+        mark("input")
+        with self._precision():
+            loss = self._criterion(self._forward(inputs), targets)
+        mark("forward")
+        self._stages.marked(loss, mark)
+        self._loss = loss.detach()
+
+    def transfers(self):
+        return self._stages.transfers()
 
     def _precision(self):
         if self._mixed:

@@ -3,6 +3,7 @@
 import torch
 
 from steptime.worker.builders.torch import prefers_channels_last
+from steptime.worker.sessions.torch_stages import Stages
 
 
 class TorchStrategy(object):
@@ -45,6 +46,10 @@ class TorchStrategy(object):
         loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def take_apart(self):
+        """Return the ``Stages`` of ``update``, or None; called in anatomy runs only, once, after ``prepare``."""
+        return Stages(self)
 
     def count(self, parameter):
         """Return the number of values of a parameter of the whole network."""

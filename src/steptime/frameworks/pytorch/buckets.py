@@ -1,0 +1,123 @@
+"""DistributedDataParallel's step in stages: a communication hook sees every bucket, and may keep it from being sent."""
+
+import time
+
+import torch
+from torch import distributed
+
+from steptime.worker.sessions.torch_stages import Stages
+
+
+class BucketStages(Stages):
+    """The stages of DistributedDataParallel.
+
+    The same hook is in force in every rung, so that the rungs differ in the sending alone: DDP fills its buckets in
+    all of them. The hook adds up and does not divide, because a division by itself would be one more pass over all
+    values: the learning rate and the decay do it, as all is linear in the sum.
+    """
+
+    def __init__(self, strategy, module):
+        """Hook into ``module``, the DistributedDataParallel of ``strategy``."""
+        super(BucketStages, self).__init__(strategy)
+        self._workers = strategy.place.workers
+        self._transfers = []
+        for group in strategy.optimizer.param_groups:
+            group["lr"] /= self._workers
+            group["weight_decay"] *= self._workers
+        self._hook = _Hook()
+        module.register_comm_hook(None, self._hook.take)
+        if strategy.device.backend == "gloo":
+            self.marks = ("backward", "exchange", "update")
+        else:
+            self.marks = ()  # the host's clock says nothing of what a device has queued
+
+    def rungs(self):
+        rungs = {"backward": self._unsent(self.backward), "local": self._unsent(self.strategy.update)}
+        if self._workers > 1:
+            rungs["exchange"] = self.strategy.update
+        return rungs
+
+    def _unsent(self, function):
+        def run(loss):
+            self._hook.sends = False
+            function(loss)
+            self._hook.sends = True
+
+        return run
+
+    def communication(self):
+        if self._workers == 1:
+            return None
+        rows = {}
+
+        def communicate():
+            works = []
+            for index, (size, kind, device) in enumerate(self._hook.buckets):
+                if rows.get(index) is None or len(rows[index]) != size:
+                    rows[index] = torch.zeros(size, dtype=kind, device=device)
+                works.append(distributed.all_reduce(rows[index], async_op=True))
+            for work in works:
+                work.wait()
+
+        return communicate
+
+    def marked(self, loss, mark):
+        self._hook.seen, self._hook.at_last = [], mark
+        loss.backward()
+        mark("exchange")
+        self._hook.at_last = None
+        self._transfers += self._hook.seen
+        self.update()
+        mark("update")
+
+    def transfers(self):
+        seen, self._transfers = self._transfers, []
+        return seen if self.marks else None
+
+
+class _Hook(object):
+    """DDP calls ``take`` with each bucket that is full, in the buckets' order.
+
+    ``sends``
+        Whether buckets are sent; otherwise each is taken as it is.
+    ``at_last``
+        A function that is called with ``"backward"`` when the last bucket is full; None outside marked steps.
+    ``seen``
+        Of the newest marked step ``[name, bytes, ready_s, done_s]`` for each bucket.
+    ``buckets``
+        Of the newest backward pass ``(values, type, device)`` for each bucket.
+    """
+
+    def __init__(self):
+        self.sends = True
+        self.at_last = None
+        self.seen = []
+        self.buckets = []
+
+    def take(self, _, bucket):
+        """Return a future of the bucket, summed over the workers or as it is."""
+        ready, row = time.monotonic(), bucket.buffer()
+        if bucket.index() == 0:
+            self.buckets = []
+        self.buckets.append((row.numel(), row.dtype, row.device))
+        if not self.sends:
+            future = torch.futures.Future()
+            future.set_result(row)
+            return future
+        future = distributed.all_reduce(row, async_op=True).get_future()
+        if self.at_last is None:
+            return future.then(_first)
+        if bucket.is_last():
+            self.at_last("backward")
+        piece = ["bucket %d" % bucket.index(), row.numel() * row.element_size(), ready, None]
+        self.seen.append(piece)
+
+        def done(finished):
+            piece[3] = time.monotonic()
+            return finished.value()[0]
+
+        return future.then(done)
+
+
+def _first(future):
+    return future.value()[0]
