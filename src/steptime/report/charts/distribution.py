@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import FEWEST_TICKS, Spec, chart, round_ticks
+from steptime.report.charts.drawing import FEWEST_TICKS, SHARES, Spec, chart, round_ticks, with_dashes
 from steptime.report.charts.marks import Marks
 
 _FAR = 4.0
@@ -36,16 +36,10 @@ def distribution_chart(rows: Sequence[Spec], unit: str, domain: tuple[float, flo
                 "field": "share",
                 "type": "quantitative",
                 "title": "share of steps (%)",
-                "axis": {"format": "%", "values": [0.0, 0.25, 0.5, 0.75, 1.0]},
+                "axis": SHARES,
             },
             "order": {"field": "share"},
             **marks.encodings(list(series.values()), "color", "strokeDash", labels=list(series)),
         },
     }
-    spec = chart([layer], rows)
-    # A dash needs some length of line to be seen.
-    spec["config"] = {
-        **spec["config"],
-        "legend": {**spec["config"]["legend"], "symbolType": "stroke", "symbolSize": 400},
-    }
-    return spec
+    return with_dashes(chart([layer], rows))

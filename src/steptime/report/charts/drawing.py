@@ -43,6 +43,8 @@ _CONFIG: Spec = {
     },
     "text": {"font": _FONT, "fontSize": 12, "color": "#1b1f24"},
 }
+SHARES: Spec = {"format": "%", "values": [0.0, 0.25, 0.5, 0.75, 1.0]}
+"""The axis of a share of all."""
 _FIRST_TAG = re.compile(r"<svg [^>]*>")
 _SIZE = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
 _FINE = re.compile(r"(\d\.\d\d)\d+")
@@ -60,6 +62,12 @@ def chart(layers: Sequence[Spec], rows: Sequence[Spec], *, height: int = HEIGHT)
         "layer": list(layers),
         "config": _CONFIG,
     }
+
+
+def with_dashes(spec: Spec) -> Spec:
+    """Return a chart whose legend shows dashes: these need some length of line to be seen."""
+    config = spec["config"]
+    return {**spec, "config": {**config, "legend": {**config["legend"], "symbolType": "stroke", "symbolSize": 400}}}
 
 
 def round_ticks(low: float, high: float) -> list[float]:

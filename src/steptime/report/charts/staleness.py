@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import Spec, chart
+from steptime.report.charts.drawing import SHARES, Spec, chart, with_dashes
 from steptime.report.charts.marks import Marks
 
 
@@ -27,15 +27,10 @@ def staleness_chart(rows: Sequence[Spec], marks: Marks) -> Spec:
                 "type": "quantitative",
                 "title": "share of updates (%)",
                 "scale": {"domain": [0.0, 1.0]},
-                "axis": {"format": "%", "values": [0.0, 0.25, 0.5, 0.75, 1.0]},
+                "axis": SHARES,
             },
             "order": {"field": "late"},
             **marks.encodings(list(dict.fromkeys(row["name"] for row in rows)), "color", "strokeDash"),
         },
     }
-    spec = chart([layer], rows)
-    spec["config"] = {
-        **spec["config"],
-        "legend": {**spec["config"]["legend"], "symbolType": "stroke", "symbolSize": 400},
-    }
-    return spec
+    return with_dashes(chart([layer], rows))
