@@ -1,6 +1,6 @@
 """Training with MXNet and Horovod: one worker without Horovod, or gradients averaged by it."""
 
-import os
+from steptime.worker.sessions.mxnet_environment import settle_environment
 
 
 def open_session(job, place):
@@ -8,10 +8,7 @@ def open_session(job, place):
 
     Raises RuntimeError when the workers do not find each other.
     """
-    # Before MXNet is imported, which reads them once; a role left by the user's shell would make a server of it.
-    for name in [name for name in os.environ if name.startswith("DMLC_")]:
-        del os.environ[name]
-    os.environ["OMP_NUM_THREADS"] = str(job["threads"])
+    settle_environment(job)
     from steptime.frameworks.horovod_mxnet.session import HorovodSession
 
     return HorovodSession(job, place)

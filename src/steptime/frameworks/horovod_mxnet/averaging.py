@@ -1,40 +1,39 @@
-"""How the gradients of several workers become one: not at all, or by Horovod."""
+"""How the gradients of several workers become one: Horovod adds them up."""
 
 from steptime.worker.sessions.horovod import HorovodWorkers
+from steptime.worker.sessions.mxnet import OwnUpdate
 
 _OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
 
 
-class NoExchange(object):
-    """One worker, which has nobody to exchange gradients with."""
+class AveragedUpdate(OwnUpdate):
+    """Horovod adds up each gradient in place as soon as MXNet's engine has it; then this worker updates its weights.
 
-    facts = {}
+    The settings of the optimizer divide by the samples of all workers.
+    """
 
-    def __init__(self, job, place):
-        pass
-
-    def sum(self, gradients):
-        """Leave the gradients as they are."""
-
-    def part(self):
-        """There is nobody to leave."""
-
-
-class SumOfWorkers(object):
-    """Horovod adds up each gradient in place as soon as MXNet's engine has it."""
-
-    def __init__(self, job, place):
-        self._workers = HorovodWorkers("mxnet", place, {name: job["options"][name] for name in _OPTIONS})
+    def __init__(self, settings, bound, options, place):
+        """Meet the other workers; ``settings`` and ``bound`` are those of ``OwnUpdate``."""
+        super(AveragedUpdate, self).__init__(settings, bound)
+        self._workers = HorovodWorkers("mxnet", place, {name: options[name] for name in _OPTIONS})
         self._alone = place.workers == 1
-        self.facts = self._workers.facts
+        self.facts.update(self._workers.facts)
 
-    def sum(self, gradients):
-        """Issue the sums of ``gradients`` over all workers; layers that are used first go first."""
+    def step(self):
+        """Start the sum of all gradients over the workers, and the update."""
+        self.exchange()
+        super(AveragedUpdate, self).step()
+
+    def exchange(self):
+        """Start the sums; layers that are used first go first."""
         if self._alone:
             return
-        for key, gradient in enumerate(gradients):
+        for key, gradient in enumerate(self._gradients):
             self._workers.hvd.allreduce_(gradient, op=self._workers.hvd.Sum, name=str(key), priority=-key)
 
-    def part(self):
+    def close(self):
         """Leave the other workers."""
         self._workers.part()
+
+    def abandon(self):
+        """Leave Horovod to the end of this process: its farewell waits for the others, who may wait for this one."""

@@ -2,18 +2,18 @@
 
 import os
 
+from steptime.worker.sessions.mxnet_environment import settle_environment
+
 _abandoned = []
 """Stores that must not be freed, for MXNet leaves a store when it frees it."""
 
 
-def settle_environment(job, place):
+def settle_role(job, place):
     """Write into the environment who this process is and how it computes.
 
     To be called before MXNet is imported, which reads it once. Workers of the strategy ``single`` get no role.
     """
-    os.environ["OMP_NUM_THREADS"] = str(job["threads"])
-    for name in [name for name in os.environ if name.startswith("DMLC_")]:
-        del os.environ[name]  # a role left by the user's shell would turn this process into a server
+    settle_environment(job)
     if job["strategy"] == "single":
         return
     os.environ.update(
@@ -102,49 +102,3 @@ class ServerUpdate(object):
     def abandon(self):
         """Stay in the store until this process dies: leaving waits for the others, who may wait for this worker."""
         _abandoned.append(self._store)
-
-
-class OwnUpdate(object):
-    """This process updates its own weights."""
-
-    def __init__(self, mxnet, settings, bound):
-        """Take the settings of ``mxnet.optimizer.SGD`` and the ``BoundWorkload`` to update."""
-        optimizer = mxnet.optimizer.SGD(**settings)
-        self._weights = bound.weights
-        self._arrays = list(bound.weights.values())
-        self._gradients = list(bound.gradients.values())
-        optimizer.aggregate_num = _group_size(self._arrays)
-        self._update = mxnet.optimizer.get_updater(optimizer)
-        self.facts = {"updated_by": "worker", "arrays_per_update": optimizer.aggregate_num}
-
-    def step(self):
-        """Start the update of all weights."""
-        # The updater rewrites the list of keys that it is given.
-        self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
-
-    def staleness(self):
-        """Nobody else updates."""
-
-    def stored_weights(self):
-        """Return ``{name: NDArray}``."""
-        return self._weights
-
-    def close(self):
-        """Nothing is held."""
-
-    def abandon(self):
-        """Nothing is held."""
-
-
-_SMALL_ARRAY = 10000
-_ARRAYS_PER_UPDATE = 4
-
-
-def _group_size(arrays):
-    """How many arrays one call of the optimizer updates.
-
-    Grouping saves calls, which counts where arrays are small, but the grouped kernel walks its arrays abreast and
-    takes 1.7 times as long as one array after the other where they are large (ResNet-50 on one core).
-    """
-    mean = sum(array.size for array in arrays) / float(len(arrays))
-    return _ARRAYS_PER_UPDATE if mean < _SMALL_ARRAY else 1
