@@ -147,3 +147,10 @@ def _feed(job, network, rank, workers):
     if workload["loss"] == "mean_squared_error":
         return ((network.inputs(inputs), network.targets(inputs)) for inputs, _ in pairs)
     return ((network.inputs(inputs), targets) for inputs, targets in pairs)
+
+
+def open_exchange(_, place):
+    """Return the exchange that the network benchmark times."""
+    from steptime.frameworks.reference.exchanging import Star
+
+    return Star(place)

@@ -150,9 +150,15 @@ def _latencies(units: Sequence[Line], whole: Line, terms: _Terms, alpha: Bounded
 
 
 def _bandwidth(units: Sequence[Line], whole: Line, terms: _Terms) -> Bounded | None:
-    if whole.per_byte_s <= 0.0 or any(each.per_byte_s <= 0.0 for each in units):
+    if whole.per_byte_s <= 0.0:
         return None
-    return bounded([terms.volume / each.per_byte_s for each in units], terms.volume / whole.per_byte_s)
+    found = bounded([each.per_byte_s for each in units], whole.per_byte_s)
+    return Bounded(
+        terms.volume / whole.per_byte_s,
+        terms.volume / found.high if found.high is not None else None,
+        # Where the times might not grow with size at all, nothing bounds the bandwidth from above.
+        terms.volume / found.low if found.low is not None and found.low > 0.0 else None,
+    )
 
 
 def _alpha(launches: Sequence[NetLaunch]) -> Bounded | None:
