@@ -10,6 +10,9 @@ from steptime.frameworks.pytorch.buckets import BucketStages
 from steptime.frameworks.pytorch.grouping import sharding_groups
 from steptime.worker.sessions.torch_strategy import TorchStrategy
 
+_OWN_BUCKET_MB = 25.0
+"""Of DDP, which then closes its first bucket at 1 MiB already, so that sending starts early."""
+
 
 class _Collective(TorchStrategy):
     def __init__(self, job, place, device):
@@ -46,7 +49,7 @@ class AllReduce(_Collective):
         self._module = DistributedDataParallel(
             module,
             device_ids=[device.index] if device.type == "cuda" else None,
-            bucket_cap_mb=self.job["options"]["bucket_mb"],
+            bucket_cap_mb=_bucket_size(self.job["options"]["bucket_mb"]),
             gradient_as_bucket_view=True,  # gradients are reduced where they lie
             **_without_buffer_exchange(),
         )
@@ -57,6 +60,11 @@ class AllReduce(_Collective):
 
     def facts(self):
         return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
+
+
+def _bucket_size(asked_mb):
+    """Return what to ask DDP for: None for its own size, since its small first bucket goes with any that is asked."""
+    return None if asked_mb == _OWN_BUCKET_MB else asked_mb
 
 
 def _without_buffer_exchange():
