@@ -23,10 +23,15 @@ def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: fl
     busy = trial.workers * trial.threads + trial.servers
     if cores is not None and trial.device == "cpu" and busy > cores:
         found.append(OVERCOMMITTED)
-    counts = Counter(flag for launch in launches for flag in launch.flags if flag != OVERCOMMITTED)
-    found += [f"{flag} ({count} of {len(launches)} launches)" for flag, count in sorted(counts.items())]
+    found += counted([launch.flags for launch in launches])
     if len(launches) == 1:
         found.append("single launch: its interval leaves out how launches differ")
     if failed:
         found.append(f"{failed} of {failed + len(launches)} launches failed")
     return found
+
+
+def counted(flags: Sequence[Sequence[str]]) -> list[str]:
+    """Return every flag of some launches with how many have it; ``flags`` are those of each launch."""
+    counts = Counter(flag for own in flags for flag in own if flag != OVERCOMMITTED)
+    return [f"{flag} ({count} of {len(flags)} launches)" for flag, count in sorted(counts.items())]

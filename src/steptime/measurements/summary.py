@@ -9,8 +9,10 @@ from typing import Any
 
 from steptime.measurements.anatomy.dissect import dissect
 from steptime.measurements.anatomy.form import Anatomy
+from steptime.measurements.anatomy.gap import against_first
 from steptime.measurements.comparison import compare
 from steptime.measurements.efficiency import Measured, baseline_of
+from steptime.measurements.emulated import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
 from steptime.measurements.flagging import trial_flags
 from steptime.measurements.progress import Goodput, Staleness, goodput, staleness, to_json
@@ -47,6 +49,7 @@ class _Result:
     goodput: Goodput | None
     staleness: Staleness | None
     anatomy: Anatomy | None
+    cluster: ClusterForm | None
 
 
 def summarise(store: Store) -> Summary:
@@ -62,12 +65,14 @@ def summarise(store: Store) -> Summary:
         for each in results
     ]
     study = store.study_json
+    ranking = _ranking(list(ranked.values()))
     return Summary(
         study=study["name"],
         question=study.get("question", ""),
         machine=machine,
         trials=trials,
-        ranking=_ranking(list(ranked.values())),
+        ranking=ranking,
+        gaps=against_first((place.group, place.trial, ranked[place.trial].anatomy) for place in ranking),
         published=[_published(claim, ranked.values()) for claim in study.get("published", [])],
         gate=[_gate_summary(each) for each in _latest(store.gate())],
         skipped=(store.get("skipped") or {}).get("lines", []),
@@ -129,6 +134,7 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         goodput=goodput(ok),
         staleness=staleness(ok),
         anatomy=dissect(trial, store.anatomies(trial.id), timed),
+        cluster=cluster_of(ok),
     )
 
 
@@ -179,6 +185,7 @@ def _trial_summary(
         overlap=taken_apart.overlap.ratio if taken_apart and taken_apart.overlap else None,
         imbalance=taken_apart.imbalance if taken_apart else None,
         anatomy=taken_apart,
+        cluster=result.cluster,
         status=status,
         reason=reason,
         flags=result.flags,

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from steptime.measurements.anatomy.form import Anatomy, Imbalance, Phase
+from steptime.measurements.anatomy.gap import Gap
+from steptime.measurements.emulated import ClusterForm
 
 SCHEMA = 1
 
@@ -109,6 +111,8 @@ class TrialSummary(_Form):
     imbalance: Imbalance | None = None
     anatomy: Anatomy | None = None
     """All that the anatomy runs found, the four above among it."""
+    cluster: ClusterForm | None = None
+    """The hosts that the launcher made; None where it made none."""
     status: Literal["ok", "failed", "gated"]
     reason: str | None
     flags: list[str]
@@ -180,6 +184,8 @@ class Summary(_Form):
     """The fingerprint of the machine that measured."""
     trials: list[TrialSummary]
     ranking: list[Place]
+    gaps: list[Gap] = []
+    """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
     gate: list[GateSummary]
     published: list[PublishedRatio] = []
     skipped: list[str]

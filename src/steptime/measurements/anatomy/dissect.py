@@ -13,6 +13,7 @@ from steptime.measurements.anatomy.marked import marked_phases
 from steptime.measurements.anatomy.overlap import communication_s
 from steptime.measurements.anatomy.records import PHASES, AnatomyLaunch
 from steptime.measurements.anatomy.rungs import Array, Climb, climbs
+from steptime.measurements.flagging import counted
 from steptime.measurements.steps import ASYNCHRONOUS
 from steptime.study.trial import Trial
 
@@ -66,6 +67,7 @@ def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Seque
         instrumentation=_paired(climbed, "marked", "step"),
         against_timing=_against(steps, timed_mean_s),
         clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
+        flags=counted([each.flags for each in good]),
     )
 
 

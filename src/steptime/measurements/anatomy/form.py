@@ -84,3 +84,5 @@ class Anatomy(_Form):
     """Step of the anatomy runs divided by that of the timing runs, minus 1."""
     clock_uncertainty_s: float
     """Arrivals of workers closer than this were not told apart."""
+    flags: list[str] = []
+    """What else the machine did meanwhile, with how many of the launches it touched."""
