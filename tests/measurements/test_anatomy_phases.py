@@ -143,3 +143,9 @@ def test_launches_that_agree_give_a_narrower_interval_than_launches_that_do_not(
 def test_one_block_of_one_launch_has_no_bounds():
     found = over_blocks([np.array([1.0])])
     assert (found.low, found.high) == (None, None)
+
+
+def test_one_worker_that_goes_through_the_exchange_all_the_same_is_charged_for_it():
+    found = taken_apart([launch_of(seed, workers=1, noise=0.0) for seed in range(2)], ALONE)
+    assert found.phases["comm_exposed"].value_s == pytest.approx(STAGES["exchange"])
+    assert found.phases["comm_exposed"].how == "derived"

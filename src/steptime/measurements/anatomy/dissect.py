@@ -39,6 +39,7 @@ def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Seque
         return None
     climbed = climbs(good)
     synchronous = trial.strategy not in ASYNCHRONOUS
+    exchanged = any("exchange" in each.rungs for each in climbed)
     cuda = trial.device == "cuda"
     ladders = [ladder_phases(each, synchronous=synchronous, workers=trial.workers, cuda=cuda) for each in climbed]
     marks = [marked_phases(each, synchronous=synchronous) for each in good]
@@ -46,7 +47,9 @@ def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Seque
     phases = {
         name: _better(
             name,
-            _over([each.get(name) for each in ladders], _how(name, trial, synchronous=synchronous)),
+            _over(
+                [each.get(name) for each in ladders], _how(name, trial, synchronous=synchronous, exchanged=exchanged)
+            ),
             native[name],
         )
         for name in PHASES
@@ -81,12 +84,12 @@ def _width(phase: form.Phase) -> float:
     return float("inf") if phase.low_s is None or phase.high_s is None else phase.high_s - phase.low_s
 
 
-def _how(name: str, trial: Trial, *, synchronous: bool) -> How:
+def _how(name: str, trial: Trial, *, synchronous: bool, exchanged: bool) -> How:
     """What cannot be there is known directly; all else is a difference of runs."""
     nothing = (
         (name == "h2d" and trial.device != "cuda")
-        or (name in ("sync_wait", "comm_exposed") and trial.workers == 1)
-        or (name == "sync_wait" and not synchronous)
+        or (name == "sync_wait" and (trial.workers == 1 or not synchronous))
+        or (name == "comm_exposed" and trial.workers == 1 and not exchanged)
     )
     return "direct" if nothing else "derived"
 

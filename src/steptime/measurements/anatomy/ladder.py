@@ -15,7 +15,7 @@ def ladder_phases(climb: Climb, *, synchronous: bool, workers: int, cuda: bool) 
     Args:
         climb: the launch.
         synchronous: whether workers wait for each other in every step.
-        workers: how many there are; one exchanges nothing.
+        workers: how many there are; one has nobody to wait for, and mostly nothing to exchange.
         cuda: whether batches are copied to a device; on a CPU they are not.
     """
     mean = {name: climb.means(name) for name in climb.rungs}
@@ -25,8 +25,8 @@ def ladder_phases(climb: Climb, *, synchronous: bool, workers: int, cuda: bool) 
         return mean[upper] - mean[lower] if upper in mean and lower in mean else None
 
     alone = climb.alone
-    top = "exchange" if workers > 1 else alone
-    exchange = added("exchange", alone) if workers > 1 else nothing
+    top = "exchange" if workers > 1 or "exchange" in mean else alone
+    exchange = nothing if top == alone else added("exchange", alone)
     wait = _wait(climb) if synchronous and workers > 1 else nothing
     return {
         "forward": mean.get("forward"),
