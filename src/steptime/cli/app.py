@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import data, doctor, env, evidence, export, listing, net, report, run, status
+from steptime.cli import data, doctor, env, evidence, export, fit, listing, net, predict, report, run, status
 
 EXIT_INTERRUPTED = 130
 
@@ -44,6 +44,8 @@ app.command()(status.status)
 app.command()(report.report)
 app.command()(export.export)
 app.command()(net.net)
+app.command()(fit.fit)
+app.command()(predict.predict)
 app.command()(evidence.evidence)
 
 

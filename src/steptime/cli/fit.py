@@ -1,0 +1,86 @@
+"""``steptime fit``: from measurements to a performance model."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from steptime.profiles.form import Group, Profile
+
+_SUFFIX = ".profile.json"
+
+
+def fit(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Profile to write [default: DIR.profile.json].")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
+) -> None:
+    """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
+    from steptime.measurements.store import Store
+    from steptime.profiles.file import write_profile
+    from steptime.profiles.fitting import fit as fitted
+    from steptime.profiles.holdout import with_holdout
+    from steptime.profiles.observing import observe
+
+    store = Store.open(folder)
+    observations = observe(store)
+    profile = with_holdout(fitted(store, observations), observations)
+    path = output or folder.with_name(folder.resolve().name + _SUFFIX)
+    write_profile(profile, path)
+    for problem in store.problems:
+        sys.stderr.write(f"{problem}\n")
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json({"profile": str(path), "steps": profile.steps, "groups": [_form(each) for each in profile.groups]})
+    else:
+        _show(profile)
+        sys.stderr.write(f"profile: {path}\n")
+
+
+def _form(group: "Group") -> dict[str, object]:
+    """A group without its draws, which the profile has."""
+    data = group.model_dump(mode="json")
+    for parameter in data["parameters"].values():
+        del parameter["draws"]
+    return data
+
+
+def _show(profile: "Profile") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from steptime.perfmodels.references.table import NULLS
+    from steptime.profiles.holdout import errors_of
+
+    console = Console(highlight=False)
+    console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("model", "from", "held out", "median", "worst", "in 90 %", *(f"null: {name}" for name in NULLS)):
+        table.add_column(title, justify="left" if title == "model" else "right", overflow="fold")
+    held = [each for group in profile.groups for each in group.held]
+    for name, measured, each in [
+        *((_name(group), str(len(group.measured)), group.held) for group in profile.groups),
+        ("all", "", held),
+    ]:
+        if each:
+            errors = errors_of(each)
+            nulls = [f"{errors_of(each, null).median:.1f} %" for null in NULLS]
+            own = [str(errors.count), f"{errors.median:.1f} %", f"{errors.worst:.1f} %", f"{errors.covered:.0%}"]
+            table.add_row(name, measured, *own, *nulls)
+        elif name != "all":
+            table.add_row(name, measured, "0", *["-"] * (3 + len(NULLS)))
+    console.print(table)
+    for group in profile.groups:
+        for note in [*([group.refused] if group.refused else []), *group.notes]:
+            console.print(f"{_name(group)}: {note}", markup=False)
+
+
+def _name(group: "Group") -> str:
+    key = group.key
+    return f"{key.framework} {key.strategy}, {key.workload}"

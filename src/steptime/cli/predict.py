@@ -1,0 +1,127 @@
+"""``steptime predict``: what an unmeasured configuration would do."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from steptime.profiles.predicting import Interval, Prediction
+
+
+def _complete_keys(incomplete: str) -> list[str]:
+    from steptime.profiles.asking import KEYS
+
+    return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
+
+
+def predict(
+    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="What `steptime fit` wrote.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY.PATH=VALUE]...",
+            help="What is to be different, such as interconnect.bandwidth=25Gbit/s or bucket_mb=25,50.",
+            autocompletion=_complete_keys,
+        ),
+    ] = None,
+    workers: Annotated[str, typer.Option(help="How many, such as 4,8,16 or 4,8,...,1024.")] = "1,2,4,8",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
+) -> None:
+    """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
+    from steptime.cli.arguments import Mistakes
+    from steptime.profiles.asking import read_wishes, read_workers
+    from steptime.profiles.file import read_profile
+    from steptime.profiles.predicting import predict as predicted
+
+    read = read_profile(profile)
+    mistakes = Mistakes()
+    counts = mistakes.read("--workers", workers, read_workers)
+    wishes = mistakes.read("overrides", "", lambda _: read_wishes(overrides or [], read))
+    mistakes.complain()
+    found = predicted(read, counts or [], wishes or [])
+    if as_json:
+        from steptime.cli.tables import print_json
+        from steptime.profiles.predicting import BASELINE
+
+        print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
+    else:
+        _show(found)
+
+
+def to_json(each: "Prediction") -> dict[str, Any]:
+    """Return one prediction as docs/prediction.md describes it."""
+    key = each.key
+    return {
+        "framework": key.framework,
+        "strategy": key.strategy,
+        "workload": key.workload,
+        "workers": each.workers,
+        "batch_per_worker": each.setting.batch if each.setting else None,
+        "changed": dict(each.wish.texts),
+        "step_time_s": _bounds(each.step_s),
+        "throughput_samples_per_s": each.throughput.value if each.throughput else None,
+        "efficiency": each.efficiency.value if each.efficiency else None,
+        "epoch_time_s": _bounds(each.epoch_s),
+        "phases": {
+            name: phase and {"value_s": phase.value_s, "low_s": phase.low_s, "high_s": phase.high_s, "how": phase.how}
+            for name, phase in each.phases.items()
+        },
+        "dominant_phase": each.dominant,
+        "reach": each.reach,
+        "refused": each.refused,
+        "notes": list(each.notes),
+    }
+
+
+def _bounds(interval: "Interval | None") -> dict[str, float | None]:
+    if interval is None:
+        return {"value": None, "low": None, "high": None}
+    return {"value": interval.value, "low": interval.low, "high": interval.high}
+
+
+def _show(found: "Sequence[Prediction]") -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from steptime.profiles.predicting import BASELINE
+    from steptime.units import format_seconds
+
+    console = Console(highlight=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    titles = ["model", *_changed(found), "workers", "step", "90 %", "samples/s", "efficiency", "mostly", "reach"]
+    epochs = any(each.epoch_s for each in found)
+    for title in [*titles, *(["epoch"] if epochs else [])]:
+        table.add_column(title, justify="left" if title in ("model", "mostly") else "right", overflow="fold")
+    refused: dict[str, list[str]] = {}
+    for each in found:
+        name = f"{each.key.framework} {each.key.strategy}, {each.key.workload}"
+        cells = [name, *(each.wish.texts.get(key, "") for key in _changed(found)), str(each.workers)]
+        if each.step_s and each.throughput and each.efficiency and each.reach is not None:
+            cells += [
+                format_seconds(each.step_s.value),
+                f"{format_seconds(each.step_s.low)} to {format_seconds(each.step_s.high)}",
+                f"{each.throughput.value:,.4g}" if each.throughput.value < 1000 else f"{each.throughput.value:,.0f}",  # noqa: PLR2004 - four digits need no exponent
+                f"{each.efficiency.value:.0%}",
+                str(each.dominant),
+                f"{each.reach:.3g}",
+            ]
+            cells += [format_seconds(each.epoch_s.value)] if each.epoch_s else []
+        else:
+            cells += ["refused"]
+            refused.setdefault(str(each.refused), []).append(f"{name}, {each.workers} workers")
+        table.add_row(*cells)
+    console.print(table)
+    console.print(f"Efficiency is relative to {BASELINE}. Reach is how far the data lies behind, as a ratio.")
+    for reason, where in refused.items():
+        sys.stdout.write(f"refused ({'; '.join(where)}): {reason}\n")
+    for note in dict.fromkeys(note for each in found for note in each.notes):
+        sys.stdout.write(f"note: {note}\n")
+
+
+def _changed(found: "Sequence[Prediction]") -> list[str]:
+    return list(dict.fromkeys(key for each in found for key in each.wish.texts))

@@ -1,0 +1,88 @@
+"""Parameters as draws: what a number may be, given few launches that differ.
+
+A plain bootstrap over three launches yields intervals of 90 % that hold the truth in about 70 % of cases, because
+it never draws a spread larger than the one it saw. Here the spread is drawn too (Student's t by way of a scaled
+inverse chi-square), with one launch's worth of belief that launches differ by two percent: equal values do not make
+a parameter certain.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+DRAWS = 400
+LEVEL = 0.9
+_USUAL_SPREAD = 0.02
+"""Relative standard deviation between launches that is believed beforehand, with the weight of one launch."""
+_BELIEF = 1.0
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Coefficients with draws."""
+
+    value: Array
+    """(coefficients,)"""
+    draws: Array
+    """(draws, coefficients)"""
+    spread: float
+    """Relative standard deviation of a launch around the fit."""
+
+
+def regress(columns: Array, values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Drawn:
+    """Return coefficients, none negative, of ``values`` on ``columns`` with errors that are relative.
+
+    Bayes' linear regression with a flat belief in the coefficients (Gelman et al., Bayesian Data Analysis, 14.2), on
+    rows divided by their values, so that all launches count alike.
+
+    Args:
+        columns: (launches, coefficients); there may be fewer launches than coefficients only if they do not tell the
+            coefficients apart, which then share what is known.
+        values: (launches,), positive.
+        rng: source of the draws.
+        draws: how many.
+    """
+    scaled = columns / values[:, None]
+    ones = np.ones(len(values))
+    inverse = np.linalg.pinv(scaled)
+    found = _kept_positive(scaled, inverse @ ones)
+    rest = float(np.sum((ones - scaled @ found) ** 2))
+    freedom = _BELIEF + max(len(values) - np.linalg.matrix_rank(scaled), 0)
+    total = _BELIEF * _USUAL_SPREAD**2 + rest
+    deviations = np.sqrt(total / rng.chisquare(freedom, draws))
+    noise = rng.standard_normal((draws, len(values)))
+    drawn = found + (noise * deviations[:, None]) @ inverse.T
+    return Drawn(found, _kept_positive(scaled, drawn), float(np.sqrt(total / freedom)))
+
+
+def level(values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Drawn:
+    """Return the mean of positive ``values`` on a scale of ratios, one coefficient."""
+    logs = np.log(values)
+    freedom = _BELIEF + len(values) - 1
+    total = _BELIEF * _USUAL_SPREAD**2 + float(np.sum((logs - logs.mean()) ** 2))
+    deviations = np.sqrt(total / rng.chisquare(freedom, draws))
+    drawn = np.exp(logs.mean() + rng.standard_normal(draws) * deviations / np.sqrt(len(values)))
+    return Drawn(np.exp(logs.mean(keepdims=True)), drawn[:, None], float(np.sqrt(total / freedom)))
+
+
+def bounds(draws: Array, share: float = LEVEL) -> tuple[float, float]:
+    """Return the quantiles between which ``share`` of the draws lie."""
+    low, high = np.quantile(draws, [(1 - share) / 2, (1 + share) / 2])
+    return float(low), float(high)
+
+
+def _kept_positive(scaled: Array, coefficients: Array) -> Array:
+    """Where a coefficient is negative, set it to zero and let the others carry what the fit says in sum."""
+    rows = np.atleast_2d(coefficients)
+    below = rows < 0.0
+    if not below.any():
+        return coefficients
+    clipped = np.where(below, 0.0, rows)
+    wanted, reached = rows @ scaled.T, clipped @ scaled.T
+    # The projection of the fit on what is left of it.
+    factor = np.sum(wanted * reached, axis=1) / np.maximum(np.sum(reached * reached, axis=1), 1e-300)
+    kept: Array = clipped * np.maximum(factor, 0.0)[:, None]
+    return kept.reshape(coefficients.shape)

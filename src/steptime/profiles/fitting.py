@@ -1,0 +1,180 @@
+"""From observations to a profile: one group per framework, strategy, workload, loader, device and precision."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+import steptime
+from steptime.measurements.store import Store
+from steptime.measurements.student import t_reach
+from steptime.perfmodels.communication.link import Link
+from steptime.profiles.computing import Computed, Crowd, fit_computing
+from steptime.profiles.drawing import LEVEL, Array, bounds
+from steptime.profiles.exchanging import EXCHANGES, costs_of, pieces
+from steptime.profiles.explaining import Believed, Seen, explain
+from steptime.profiles.form import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
+from steptime.profiles.links import SPREADS, link_behind, net_links
+from steptime.profiles.observation import Key, Observation, Setting
+from steptime.profiles.playing import Scene
+from steptime.workloads.costs import Costs
+
+_SEED = 20261121
+EARLY = {("pytorch", "allreduce"): (3.0, 1.0)}
+"""Frameworks that start exchanges during the backward pass by their documentation: logit of hidden, and its spread."""
+UNKNOWN_EARLY = (0.0, 2.0)
+_USUAL_LAUNCH_SPREAD = 0.02
+
+
+def fit(store: Store, observations: Sequence[Observation]) -> Profile:
+    """Return the profile of a results folder and of what was observed there."""
+    machine = _machine(store.machine() or {})
+    net = net_links(store.net())
+    keys = dict.fromkeys(each.key for each in observations)
+    return Profile(
+        format_version=1,
+        written_by=steptime.__version__,
+        results=str(store.study_json.get("name", store.path.name)),
+        machine=machine,
+        steps=sum(each.step_count for each in observations),
+        groups=[fit_group(key, observations, machine, net) for key in keys],
+        net=net,
+    )
+
+
+def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, net: Sequence[NetLink]) -> Group:
+    """Return the model of the configurations with ``key``, which those of one worker that compute the same help."""
+    rng = np.random.default_rng(_SEED)
+    own = [each for each in observations if each.key == key]
+    helping = [
+        each for each in observations
+        if each.key != key and each.key.strategy == "single" and each.key.computes_as(key)
+    ]  # fmt: skip
+    used = [*own, *helping]
+    cost = costs_of(key.workload, key.input_shape, key.classes)
+    measured = [_measured(each, net) for each in used]
+    crowd = Crowd(lambda each: crowd_of(each.setting, each.key, machine))
+    found = fit_computing(used, cost, crowd, rng)
+    if found is None:
+        reason = (
+            f"computing cannot be told from communicating: no configuration of one worker ({key.framework}, "
+            f"{key.workload}), and no anatomy; add workers: [1, ...] or anatomy: true to the study and run it again"
+        )
+        return Group(key=key, measured=measured, parameters={}, spread=0.0, held=[], notes=[], refused=reason)
+    draws, how = dict(found.draws), dict(found.how)
+    ours = measured[: len(own)]
+    seen = _seen([*zip(own, ours, strict=True)], found, cost, machine)
+    exchanging = explain(found.draws, seen, _believed(key, ours), rng)
+    draws |= exchanging
+    how |= dict.fromkeys(exchanging, "measured" if seen else "believed")
+    return Group(
+        key=key,
+        measured=measured,
+        parameters={name: _parameter(values, how[name]) for name, values in draws.items()},
+        spread=_launch_spread(used),
+        held=[],
+        notes=found.notes,
+    )
+
+
+def crowd_of(setting: Setting, key: Key, machine: Machine) -> tuple[int, int]:
+    """Return how many workers share processors, and how many of them those can run at once."""
+    crowd = setting.workers if setting.emulated else min(setting.workers, setting.workers_per_host)
+    slots = machine.gpus if key.device == "cuda" else machine.cores // max(key.threads, 1)
+    return crowd, max(slots, 1)
+
+
+def scene_of(key: Key, setting: Setting, cost: Costs, link: LinkFacts | None, crowd: tuple[int, int]) -> Scene:
+    """Return all that playing a step needs beside parameters."""
+    return Scene(
+        strategy=key.strategy,
+        setting=setting,
+        pieces=pieces(key.framework, key.strategy, cost, setting.bucket_mb),
+        link=None if link is None else Link(rate=link.rate, latency=link.start_s),
+        crowd=crowd[0],
+        slots=crowd[1],
+    )
+
+
+def _source(measured: Sequence[Measured]) -> Literal["net", "cluster", "believed"]:
+    """Return the best that is known of any of the links."""
+    sources = {each.link.source for each in measured if each.link}
+    return "net" if "net" in sources else "cluster" if "cluster" in sources else "believed"
+
+
+def _believed(key: Key, measured: Sequence[Measured]) -> Believed:
+    start, rate = SPREADS[_source(measured)]
+    early, early_spread = EARLY.get((key.framework, key.strategy), UNKNOWN_EARLY)
+    return Believed(np.array([0.0, 0.0, early]), np.array([start, rate, early_spread]))
+
+
+def _seen(own: Sequence[tuple[Observation, Measured]], found: Computed, cost: Costs, machine: Machine) -> list[Seen]:
+    source = _source([measured for _, measured in own])
+    return [
+        Seen(
+            scene=scene_of(each.key, each.setting, cost, measured.link, crowd_of(each.setting, each.key, machine)),
+            step_s=measured.step_s,
+            error=float(np.hypot(found.spread / np.sqrt(len(each.steps_s)), 0.01)),
+            communication_s=_mean([one.communication_s for one in each.dissected]),
+        )
+        for each, measured in own
+        if each.key.strategy in EXCHANGES and measured.link and measured.link.source == source
+    ]
+
+
+def _measured(each: Observation, net: Sequence[NetLink]) -> Measured:
+    logs = np.log(each.steps_s)
+    middle = float(logs.mean())
+    if len(logs) > 1:
+        reach = float(t_reach(len(logs) - 1, LEVEL) * logs.std(ddof=1) / np.sqrt(len(logs)))
+    else:
+        reach = float(t_reach(1, LEVEL) * _USUAL_LAUNCH_SPREAD)
+    names = dict.fromkeys(name for one in each.dissected for name in one.phases)
+    return Measured(
+        trial=each.trial,
+        strategy=each.key.strategy,
+        setting=each.setting,
+        step_s=float(np.exp(middle)),
+        low_s=float(np.exp(middle - reach)),
+        high_s=float(np.exp(middle + reach)),
+        launches=len(each.steps_s),
+        anatomy_launches=len(each.dissected),
+        phases={name: _mean([one.phases.get(name) for one in each.dissected]) for name in names},
+        link=link_behind(each, net),
+    )
+
+
+def _launch_spread(observations: Sequence[Observation]) -> float:
+    """Relative standard deviation between launches of one configuration, pooled, with one launch's worth of belief."""
+    squares = sum(float(np.sum((np.log(each.steps_s) - np.mean(np.log(each.steps_s))) ** 2)) for each in observations)
+    freedom = sum(len(each.steps_s) - 1 for each in observations)
+    return float(np.sqrt((_USUAL_LAUNCH_SPREAD**2 + squares) / (1 + freedom)))
+
+
+def _parameter(draws: Array, how: How) -> Parameter:
+    low, high = bounds(draws)
+    return Parameter(
+        value=_rounded(np.median(draws)),
+        low=_rounded(low),
+        high=_rounded(high),
+        how=how,
+        draws=[_rounded(value) for value in draws],
+    )
+
+
+def _rounded(value: float | np.floating) -> float:
+    return float(f"{value:.6g}")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _machine(facts: Mapping[str, object]) -> Machine:
+    cores, gpus, cpu = facts.get("cores"), facts.get("gpus"), facts.get("cpu")
+    return Machine(
+        cpu=str(cpu) if cpu else None,
+        cores=cores if isinstance(cores, int) and cores > 0 else 1,
+        gpus=len(gpus) if isinstance(gpus, list) else 0,
+    )

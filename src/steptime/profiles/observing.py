@@ -1,0 +1,114 @@
+"""From a results folder to observations, one launch in memory at a time."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from steptime.errors import StoreError
+from steptime.measurements.anatomy.imbalance import imbalance
+from steptime.measurements.anatomy.ladder import ladder_phases
+from steptime.measurements.anatomy.overlap import communication_s
+from steptime.measurements.anatomy.records import AnatomyLaunch
+from steptime.measurements.anatomy.rungs import climbs
+from steptime.measurements.launch_times import launch_times
+from steptime.measurements.records import Launch
+from steptime.measurements.steps import ASYNCHRONOUS
+from steptime.measurements.store import Store
+from steptime.profiles.observation import Dissected, Key, Observation, Setting
+from steptime.study.trial import Trial
+
+BUCKET = "bucket_mb"
+"""The option that is a quantity of the model rather than another way to train."""
+_BITS = 8
+
+
+def observe(store: Store) -> list[Observation]:
+    """Return what the folder's trials measured, those without a good launch left out.
+
+    Raises StoreError when no launch of the folder ended well.
+    """
+    found = [each for each in (_observation(store, trial) for trial in store.trials()) if each.steps_s]
+    if not found:
+        message = f"{store.path} has no launch that timed a step; measure first: steptime run STUDY -o {store.path}"
+        raise StoreError(message)
+    return found
+
+
+def _observation(store: Store, trial: Trial) -> Observation:
+    steps, counts, flags = [], 0, set()
+    links: list[tuple[float, float]] = []
+    for launch in store.iter_launches(trial.id):
+        times = launch_times(launch, trial.strategy)
+        if times is None:
+            continue
+        steps.append(float(np.exp(times.log_median)))
+        counts += len(times.steady_s)
+        flags.update(launch.flags)
+        links += _links(launch)
+    dissected = [each for launch in store.anatomies(trial.id) for each in _dissected(trial, launch)]
+    return Observation(
+        trial=trial.id,
+        key=key_of(trial),
+        setting=setting_of(trial),
+        steps_s=tuple(steps),
+        step_count=counts,
+        dissected=tuple(dissected),
+        alpha_s=_median(alpha for alpha, _ in links),
+        rate=_median(rate for _, rate in links),
+        flags=tuple(sorted(flags)),
+    )
+
+
+def key_of(trial: Trial) -> Key:
+    """Return what of a trial decides which model describes it."""
+    options = tuple(sorted((name, value) for name, value in trial.options.items() if name != BUCKET))
+    shared = {name: getattr(trial, name) for name in Key.__dataclass_fields__ if name not in ("options", "input_shape")}
+    return Key(**shared, input_shape=tuple(trial.input_shape), options=options)
+
+
+def setting_of(trial: Trial) -> Setting:
+    """Return the size of a trial."""
+    cluster = trial.cluster
+    bucket = trial.options.get(BUCKET)
+    rates = [host.bandwidth_bits_per_s for host in cluster.hosts if host.bandwidth_bits_per_s] if cluster else []
+    return Setting(
+        workers=trial.workers,
+        batch=trial.batch_per_worker,
+        servers=trial.servers,
+        placement=trial.server_placement,
+        hosts=cluster.worker_hosts if cluster else max(trial.hosts, 1),
+        workers_per_host=cluster.workers_per_host if cluster else -(-trial.workers // max(trial.hosts, 1)),
+        emulated=cluster is not None,
+        bandwidth=min(rates) / _BITS if rates else None,
+        delay_s=cluster.delay_s if cluster else 0.0,
+        bucket_mb=float(bucket) if isinstance(bucket, (int, float)) else None,
+    )
+
+
+def _links(launch: Launch) -> list[tuple[float, float]]:
+    paths = (launch.cluster or {}).get("paths", [])
+    return [(path["alpha_s"], path["bandwidth_bits_per_s"] / _BITS) for path in paths]
+
+
+def _dissected(trial: Trial, launch: AnatomyLaunch) -> list[Dissected]:
+    synchronous = trial.strategy not in ASYNCHRONOUS
+    found = []
+    for climb in climbs([launch]):
+        phases = ladder_phases(climb, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda")
+        total = communication_s(launch, climb)
+        uneven = imbalance([climb])
+        found.append(
+            Dissected(
+                phases={name: None if blocks is None else float(blocks.mean()) for name, blocks in phases.items()},
+                communication_s=float(total[0].mean()) if total else None,
+                input_s=float(climb.means("input").mean()) if "input" in climb.rungs else None,
+                persistent=uneven.persistent.value if uneven else None,
+                transient=uneven.transient.value if uneven else None,
+            )
+        )
+    return found
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return float(np.median(known)) if known else None
