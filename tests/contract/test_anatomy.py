@@ -20,16 +20,13 @@ NOT_YET = {
     "chainer",
     "cntk",
     "deepspeed",
-    "horovod_mxnet",
     "horovod_pytorch",
     "horovod_tensorflow",
     "jax",
-    "mxnet",
     "tensorflow",
     "tensorflow1",
 }
 """Rooms whose steps nobody has taken apart yet; whoever does strikes the room out."""
-STRATEGIES_NOT_YET = {("pytorch", "fsdp"), ("pytorch", "ps_sync"), ("pytorch", "ps_async")}
 LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
 """For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
 
@@ -58,8 +55,8 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
     results: dict[tuple[str, str], LaunchResult] = {}
 
     def look(room: str, strategy: str) -> LaunchResult:
-        if room in NOT_YET or (room, strategy) in STRATEGIES_NOT_YET:
-            pytest.skip(f"{room} has no rungs yet in every strategy")
+        if room in NOT_YET:
+            pytest.skip(f"{room} has no rungs yet")
         if (room, strategy) not in results:
             results[room, strategy] = _launch(tmp_path_factory.mktemp("anatomy"), room, strategy)
         return results[room, strategy]
@@ -145,9 +142,10 @@ def test_marks_follow_each_other_in_every_marked_step(trained_room, name, strate
 def test_what_is_transferred_in_marked_steps_is_all_gradients(trained_room, name, strategy, launched):
     gradients = 4 * library_workload("lenet5").parameter_count
     for seen in anatomies(launched(trained_room, strategy)):
-        if not seen["transfers"]:
+        pieces = [piece for piece in seen["transfers"] if not piece[0].startswith("weights")]
+        if not pieces:
             continue
-        assert sum(piece[1] for piece in seen["transfers"]) == gradients * len(seen["marked"])
+        assert sum(piece[1] for piece in pieces) == gradients * len(seen["marked"])
         ready, done = np.array([piece[2:] for piece in seen["transfers"]]).T
         assert np.all(ready <= done)
         assert np.all(np.diff(ready) >= 0)

@@ -5,7 +5,7 @@ import time
 import torch
 from torch import distributed
 
-from steptime.worker.sessions.torch_stages import Stages
+from steptime.worker.sessions.torch_stages import ALONE, Stages
 
 
 class BucketStages(Stages):
@@ -27,23 +27,21 @@ class BucketStages(Stages):
         self._hook = _Hook()
         module.register_comm_hook(None, self._hook.take)
         if strategy.device.backend == "gloo":
-            self.marks = ("backward", "exchange", "update")
+            self.marks = ("input", "forward", "backward", "exchange", "update")
         else:
             self.marks = ()  # the host's clock says nothing of what a device has queued
 
     def rungs(self):
-        rungs = {"backward": self._unsent(self.backward), "local": self._unsent(self.strategy.update)}
+        rungs = super(BucketStages, self).rungs()
         if self._workers > 1:
             rungs["exchange"] = self.strategy.update
         return rungs
 
-    def _unsent(self, function):
-        def run(loss):
-            self._hook.sends = False
-            function(loss)
-            self._hook.sends = True
+    def enter(self, rung):
+        self._hook.sends = rung not in ALONE
 
-        return run
+    def leave(self, _):
+        self._hook.sends = True
 
     def communication(self):
         if self._workers == 1:

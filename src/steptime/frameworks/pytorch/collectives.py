@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from steptime.frameworks.pytorch.buckets import BucketStages
 from steptime.frameworks.pytorch.grouping import sharding_groups
+from steptime.frameworks.pytorch.shards import ShardStages
 from steptime.worker.sessions.torch_strategy import TorchStrategy
 
 _OWN_BUCKET_MB = 25.0
@@ -86,7 +87,7 @@ class FullySharded(_Collective):
     def prepare(self, built):
         from torch.distributed.fsdp import fully_shard
 
-        module = built.module
+        self._module = module = built.module
         mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.place.workers,))
         groups = sharding_groups(module)
         for group in groups:
@@ -97,8 +98,7 @@ class FullySharded(_Collective):
         return super().prepare(built)  # an optimizer of the shards
 
     def take_apart(self):
-        """Return None: nobody has taken these steps apart yet."""
-        return
+        return ShardStages(self, self._module)
 
     def whole(self, parameter):
         return parameter.detach().full_tensor()

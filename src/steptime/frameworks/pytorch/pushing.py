@@ -1,11 +1,13 @@
 """Workers of parameter servers: one call per server and step takes the gradient there and brings the weights."""
 
 import collections
+import functools
 
 import torch
 from torch.distributed import rpc
 
 from steptime.frameworks.pytorch import serving
+from steptime.frameworks.pytorch.errands import ErrandStages
 from steptime.frameworks.pytorch.pieces import Pieces
 from steptime.frameworks.pytorch.remote import Meeting
 from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
@@ -39,22 +41,34 @@ class Pushing(TorchStrategy):
 
     def update(self, loss):
         loss.backward()
+        self.send()
+        self.forget()
+
+    def send(self, watch=None):
+        """Give the servers the gradients that are there, and take their weights.
+
+        ``watch``, if there is one, is called with the server's number and its future when an answer comes; what it
+        returns stands for the answer.
+        """
         answers = [
             rpc.rpc_async(server, serving.exchange, (self.place.rank, gradient.cpu()))
             for server, gradient in zip(self._servers, self._gradients)
         ]
+        if watch is not None:
+            answers = [answer.then(functools.partial(watch, server)) for server, answer in enumerate(answers)]
         late = 0
         for row, answer in zip(self._weights, answers):
             weights, updates = answer.wait()
             row.copy_(weights)
             late = max(late, updates)
         self._late[late] += 1
-        # Only now: the answers say that the gradients have been read.
+
+    def forget(self):
+        """Set all gradients to zero, which the answers say have been read."""
         torch._foreach_zero_(self._gradients)
 
     def take_apart(self):
-        """Return None: nobody has taken these steps apart yet."""
-        return
+        return ErrandStages(self, [row.numel() * row.element_size() for row in self._gradients])
 
     def facts(self):
         return {

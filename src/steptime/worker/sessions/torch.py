@@ -61,52 +61,48 @@ class TorchSession(Session):
         self._stages = self._strategy.take_apart()
         if self._stages is None:
             return {}
-        held = next(self._batches)
         updates = self._stages.rungs()
-        rungs = {name: self._rung(held, update) for name, update in updates.items()}
-        rungs.update(forward=self._rung(held, _nothing), input=lambda: next(self._batches))
+        held = next(self._batches)
+        rungs = {name: self._rung(name, held, update) for name, update in updates.items()}
+        rungs.update(forward=self._rung("forward", held, _nothing), input=lambda: next(self._batches))
         if self._device.torch_device.type == "cuda":
-            whole = updates.get("exchange", updates.get("local"))
-            rungs["h2d"] = self._copying(held, whole)
+            pinned = [part.cpu().pin_memory() for part in held]
+            rungs["h2d"] = self._rung("h2d", pinned, updates.get("exchange", updates.get("local")))
         communication = self._stages.communication()
         if communication is not None:
             rungs["communication"] = communication
         return rungs
 
-    def _rung(self, held, update):
-        inputs, targets = held
+    def _rung(self, name, held, update):
+        stages, device = self._stages, self._device.torch_device
 
         def run():
+            stages.enter(name)
+            inputs, targets = (part.to(device, non_blocking=True) for part in held)  # themselves, if they are there
             with self._precision():
                 loss = self._criterion(self._forward(inputs), targets)
             update(loss)
-
-        return run
-
-    def _copying(self, held, update):
-        pinned, device = [part.cpu().pin_memory() for part in held], self._device.torch_device
-
-        def run():
-            inputs, targets = (part.to(device, non_blocking=True) for part in pinned)
-            with self._precision():
-                loss = self._criterion(self._forward(inputs), targets)
-            update(loss)
+            stages.leave(name)
 
         return run
 
     @property
     def marks(self):
-        if self._stages is None or not self._stages.marks or self._device.torch_device.type == "cuda":
-            return ()  # on a device, the host's clock would have to wait for it at every mark
-        return ("input", "forward") + self._stages.marks
+        if self._stages is None or self._device.torch_device.type == "cuda":
+            return ()  # on a device, the host would have to wait for it at every mark
+        return self._stages.marks
 
     def marked_step(self, mark):
+        stages, wanted = self._stages, self._stages.marks
+        stages.enter("marked")
         inputs, targets = next(self._batches)
         mark("input")
         with self._precision():
             loss = self._criterion(self._forward(inputs), targets)
-        mark("forward")
-        self._stages.marked(loss, mark)
+        if "forward" in wanted:
+            mark("forward")
+        stages.marked(loss, mark)
+        stages.leave("marked")
         self._loss = loss.detach()
 
     def transfers(self):

@@ -1,5 +1,8 @@
 """What follows a step's forward pass, with stages taken away, for the anatomy of a step in torch."""
 
+ALONE = ("forward", "backward", "local")
+"""Rungs in which a worker exchanges nothing with others."""
+
 
 class Stages(object):
     """The stages of a worker that agrees with nobody; strategies that exchange something have stages of their own.
@@ -7,10 +10,10 @@ class Stages(object):
     Made in anatomy runs only, before the first step.
 
     ``marks``
-        Phases after the forward pass whose ends ``marked`` marks.
+        Phases whose ends are marked: ``input`` and ``forward`` by the session, what follows by ``marked``.
     """
 
-    marks = ("backward", "update")
+    marks = ("input", "forward", "backward", "update")
 
     def __init__(self, strategy):
         """Take the steps of ``strategy`` apart, which has been prepared."""
@@ -19,6 +22,12 @@ class Stages(object):
     def rungs(self):
         """Return ``{rung: function of the loss}``: the strategy's ``update`` with stages taken away."""
         return {"backward": self.backward, "local": self.strategy.update}
+
+    def enter(self, rung):
+        """Prepare for a step of a rung or for a ``marked`` one; nothing is sent in those of ``ALONE``."""
+
+    def leave(self, rung):
+        """Prepare for the session's own step, which knows of no rungs."""
 
     def backward(self, loss):
         """Compute gradients, and give their memory back as training does."""
