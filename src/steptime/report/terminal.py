@@ -15,6 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
+from steptime.report import anatomy, clusters
+from steptime.report.anatomy_text import render_anatomy
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked
@@ -48,11 +50,34 @@ class _Report:
             yield _wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
+        yield from self._anatomy(options)
+        yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
             yield Text()
             yield _wrapped(title, title_style, options)
             for line in lines:
                 yield _wrapped(line, style, options, indent=2)
+
+    def _anatomy(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        groups = anatomy.anatomy_groups(self._groups)
+        if groups:
+            yield Text()
+            yield _wrapped("Where the time of a step goes", "bold", options)
+            yield _wrapped(anatomy.EXPLANATION, "dim", options, indent=2)
+        for group in groups:
+            yield _wrapped(group.title, "cyan", options)
+            yield render_anatomy(group)
+
+    def _clusters(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        found = clusters.clusters(self._summary, self._names)
+        if found:
+            yield Text()
+            yield _wrapped("Emulated hosts", "bold", options)
+            yield _wrapped(clusters.EXPLANATION, "dim", options, indent=2)
+        for cluster in found:
+            yield _wrapped(cluster.heading, "yellow" if cluster.flagged else "cyan", options)
+            for line in cluster.lines:
+                yield _wrapped(line, "", options, indent=2)
 
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"

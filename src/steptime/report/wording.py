@@ -36,7 +36,7 @@ def throughput(rate: Value) -> Shown:
 
 def ratio(value: Value) -> Shown:
     """``1.24x (1.20 to 1.29)``."""
-    return _shown(value.value, value.low, value.high, 1.0, "x")
+    return times(value.value, value.low, value.high)
 
 
 def share(trial: TrialSummary) -> Shown:
@@ -73,6 +73,22 @@ def baseline(trial: TrialSummary) -> str:
         return ""
     strategy = f" ({efficiency.baseline_strategy})" if efficiency.baseline_strategy else ""
     return f"of {count(efficiency.baseline_workers or 0, 'worker')}{strategy}"
+
+
+def seconds(value: float | None, low: float | None, high: float | None, unit: tuple[float, str] | None = None) -> Shown:
+    """``12.3 ms (12.1 to 12.6)``, in the ``unit`` of ``time_unit`` that suits the value, or in the given one."""
+    factor, letters = unit or time_unit(abs(value or 0.0))
+    return _shown(value, low, high, factor, f" {letters}")
+
+
+def percent(value: float | None, low: float | None, high: float | None) -> Shown:
+    """``5.83 % (5.1 to 6.6)``, of a share."""
+    return _shown(value, low, high, 100.0, " %")
+
+
+def times(value: float | None, low: float | None, high: float | None) -> Shown:
+    """``1.24x (1.20 to 1.29)``."""
+    return _shown(value, low, high, 1.0, "x")
 
 
 def time_unit(seconds: float) -> tuple[float, str]:
