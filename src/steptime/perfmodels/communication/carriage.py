@@ -1,0 +1,92 @@
+"""What one exchange costs between so many workers: a start that links do not notice, and time on the busiest link."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.perfmodels.communication.all_gather import all_gather
+from steptime.perfmodels.communication.link import Link, Real
+from steptime.perfmodels.communication.reduce_scatter import reduce_scatter
+from steptime.perfmodels.communication.star import star
+from steptime.perfmodels.communication.table import ALLREDUCE
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interconnect:
+    """What joins workers; fields are numbers, or arrays of one value per configuration."""
+
+    link: Link
+    """Of a worker, or of a host where several share it."""
+    algorithm: str = "ring"
+    """Of all-reduces between hosts: a key of ``ALLREDUCE``."""
+    workers_per_host: Real = 1.0
+    inside: Link | None = None
+    """Within a host; None where that costs nothing beside the link between hosts."""
+
+
+@dataclass(frozen=True)
+class Carriage:
+    """Seconds of exchanges that are alone, (..., messages)."""
+
+    start: Array
+    """Latencies, during which the link is free for others."""
+    transfer: Array
+    """Bytes on the busiest link."""
+
+    @property
+    def alone(self) -> Array:
+        """Both."""
+        return self.start + self.transfer
+
+
+def carriage(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> Carriage:
+    """Return what messages of one operation cost.
+
+    Args:
+        operation: ``allreduce``, ``reduce_scatter``, ``all_gather`` or ``star``.
+        sizes: bytes of one worker, (messages,).
+        workers: how many, a number or (configurations,).
+        interconnect: its numbers, or (configurations,).
+
+    Every formula is linear in latency and in bytes per second, so that its two parts are the formula without bytes
+    and without latency.
+
+    >>> from steptime.perfmodels.communication.link import Link
+    >>> carriage("allreduce", 1e9, 4, Interconnect(Link(1e9, 0.001))).alone
+    array([1.506])
+    """
+    formula = _OPERATIONS[operation](interconnect.algorithm)
+    count, width = _column(workers), np.atleast_1d(np.asarray(sizes, float))
+    per_host = np.minimum(_column(interconnect.workers_per_host), count)
+    hosts = np.ceil(count / per_host)
+    # A ring over all workers of a host crosses its card once: what shares the card is one worker's traffic.
+    start, transfer = _parts(formula, width, np.where(per_host > 1, hosts, count), interconnect.link)
+    if interconnect.inside is not None:
+        within = _parts(formula, width, per_host, interconnect.inside)
+        start, transfer = start + within[0], transfer + within[1]
+    shape = np.broadcast_shapes(start.shape, transfer.shape)
+    return Carriage(np.broadcast_to(start, shape), np.broadcast_to(transfer, shape))
+
+
+def _parts(formula: Callable[[Real, Real, Link], Real], sizes: Array, workers: Real, link: Link) -> tuple[Array, Array]:
+    rate, start = _column(link.rate), _column(link.start)
+    return (
+        np.asarray(formula(np.zeros_like(sizes), workers, Link(np.inf, start)), float),
+        np.asarray(formula(sizes, workers, Link(rate)), float),
+    )
+
+
+def _column(value: Real) -> Array:
+    return np.asarray(value, float)[..., None]
+
+
+_OPERATIONS: Mapping[str, Callable[[str], Callable[[Real, Real, Link], Real]]] = {
+    "allreduce": lambda algorithm: ALLREDUCE[algorithm],
+    "reduce_scatter": lambda _: reduce_scatter,
+    "all_gather": lambda _: all_gather,
+    "star": lambda _: star,
+}

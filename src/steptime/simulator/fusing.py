@@ -1,0 +1,63 @@
+"""Exchanges that are put together as they come: what is ready at a look travels together, and then comes the next look.
+
+The looks follow each other at the cycle, or as soon as the exchanges of the last one are over if these take longer.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_ON_AVERAGE = 0.5
+"""Of a cycle that a gradient waits for the next look."""
+
+
+def fuse(  # noqa: PLR0913 - each is a quantity of the situation
+    ready: Array,
+    sizes: Array,
+    lasting: Callable[[Array], Array],
+    *,
+    threshold: float,
+    cycle: float,
+    negotiation: Array | float = 0.0,
+    phase: Array | float = _ON_AVERAGE,
+) -> tuple[Array, Array, Array]:
+    """Return when the last exchange is over, the seconds of all exchanges, and how many there were; (configurations,).
+
+    Args:
+        ready: seconds at which each gradient is there, ascending, (configurations, gradients).
+        sizes: bytes of each, (gradients,).
+        lasting: seconds of an exchange of so many bytes, (configurations,) to (configurations,).
+        threshold: bytes up to which gradients travel together; a larger one travels alone.
+        cycle: seconds between two looks.
+        negotiation: seconds of each look that finds something, until all workers know what all have.
+        phase: where in a cycle a gradient becomes ready, as a share of the wait for the next look.
+    """
+    rows, count = ready.shape
+    sums = np.concatenate([[0.0], np.cumsum(sizes)])
+    # With gradients in a fixed order the packs of a look depend on its first gradient alone.
+    closes = np.maximum(np.searchsorted(sums, sums[:-1] + threshold, side="right") - 1, np.arange(count) + 1)
+    every = np.arange(rows)
+    first = np.zeros(rows, int)
+    clock, spent, exchanges = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+    while (first < count).any():
+        active = first < count
+        head = np.minimum(first, count - 1)
+        earliest = ready[every, head]
+        look = np.maximum(clock, earliest + phase * cycle)
+        seen = np.maximum((ready <= look[:, None]).sum(axis=1), head + 1)
+        clock = np.where(active, look + negotiation, clock)
+        spent = np.where(active, spent + negotiation, spent)
+        while True:
+            going = active & (head < seen)
+            if not going.any():
+                break
+            place = np.minimum(head, count - 1)
+            stop = np.minimum(closes[place], seen)
+            seconds = np.where(going, lasting(sums[np.maximum(stop, place)] - sums[place]), 0.0)
+            clock, spent, exchanges = clock + seconds, spent + seconds, exchanges + going
+            head = np.where(going, stop, head)
+        first = np.where(active, seen, first)
+    return clock, spent, exchanges

@@ -1,0 +1,89 @@
+"""The slowest of p workers: expected, or drawn step by step, at a cost that does not depend on p."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri, ndtri_exp  # type: ignore[import-untyped]  # scipy ships no types
+
+from steptime.perfmodels.communication.link import Real
+from steptime.perfmodels.imbalance import expected_maximum
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How workers differ, as shares of their mean computing time."""
+
+    persistent: Real = 0.0
+    """Standard deviation between workers that lasts for a launch."""
+    transient: Real = 0.0
+    """Standard deviation of a worker from step to step."""
+
+    def expected(self, workers: Real) -> Array:
+        """Return the expected time of the slowest over the mean: ``1 + m_p sqrt(v1^2 + v2^2)``."""
+        every = np.asarray(workers, float)
+        known, where = np.unique(every, return_inverse=True)
+        largest = np.array([expected_maximum(float(each)) for each in known])[where].reshape(every.shape)
+        return np.asarray(1.0 + largest * np.hypot(self.persistent, self.transient), float)
+
+
+EVEN = Spread()
+"""Workers that do not differ."""
+
+
+def largest_of(uniform: Array, workers: Real) -> Array:
+    """Return the largest of p standard normal numbers from one uniform number: ``F^-1(u^(1/p))``.
+
+    In logarithms, since u^(1/p) rounds to 1 for many workers.
+
+    >>> bool(abs(largest_of(np.array(0.5), 1)) < 1e-12)
+    True
+    """
+    found: Array = ndtri_exp(np.log(uniform) / np.asarray(workers, float))
+    return found
+
+
+def classes_of(workers: int, most: int = 64) -> tuple[Array, Array]:
+    """Return how workers of a normal spread part into classes: standard scores, and how many workers have each.
+
+    The few slowest, who decide when a step ends, are each a class of their own; towards the mean classes double in
+    size. Scores are those of Blom for the ranks, averaged over each class. Their number grows as log2 p.
+
+    Args:
+        workers: p.
+        most: how many workers are told apart one by one at the slow end, at least.
+    """
+    sizes = [1] * min(workers, most // 4)
+    left, width = workers - len(sizes), 2
+    while left > 0:
+        sizes.append(min(width, left))
+        left -= sizes[-1]
+        width *= 2
+    counts = np.array(sizes, float)
+    upper = np.cumsum(counts)
+    middle = upper - (counts - 1) / 2
+    scores: Array = -ndtri((middle - 0.375) / (workers + 0.25))
+    return scores, counts
+
+
+def draw_slowest(spread: Spread, workers: int, steps: int, generator: np.random.Generator) -> Array:
+    """Return the slowest worker's time over the mean for every step of a launch, (steps,).
+
+    What persists is the same in all steps; each step draws the largest transient part of every class of workers.
+    """
+    if workers <= 1:
+        return np.asarray(1.0 + float(spread.transient) * generator.standard_normal(steps), float)
+    if float(spread.persistent) <= 0.0:
+        return 1.0 + float(spread.transient) * largest_of(generator.random(steps), workers)
+    scores, counts = classes_of(workers)
+    lasting = float(spread.persistent) * scores
+    passing = float(spread.transient) * largest_of(generator.random((steps, len(counts))), counts)
+    slowest: Array = 1.0 + (lasting + passing).max(axis=1)
+    return slowest
+
+
+def probability_all_below(value: Array, workers: Real) -> Array:
+    """Return the probability that the largest of p standard normal numbers is below a value."""
+    return np.asarray(np.exp(np.asarray(workers, float) * log_ndtr(value)), float)

@@ -1,0 +1,49 @@
+"""Exchanges that begin when the backward pass is over."""
+
+from itertools import repeat
+
+from steptime.stepgraph.plan import Circumstances, Operation, Plan
+from steptime.stepgraph.policies.packing import VALUE_BYTES, filled, together
+from steptime.stepgraph.work import Work
+
+_DEEPSPEED_VALUES = 5e8
+_CNTK_PACK = 32 * 2**10
+"""Bytes up to which CNTK copies gradients into one buffer."""
+_END = 0
+
+
+def flat(work: Work, circumstances: Circumstances, operation: Operation = "allreduce") -> Plan:  # noqa: ARG001
+    """Return one message of everything: Caffe's ``after``, ChainerMN's ``flat``."""
+    return Plan(messages=(together(work.forward_tensors(), operation=operation, after=_END),))
+
+
+def star(work: Work, circumstances: Circumstances) -> Plan:
+    """Return one message of everything to worker 0 and back, as the reference room does it."""
+    return flat(work, circumstances, "star")
+
+
+def one_by_one(work: Work, circumstances: Circumstances) -> Plan:  # noqa: ARG001
+    """Return a message per gradient, one after the other: ChainerMN's ``naive``."""
+    return Plan(messages=tuple(together([tensor], after=_END) for tensor in work.forward_tensors()))
+
+
+def chainermn(work: Work, circumstances: Circumstances) -> Plan:
+    """Return what the option ``communicator`` asks for; ``auto`` is ``naive`` on CPUs."""
+    name = str(circumstances.options.get("communicator", "auto"))
+    naive = name == "naive" or (name == "auto" and circumstances.device == "cpu")
+    return (one_by_one if naive else flat)(work, circumstances)
+
+
+def small_together(work: Work, circumstances: Circumstances) -> Plan:  # noqa: ARG001
+    """Return CNTK's way: small gradients in one message, the others one by one."""
+    small = [tensor for tensor in work.forward_tensors() if tensor.bytes < _CNTK_PACK]
+    large = [tensor for tensor in work.forward_tensors() if tensor.bytes >= _CNTK_PACK]
+    packs = [*([small] if small else []), *([tensor] for tensor in large)]
+    return Plan(messages=tuple(together(pack, after=_END) for pack in packs))
+
+
+def deepspeed(work: Work, circumstances: Circumstances) -> Plan:
+    """Return DeepSpeed's stage 0: buckets of ``bucket_values`` values, all behind the backward pass."""
+    limit = circumstances.number("bucket_values", _DEEPSPEED_VALUES) * VALUE_BYTES
+    packs = filled(work.forward_tensors(), repeat(limit), strictly=True)
+    return Plan(messages=tuple(together(pack, after=_END) for pack in packs))
