@@ -19,7 +19,8 @@ race: $(CORE)  ## race four frameworks on this machine and write a report
 test: $(DEV)  ## make what the tests need, then run all of them
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest -n 2 --rooms default
+	$(VENV)/bin/python -m pytest -n 2 --rooms default -m "not alone"
+	$(VENV)/bin/python -m pytest -m alone
 
 test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further rooms
 	$(STEPTIME) env create --all || test $$? = 3

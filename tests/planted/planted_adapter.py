@@ -1,0 +1,67 @@
+"""The room's own adapter, with a cause planted in the session that it opens; ``plant.json`` says which.
+
+What is asked for is not quite what happens on a busy machine, so that each process writes at its end how long its
+pauses really were.
+"""
+
+import atexit
+import json
+import random
+import time
+from pathlib import Path
+
+
+def open_session(job, place):
+    """Open the room's session and plant the cause."""
+    from steptime.frameworks.pytorch.trained import open_session as open_real  # noqa: PLC0415 - the framework's environment alone has it
+
+    session = open_real(job, place)
+    plant = json.loads((Path(__file__).parent / "plant.json").read_text())
+    _CAUSES[plant["cause"]](session, place, plant)
+    return session
+
+
+class _Pauses:
+    """Sleeps, and remembers how long it took."""
+
+    def __init__(self, place, seconds):
+        self._seconds = seconds
+        self._lasted = []
+        path = Path(place.folder) / f"planted-{place.rank}.json"
+        atexit.register(lambda: path.write_text(json.dumps(self._lasted)))
+
+    def __call__(self, *_):
+        started = time.monotonic()
+        time.sleep(self._seconds)
+        self._lasted.append(time.monotonic() - started)
+
+
+def _pausing(session, place, plant):
+    """A pause before the computation of some steps, whichever worker it happens to."""
+    stream, sleep = random.Random(1000 + place.rank), _Pauses(place, plant["seconds"])
+
+    def pause(*_):
+        if stream.random() < plant["probability"]:
+            sleep()
+
+    session._built.module.register_forward_pre_hook(pause)
+
+
+def _slow_loader(session, place, plant):
+    """A loader that sleeps over every batch."""
+    batches, sleep = session._batches, _Pauses(place, plant["seconds"])
+
+    def slowly():
+        for batch in batches:
+            sleep()
+            yield batch
+
+    session._batches = slowly()
+
+
+def _long_update(session, place, plant):
+    """An update that takes longer than the network's own."""
+    session._strategy.optimizer.register_step_pre_hook(_Pauses(place, plant["seconds"]))
+
+
+_CAUSES = {"pauses": _pausing, "slow loader": _slow_loader, "long update": _long_update}

@@ -1,0 +1,104 @@
+"""The PyTorch room with a cause planted in it, and the anatomy of what it then trains."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from launching import interpreter_for, library_workload, trial_of
+
+from steptime.clusters.cluster import Cluster
+from steptime.frameworks.manifest import load_manifests
+from steptime.measurements.anatomy.dissect import dissect
+from steptime.measurements.anatomy.form import Anatomy
+from steptime.measurements.anatomy.records import AnatomyLaunch
+from steptime.runner.bench import Bench
+from steptime.runner.dissection import Dissection
+from steptime.runner.jobs import AnatomySchedule
+from steptime.runner.observer import Silent
+from steptime.runner.preparing import environment_spec, prepare_environments, usable_cores
+
+PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()
+
+
+def room_with(folder: Path, cause: dict[str, Any] | None) -> Path:
+    """Copy the PyTorch room into ``folder``, with ``cause`` planted; the framework cannot tell it from the real one."""
+    original = load_manifests()["pytorch"].folder
+    if cause is None:
+        return original
+    room = folder / "pytorch"
+    shutil.copytree(original, room)
+    (room / "adapter.py").rename(room / "trained.py")
+    (room / "adapter.py").write_text(PLANT)
+    (room / "plant.json").write_text(json.dumps(cause))
+    return room
+
+
+def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
+    folder: Path,
+    workload: str,
+    *,
+    batch: int,
+    workers: int = 1,
+    cause: dict[str, Any] | None = None,
+    cluster: Cluster | None = None,
+    launches: int = 2,
+    seconds: float = 4.0,
+    **options: bool | float | str,
+) -> tuple[Anatomy, list[AnatomyLaunch]]:
+    """Train ``workload`` in PyTorch for real and take its steps apart; skips where PyTorch is not installed.
+
+    Args:
+        folder: a new one, for run folders.
+        workload: from the library.
+        batch: of each worker.
+        workers: how many.
+        cause: what is planted, see ``planted_adapter.py``; None for the room as it is.
+        cluster: the hosts to emulate; None trains on this one.
+        launches: in fresh processes.
+        seconds: of each.
+        options: of the framework.
+    """
+    interpreter_for("pytorch")
+    manifest = load_manifests()["pytorch"]
+    manifest = manifest.model_copy(update={"folder": room_with(folder, cause)})
+    prepared = prepare_environments([environment_spec(manifest)], Silent())
+    built = library_workload(workload)
+    plain = trial_of(
+        "pytorch", "single" if workers == 1 else "allreduce", built, batch=batch, workers=workers, options=options
+    )
+    trial = plain.model_copy(
+        update={"launcher": "local", "cluster": None}
+        if cluster is None
+        else {"launcher": "emulated", "cluster": cluster, "hosts": len(cluster.hosts)}
+    )
+    kept: list[AnatomyLaunch] = []
+    Dissection(
+        bench=Bench({"pytorch": manifest}, prepared.environments, usable_cores(), 200.0),
+        schedule=AnatomySchedule(warmup_steps=4, seconds=seconds),
+        launches=launches,
+        workloads={trial.id: built},
+        loaders={trial.id: {"kind": "synthetic", "distinct_batches": 4}},
+        folder=lambda _, number: folder / f"run-{number}",
+        keep=kept.append,
+        observer=Silent(),
+        seed=0,
+    ).run([trial], {trial.id: 0}, None)
+    assert [each.reason for each in kept] == [None] * launches
+    found = dissect(trial, kept, [])
+    assert found is not None
+    return found, kept
+
+
+def planted_s(folder: Path) -> float:
+    """How long the planted pauses of the first launch lasted on average, by the planted code's own clock."""
+    lasted = [each for path in folder.glob("run-0/planted-*.json") for each in json.loads(path.read_text())]
+    assert lasted
+    return sum(lasted) / len(lasted)
+
+
+def bandwidth_bytes_per_s(launches: Sequence[AnatomyLaunch]) -> float:
+    """The least bandwidth that was measured between two hosts before training."""
+    clusters = [launch.cluster for launch in launches if launch.cluster]
+    return min(path["bandwidth_bits_per_s"] / 8 for cluster in clusters for path in cluster["paths"])

@@ -1,0 +1,145 @@
+"""Real training with one cause planted: the anatomy must name it, and say how much it costs.
+
+Each planted share is found again within a tenth of its true value, or within the interval that is reported with it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from emulating import skip_where_impossible
+from rooms import anatomy_of, bandwidth_bytes_per_s, planted_s
+
+from steptime.clusters.cluster import settled_cluster
+from steptime.measurements.anatomy.form import Anatomy, Phase
+from steptime.measurements.anatomy.records import AnatomyLaunch
+
+pytestmark = pytest.mark.alone
+
+LENET5_BYTES = 4 * 61_706
+PAUSE = {"cause": "pauses", "probability": 0.25, "seconds": 0.08}
+LOADER = {"cause": "slow loader", "seconds": 0.03}
+UPDATE = {"cause": "long update", "seconds": 0.03}
+Found = tuple[Anatomy, list[AnatomyLaunch]]
+
+
+def agrees(phase: Phase | None, truth: float) -> bool:
+    """Say whether a phase is within a tenth of the truth, or the truth within its interval."""
+    assert phase is not None
+    assert phase.low_s is not None
+    assert phase.high_s is not None
+    return abs(phase.value_s - truth) <= 0.1 * truth or phase.low_s <= truth <= phase.high_s
+
+
+def largest(found: Anatomy) -> str:
+    """The phase that takes longest, of those that are not computation."""
+    known = {name: phase.value_s for name, phase in found.phases.items() if phase}
+    return max(("input_wait", "comm_exposed", "sync_wait", "update"), key=lambda name: known[name])
+
+
+def folder(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("planted")
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """One worker with nothing planted."""
+    return anatomy_of(folder(tmp_path_factory), "lenet5", batch=64)
+
+
+@pytest.fixture(scope="module")
+def links(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Found]:
+    """Two hosts on a link, and on one of a tenth of its bandwidth."""
+    skip_where_impossible()
+    clusters = [settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=rate) for rate in (2e8, 2e7)]
+    return [anatomy_of(folder(tmp_path_factory), "lenet5", batch=64, workers=2, cluster=each) for each in clusters]
+
+
+@pytest.fixture(scope="module")
+def slow_host(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """Two hosts, of which the second has half its core."""
+    skip_where_impossible()
+    cluster = settled_cluster(workers=2, own_servers=0, cpu_shares={1: 0.5})
+    return anatomy_of(folder(tmp_path_factory), "cifar_cnn", batch=64, workers=2, cluster=cluster, seconds=8.0)
+
+
+@pytest.fixture(scope="module")
+def pause_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return folder(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def pauses(pause_folder: Path) -> Found:
+    """Two workers of one host, of which either may pause in any step."""
+    return anatomy_of(pause_folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=16.0)
+
+
+def test_a_link_cut_to_a_tenth_shows_as_communication(links):
+    cut, launches = links[1]
+    assert largest(cut) == "comm_exposed"
+    # Two workers in a ring: each sends half of the gradients twice, in the one bucket that is full when all is done.
+    assert agrees(cut.phases["comm_exposed"], LENET5_BYTES / bandwidth_bytes_per_s(launches))
+
+
+def test_a_link_cut_to_a_tenth_leaves_the_computation_alone(links):
+    (whole, _), (cut, _) = links
+    for name in ("forward", "backward"):
+        assert agrees(cut.phases[name], whole.phases[name].value_s) or agrees(
+            whole.phases[name], cut.phases[name].value_s
+        )
+
+
+def test_a_host_at_half_speed_is_blamed_and_always_the_same(slow_host):
+    found = slow_host[0].imbalance
+    assert found.blamed_worker == 1
+    assert found.persistent > 3 * found.transient
+
+
+def test_what_others_wait_for_a_host_at_half_speed_is_half_of_what_it_takes_longer(slow_host):
+    found = slow_host[0]
+    quick, slow = (worker.compute_s.value for worker in found.imbalance.workers)
+    assert slow / quick == pytest.approx(2.0, rel=0.1)
+    assert agrees(found.phases["sync_wait"], (slow - quick) / 2)
+
+
+def test_pauses_at_random_are_transient_and_nobodys_fault(pauses):
+    found = pauses[0].imbalance
+    assert found.blamed_worker is None
+    assert found.transient > 3 * found.persistent
+
+
+def test_what_others_wait_for_pauses_is_what_their_chance_says(pauses, pause_folder):
+    # Of two workers one pauses alone with the chance 2 p (1 - p), and the mean worker waits half of it.
+    chance = PAUSE["probability"]
+    assert agrees(pauses[0].phases["sync_wait"], planted_s(pause_folder) * chance * (1.0 - chance))
+
+
+def test_a_loader_that_sleeps_shows_as_waiting_for_input(healthy, tmp_path):
+    found, _ = anatomy_of(tmp_path, "lenet5", batch=64, cause=LOADER)
+    assert largest(found) == "input_wait"
+    assert agrees(found.phases["input_wait"], planted_s(tmp_path) + healthy[0].phases["input_wait"].value_s)
+
+
+def test_a_long_update_shows_as_update(healthy, tmp_path):
+    found, _ = anatomy_of(tmp_path, "lenet5", batch=64, cause=UPDATE)
+    assert largest(found) == "update"
+    assert agrees(found.phases["update"], planted_s(tmp_path) + healthy[0].phases["update"].value_s)
+
+
+def test_one_large_bucket_is_covered_less_than_many_small_ones(tmp_path_factory):
+    skip_where_impossible()
+    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=2e8)
+    large, small = (
+        anatomy_of(folder(tmp_path_factory), "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)[
+            0
+        ].overlap
+        for size in (25.0, 0.1)
+    )
+    assert small.ratio > large.ratio + 0.1
+
+
+@pytest.mark.parametrize("name", ["healthy", "links", "slow_host", "pauses"])
+def test_phases_close_within_two_percent(request, name):
+    made = request.getfixturevalue(name)
+    for found, _ in made if name == "links" else [made]:
+        assert found.closure_error <= 0.02
