@@ -20,7 +20,6 @@ NOT_YET = {
     "chainer",
     "cntk",
     "deepspeed",
-    "horovod_pytorch",
     "horovod_tensorflow",
     "jax",
     "tensorflow",

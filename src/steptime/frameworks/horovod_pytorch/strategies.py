@@ -3,11 +3,13 @@
 import horovod
 import torch
 
+from steptime.frameworks.horovod_pytorch.handles import HandleStages
 from steptime.frameworks.horovod_pytorch.innermost import InnermostChannels
 from steptime.worker.sessions.horovod import HorovodWorkers
 from steptime.worker.sessions.torch_strategy import TorchStrategy
 
-_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
+WORKERS_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
+"""What a job says of how the workers meet and talk."""
 
 
 class Alone(TorchStrategy):
@@ -22,10 +24,11 @@ class Averaging(Alone):
 
     def __init__(self, job, place, device):
         super(Averaging, self).__init__(job, place, device)
-        self._workers = HorovodWorkers("torch", place, {name: job["options"][name] for name in _OPTIONS})
+        self._workers = HorovodWorkers("torch", place, {name: job["options"][name] for name in WORKERS_OPTIONS})
 
     def prepare(self, built):
         module = super(Averaging, self).prepare(built)
+        self._names = {parameter: name for name, parameter in module.named_parameters()}
         self.optimizer = self._workers.hvd.DistributedOptimizer(
             self.optimizer, named_parameters=module.named_parameters(), compression=InnermostChannels
         )
@@ -37,8 +40,7 @@ class Averaging(Alone):
         self.optimizer.zero_grad()  # gives the memory back, as torch's does by default
 
     def take_apart(self):
-        """Return None: nobody has taken these steps apart yet."""
-        return
+        return HandleStages(self, self._workers.hvd.mpi_ops, self._names)
 
     def facts(self):
         return dict(super(Averaging, self).facts(), running_statistics="per worker", **self._workers.facts)
