@@ -61,24 +61,33 @@ def _show(profile: "Profile") -> None:
     console = Console(highlight=False)
     console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("model", "from", "held out", "median", "worst", "in 90 %", *(f"null: {name}" for name in NULLS)):
-        table.add_column(title, justify="left" if title == "model" else "right", overflow="fold")
+    table.add_column("model", overflow="fold", min_width=16)
+    for title in ("points", "held out", "median", "worst", "in 90 %", "best null"):
+        table.add_column(title, justify="right")
     held = [each for group in profile.groups for each in group.held]
-    for name, measured, each in [
-        *((_name(group), str(len(group.measured)), group.held) for group in profile.groups),
-        ("all", "", held),
-    ]:
+    rows = [(_name(group), str(len(group.measured)), group.held) for group in profile.groups if group.parameters]
+    for name, measured, each in [*rows, *([("all", "", held)] if held else [])]:
         if each:
             errors = errors_of(each)
-            nulls = [f"{errors_of(each, null).median:.1f} %" for null in NULLS]
+            nulls = {null: errors_of(each, null).median for null in NULLS}
             own = [str(errors.count), f"{errors.median:.1f} %", f"{errors.worst:.1f} %", f"{errors.covered:.0%}"]
-            table.add_row(name, measured, *own, *nulls)
-        elif name != "all":
-            table.add_row(name, measured, "0", *["-"] * (3 + len(NULLS)))
-    console.print(table)
+            table.add_row(name, measured, *own, f"{min(nulls.values()):.1f} %")
+        else:
+            table.add_row(name, measured, "0", *["-"] * 4)
+    if rows:
+        console.print(table)
+    _tell(profile)
+
+
+def _tell(profile: "Profile") -> None:
+    """Print each reason and note once, with the models that it is about."""
+    where: dict[str, list[str]] = {}
     for group in profile.groups:
         for note in [*([group.refused] if group.refused else []), *group.notes]:
-            console.print(f"{_name(group)}: {note}", markup=False)
+            where.setdefault(note, []).append(_name(group))
+    for note, names in where.items():
+        about = "all models" if len(names) == len(profile.groups) else "; ".join(dict.fromkeys(names))
+        sys.stdout.write(f"{about}: {note}\n")
 
 
 def _name(group: "Group") -> str:

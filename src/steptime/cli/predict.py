@@ -89,39 +89,55 @@ def _show(found: "Sequence[Prediction]") -> None:
     from rich.table import Table
 
     from steptime.profiles.predicting import BASELINE
-    from steptime.units import format_seconds
 
     console = Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    titles = ["model", *_changed(found), "workers", "step", "90 %", "samples/s", "efficiency", "mostly", "reach"]
-    epochs = any(each.epoch_s for each in found)
-    for title in [*titles, *(["epoch"] if epochs else [])]:
-        table.add_column(title, justify="left" if title in ("model", "mostly") else "right", overflow="fold")
-    refused: dict[str, list[str]] = {}
+    changed = list(dict.fromkeys(key for each in found for key in each.wish.texts))
+    models: dict[str, list[Prediction]] = {}
     for each in found:
-        name = f"{each.key.framework} {each.key.strategy}, {each.key.workload}"
-        cells = [name, *(each.wish.texts.get(key, "") for key in _changed(found)), str(each.workers)]
-        if each.step_s and each.throughput and each.efficiency and each.reach is not None:
-            cells += [
-                format_seconds(each.step_s.value),
-                f"{format_seconds(each.step_s.low)} to {format_seconds(each.step_s.high)}",
-                f"{each.throughput.value:,.4g}" if each.throughput.value < 1000 else f"{each.throughput.value:,.0f}",  # noqa: PLR2004 - four digits need no exponent
-                f"{each.efficiency.value:.0%}",
-                str(each.dominant),
-                f"{each.reach:.3g}",
-            ]
-            cells += [format_seconds(each.epoch_s.value)] if each.epoch_s else []
-        else:
-            cells += ["refused"]
-            refused.setdefault(str(each.refused), []).append(f"{name}, {each.workers} workers")
-        table.add_row(*cells)
-    console.print(table)
+        models.setdefault(_model(each), []).append(each)
+    for name, group in models.items():
+        batches = sorted({each.setting.batch for each in group if each.setting})
+        batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=name + batch, title_justify="left", title_style="bold")
+        epochs = ["epoch"] if any(each.epoch_s for each in group) else []
+        short = [key.removeprefix("interconnect.") for key in changed]
+        for title in [*short, "workers", "step", "90 %", "samples/s", "eff.", "mostly", "reach", *epochs]:
+            narrow = title in ("mostly", *short)
+            table.add_column(
+                title, justify="left" if title == "mostly" else "right", no_wrap=not narrow, overflow="fold"
+            )
+        for each in group:
+            table.add_row(*(each.wish.texts.get(key, "") for key in changed), str(each.workers), *_cells(each))
+        console.print(table)
     console.print(f"Efficiency is relative to {BASELINE}. Reach is how far the data lies behind, as a ratio.")
-    for reason, where in refused.items():
-        sys.stdout.write(f"refused ({'; '.join(where)}): {reason}\n")
+    for reason in dict.fromkeys(each.refused for each in found if each.refused):
+        sys.stdout.write(f"refused: {reason}\n")
     for note in dict.fromkeys(note for each in found for note in each.notes):
         sys.stdout.write(f"note: {note}\n")
 
 
-def _changed(found: "Sequence[Prediction]") -> list[str]:
-    return list(dict.fromkeys(key for each in found for key in each.wish.texts))
+def _model(each: "Prediction") -> str:
+    key = each.key
+    return f"{key.framework} {key.strategy}, {key.workload}"
+
+
+def _cells(each: "Prediction") -> list[str]:
+    from steptime.units import format_seconds
+
+    if each.step_s is None or each.throughput is None or each.efficiency is None or each.reach is None:
+        return ["refused"]
+    cells = [
+        format_seconds(each.step_s.value),
+        _range(format_seconds(each.step_s.low), format_seconds(each.step_s.high)),
+        f"{each.throughput.value:,.3g}" if each.throughput.value < 100 else f"{each.throughput.value:,.0f}",  # noqa: PLR2004 - three digits
+        f"{each.efficiency.value:.0%}",
+        str(each.dominant),
+        f"{each.reach:.3g}",
+    ]
+    return [*cells, format_seconds(each.epoch_s.value)] if each.epoch_s else cells
+
+
+def _range(low: str, high: str) -> str:
+    """The unit once, where it is the same."""
+    unit = high.partition(" ")[2]
+    return f"{low.removesuffix(' ' + unit)} - {high}" if low.endswith(f" {unit}") else f"{low} - {high}"

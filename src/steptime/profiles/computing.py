@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.perfmodels.imbalance import expected_maximum
-from steptime.profiles.drawing import DRAWS, Array, Drawn, level, regress
+from steptime.profiles.drawing import DRAWS, Array, level, regress
 from steptime.profiles.form import How
 from steptime.profiles.observation import Dissected, Observation
 from steptime.workloads.costs import Costs
@@ -18,6 +18,7 @@ _BESIDE, _BESIDE_SPREAD = 0.04, 0.04
 _SPLIT_SPREAD = 0.25
 """Of the logarithm of backward over forward, where arithmetic alone divides a total."""
 _USUAL_UNEVEN, _UNEVEN_SPREAD = 0.01, 1.0
+_TIMING_SPREAD = 0.03
 _BELIEVED_UPDATE = 0.1
 """Share of a step that the update may have, where only totals were measured."""
 
@@ -137,19 +138,16 @@ def _affine(found: Computed, name: str, rows: Array, rng: np.random.Generator) -
 
 
 def _beside(found: Computed, observations: Sequence[Observation], crowd: Crowd, rng: np.random.Generator) -> None:
-    ratios = []
+    seconds: list[float] = []
+    expected: list[Array] = []
     for each in observations:
-        expected = crowd.sharing(each) * sum(
-            float(np.median(found.draws[f"{name}_fixed_s"] + found.draws[f"{name}_per_sample_s"] * each.setting.batch))
-            for name in ("forward", "backward")
-        )
-        ratios += [
-            (_positive(one.phases["forward"]) + _positive(one.phases["backward"])) / expected
-            for one in each.dissected
-            if _is_whole(one)
-        ]
-    if ratios:
-        found.draws["beside"], found.how["beside"] = level(np.array(ratios), rng).draws[:, 0], "measured"
+        modelled = crowd.sharing(each) * _passes(found, each.setting.batch)
+        for one in each.dissected:
+            if _is_whole(one):
+                seconds.append(_positive(one.phases["forward"]) + _positive(one.phases["backward"]))
+                expected.append(modelled)
+    if seconds:
+        found.draws["beside"], found.how["beside"] = _ratio(seconds, expected, rng), "measured"
     else:
         found.draws["beside"] = np.exp(_BESIDE + _BESIDE_SPREAD * rng.standard_normal(DRAWS))
         found.how["beside"] = "believed"
@@ -157,18 +155,40 @@ def _beside(found: Computed, observations: Sequence[Observation], crowd: Crowd, 
 
 def _timing(found: Computed, singles: Sequence[Observation], rng: np.random.Generator) -> None:
     """Timed steps are medians without instruments; phases are means with them."""
-    ratios = []
+    seconds: list[float] = []
+    expected: list[Array] = []
     for each in singles:
-        modelled = sum(
-            float(np.median(found.draws[f"{name}_fixed_s"] + found.draws[f"{name}_per_sample_s"] * each.setting.batch))
-            for name in ("forward", "backward")
-        ) + float(np.median(found.draws["update_s"]))
         waits = [one.phases.get("input_wait") or 0.0 for one in each.dissected]
-        modelled += max(float(np.median(waits)), 0.0) if waits else 0.0
-        ratios += [step / modelled for step in each.steps_s]
-    known: Drawn | None = level(np.array(ratios), rng) if ratios else None
-    found.draws["timing"] = known.draws[:, 0] if known else np.exp(0.03 * rng.standard_normal(DRAWS))
+        waited = max(float(np.median(waits)), 0.0) if waits else 0.0
+        modelled = _passes(found, each.setting.batch) + found.draws["update_s"] + waited
+        seconds += each.steps_s
+        expected += [modelled] * len(each.steps_s)
+    known = bool(seconds)
+    found.draws["timing"] = (
+        _ratio(seconds, expected, rng) if known else np.exp(_TIMING_SPREAD * rng.standard_normal(DRAWS))
+    )
     found.how["timing"] = "measured" if known else "believed"
+
+
+def _passes(found: Computed, batch: int) -> Array:
+    """Return draws of the seconds of forward and backward of a worker that is alone."""
+    total: Array = sum(
+        (
+            found.draws[f"{name}_fixed_s"] + found.draws[f"{name}_per_sample_s"] * batch
+            for name in ("forward", "backward")
+        ),
+        start=np.zeros(DRAWS),
+    )
+    return total
+
+
+def _ratio(seconds: Sequence[float], expected: Sequence[Array], rng: np.random.Generator) -> Array:
+    """Return draws of measured over expected seconds, each draw against its own expectation."""
+    centres = np.array([float(np.median(each)) for each in expected])
+    known = level(np.array(seconds) / centres, rng).draws[:, 0]
+    drift = np.mean([np.log(centre / each) for centre, each in zip(centres, expected, strict=True)], axis=0)
+    drawn: Array = known * np.exp(drift)
+    return drawn
 
 
 def _loading(found: Computed, observations: Sequence[Observation], crowd: Crowd, rng: np.random.Generator) -> None:

@@ -12,14 +12,14 @@ from steptime.perfmodels.communication.link import Link, Real
 from steptime.perfmodels.communication.ring import ring
 from steptime.perfmodels.parameter_server import synchronous_exchange
 from steptime.profiles.drawing import Array
-from steptime.profiles.observation import Setting
+from steptime.profiles.observation import Key, Setting
+from steptime.stepgraph.graph import StepGraph, step_graph
+from steptime.stepgraph.plan import Circumstances
+from steptime.stepgraph.policies.table import BY_STRATEGY, POLICIES
+from steptime.stepgraph.work import work_of
 from steptime.workloads.costs import Costs, costs
 from steptime.workloads.table import build_workload
 
-_MIB = 2**20
-_FIRST_BUCKET = 1.0 * _MIB
-BUCKET_MB = 25.0
-_BUCKETED = {("pytorch", "allreduce")}
 _SERVERS = frozenset({"ps_sync", "ps_async"})
 _ONE_BIT = 32
 
@@ -40,12 +40,10 @@ def costs_of(workload: str, input_shape: tuple[int, ...], classes: int) -> Costs
     return costs(build_workload(workload, input_shape, classes))
 
 
-def pieces(framework: str, strategy: str, cost: Costs, bucket_mb: float | None) -> Pieces:
-    """Return what a framework sends for one step.
+def pieces(cost: Costs) -> Pieces:
+    """Return one piece for each layer with weights, in the order in which the backward pass is done with them.
 
-    PyTorch's DDP closes a bucket with the tensor that fills it, in the reverse order of the forward pass: the first
-    at 1 MiB, the others at ``bucket_mb`` (Li et al., VLDB 13 (2020) 3005, and its source). Anything else is taken as
-    one piece per layer here; how much of it hides is a parameter that is fitted.
+    For strategies without a step graph; how much of it hides is a parameter that is fitted.
     """
     total = sum(layer.backward_flops for layer in cost.layers)
     done, passed = [], 0
@@ -55,22 +53,30 @@ def pieces(framework: str, strategy: str, cost: Costs, bucket_mb: float | None) 
             done.append((float(layer.gradient_bytes), passed / total if total else 1.0))
     if not done:
         return Pieces(np.zeros(1), np.ones(1))
-    if (framework, strategy) in _BUCKETED:
-        done = _buckets(done, (bucket_mb or BUCKET_MB) * _MIB)
     sizes, ready = np.array(done).T
     return Pieces(sizes, ready)
 
 
-def _buckets(tensors: list[tuple[float, float]], limit: float) -> list[tuple[float, float]]:
-    found, size, closing = [], 0.0, min(_FIRST_BUCKET, limit)
-    for count, ready in tensors:
-        size += count
-        if size >= closing:
-            found.append((size, ready))
-            size, closing = 0.0, limit
-    if size:
-        found.append((size, tensors[-1][1]))
-    return found
+@cache
+def graph_of(key: Key, setting: Setting) -> StepGraph | None:
+    """Return what precedes what in a step; None for a strategy whose graph nobody has written."""
+    if (key.framework, key.strategy) not in POLICIES and key.strategy not in BY_STRATEGY:
+        return None
+    options = dict(key.options)
+    if setting.bucket_mb is not None:
+        options["bucket_mb"] = setting.bucket_mb
+    return step_graph(
+        work_of(build_workload(key.workload, key.input_shape, key.classes)),
+        key.framework,
+        key.strategy,
+        Circumstances(
+            workers=setting.workers,
+            servers=setting.servers,
+            options=options,
+            device="cuda" if key.device == "cuda" else "cpu",
+            batch=setting.batch,
+        ),
+    )
 
 
 def has_servers(strategy: str) -> bool:

@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.perfmodels.communication.link import Link
 from steptime.profiles.drawing import DRAWS, Array
-from steptime.profiles.exchanging import exchange_seconds
 from steptime.profiles.playing import Scene, play, step_of
 
 NAMES = ("start", "rate", "hidden")
-_SAMPLES = 3000
+_SAMPLES = 2000
 _ROUNDS = 4
 _WIDER = 1.6
 _MODEL_SPREAD = 0.02
@@ -53,7 +51,7 @@ def explain(
     samples = believed.mean + believed.spread * rng.standard_normal((DRAWS, len(NAMES)))
     if not seen:
         return _natural(samples)
-    middle = {name: np.median(values, keepdims=True) for name, values in parameters.items()}
+    middle = {name: np.full(_SAMPLES, np.median(values)) for name, values in parameters.items()}
     for turn in range(_ROUNDS):
         drawn = centre + spread * rng.standard_normal((_SAMPLES, len(NAMES)))
         heat = 10.0 ** (1 - turn) if turn < _ROUNDS - 1 else 1.0
@@ -75,15 +73,11 @@ def _score(middle: Mapping[str, Array], seen: Sequence[Seen], drawn: Array) -> A
     parameters = {**middle, **_natural(drawn)}
     total = np.zeros(len(drawn))
     for each in seen:
-        step = step_of(play(parameters, each.scene))
-        total -= 0.5 * (np.log(step / each.step_s) / np.hypot(each.error, _MODEL_SPREAD)) ** 2
-        if each.communication_s and each.scene.link is not None:
-            link = Link(
-                rate=each.scene.link.rate * parameters["rate"][:, None],
-                latency=each.scene.link.start * parameters["start"][:, None],
-            )
-            bare = exchange_seconds(each.scene.strategy, each.scene.pieces.sizes, each.scene.setting, link)
-            total -= 0.5 * (np.log(bare.sum(axis=-1) / each.communication_s) / _BARE_SPREAD) ** 2
+        phases = play(parameters, each.scene)
+        total -= 0.5 * (np.log(step_of(phases) / each.step_s) / np.hypot(each.error, _MODEL_SPREAD)) ** 2
+        if each.communication_s:
+            whole = phases["comm_exposed"] + phases["comm_hidden"]
+            total -= 0.5 * (np.log(np.maximum(whole, 1e-12) / each.communication_s) / _BARE_SPREAD) ** 2
     return total
 
 

@@ -11,18 +11,19 @@ from steptime.measurements.student import t_reach
 from steptime.perfmodels.communication.link import Link
 from steptime.profiles.computing import Computed, Crowd, fit_computing
 from steptime.profiles.drawing import LEVEL, Array, bounds
-from steptime.profiles.exchanging import EXCHANGES, costs_of, pieces
+from steptime.profiles.exchanging import EXCHANGES, costs_of, graph_of, pieces
 from steptime.profiles.explaining import Believed, Seen, explain
 from steptime.profiles.form import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
 from steptime.profiles.links import SPREADS, link_behind, net_links
 from steptime.profiles.observation import Key, Observation, Setting
 from steptime.profiles.playing import Scene
+from steptime.stepgraph.policies.table import POLICIES
 from steptime.workloads.costs import Costs
 
 _SEED = 20261121
-EARLY = {("pytorch", "allreduce"): (3.0, 1.0)}
-"""Frameworks that start exchanges during the backward pass by their documentation: logit of hidden, and its spread."""
-UNKNOWN_EARLY = (0.0, 2.0)
+_EARLY = (3.0, 1.0)
+"""Where it is written down how a framework exchanges, what the graph lets hide mostly does: logit, and its spread."""
+_UNKNOWN_EARLY = (0.0, 2.0)
 _USUAL_LAUNCH_SPREAD = 0.02
 
 
@@ -57,8 +58,8 @@ def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, n
     found = fit_computing(used, cost, crowd, rng)
     if found is None:
         reason = (
-            f"computing cannot be told from communicating: no configuration of one worker ({key.framework}, "
-            f"{key.workload}), and no anatomy; add workers: [1, ...] or anatomy: true to the study and run it again"
+            "computing cannot be told from communicating, with no configuration of one worker and no anatomy; add "
+            "workers: [1, ...] or anatomy: true to the study and run it again"
         )
         return Group(key=key, measured=measured, parameters={}, spread=0.0, held=[], notes=[], refused=reason)
     draws, how = dict(found.draws), dict(found.how)
@@ -89,11 +90,17 @@ def scene_of(key: Key, setting: Setting, cost: Costs, link: LinkFacts | None, cr
     return Scene(
         strategy=key.strategy,
         setting=setting,
-        pieces=pieces(key.framework, key.strategy, cost, setting.bucket_mb),
+        pieces=pieces(cost),
+        graph=graph_of(key, setting),
         link=None if link is None else Link(rate=link.rate, latency=link.start_s),
         crowd=crowd[0],
         slots=crowd[1],
     )
+
+
+def early_of(key: Key) -> tuple[float, float]:
+    """Return what is believed of the share that hides: the mean of its logit, and the standard deviation."""
+    return _EARLY if (key.framework, key.strategy) in POLICIES else _UNKNOWN_EARLY
 
 
 def _source(measured: Sequence[Measured]) -> Literal["net", "cluster", "believed"]:
@@ -104,7 +111,7 @@ def _source(measured: Sequence[Measured]) -> Literal["net", "cluster", "believed
 
 def _believed(key: Key, measured: Sequence[Measured]) -> Believed:
     start, rate = SPREADS[_source(measured)]
-    early, early_spread = EARLY.get((key.framework, key.strategy), UNKNOWN_EARLY)
+    early, early_spread = early_of(key)
     return Believed(np.array([0.0, 0.0, early]), np.array([start, rate, early_spread]))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.measurements.steps import ASYNCHRONOUS
+from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
 from steptime.perfmodels.imbalance import expected_maximum
 from steptime.perfmodels.overlap import finish
@@ -13,6 +14,8 @@ from steptime.perfmodels.parameter_server import asynchronous_bound
 from steptime.profiles.drawing import Array
 from steptime.profiles.exchanging import Pieces, exchange_seconds
 from steptime.profiles.observation import Setting
+from steptime.simulator import play as simulator
+from steptime.stepgraph.graph import StepGraph
 
 Parameters = Mapping[str, Array]
 """Draws of each parameter, (draws,); see ``MEANINGS``."""
@@ -42,6 +45,9 @@ class Scene:
     strategy: str
     setting: Setting
     pieces: Pieces
+    """What is exchanged, where no graph says it."""
+    graph: StepGraph | None
+    """What the framework exchanges after what; None for a strategy that has no graph."""
     link: Link | None
     """None for one worker."""
     crowd: int
@@ -72,7 +78,7 @@ def play(parameters: Parameters, scene: Scene) -> dict[str, Array]:
     waits = not alone and scene.strategy not in ASYNCHRONOUS
     spread = np.sqrt(parameters["persistent"] ** 2 + parameters["transient"] ** 2)
     sync = computing * spread * expected_maximum(setting.workers) if waits else np.zeros_like(computing)
-    exposed, hidden = _communication(parameters, scene, computing, backward)
+    exposed, hidden = _communication(parameters, scene, forward, backward, update)
     reading = scene.sharing * parameters["input_per_sample_s"] * setting.batch
     rest = computing + sync + exposed
     waiting = np.maximum(parameters["input_share"] * reading, reading - rest)
@@ -95,23 +101,47 @@ def step_of(phases: Mapping[str, Array]) -> Array:
     return total
 
 
-def _communication(parameters: Parameters, scene: Scene, computing: Array, backward: Array) -> tuple[Array, Array]:
+def _communication(
+    parameters: Parameters, scene: Scene, forward: Array, backward: Array, update: Array
+) -> tuple[Array, Array]:
+    """Return the seconds of exchange that are waited for, and those that hide."""
+    computing = forward + backward + update
     nothing = np.zeros_like(computing)
-    if scene.link is None or (scene.setting.workers == 1 and not scene.setting.servers):
+    if scene.link is None:
         return nothing, nothing
-    link = Link(
-        rate=scene.link.rate * parameters["rate"][:, None],
-        latency=scene.link.start * parameters["start"][:, None],
-    )
-    lasting = exchange_seconds(scene.strategy, scene.pieces.sizes, scene.setting, link)
-    total = lasting.sum(axis=-1)
+    link = Link(rate=scene.link.rate * parameters["rate"], latency=scene.link.start * parameters["start"])
     if scene.strategy in ASYNCHRONOUS:
         return _asynchronous(scene, computing, link), nothing
-    ready = backward[:, None] * scene.pieces.ready
-    behind = finish(ready, lasting) - backward
+    if scene.graph is not None:
+        behind, total = _played(scene, scene.graph, (forward, backward), link)
+    else:
+        column = Link(rate=np.asarray(link.rate)[:, None], latency=np.asarray(link.latency)[:, None])
+        lasting = exchange_seconds(scene.strategy, scene.pieces.sizes, scene.setting, column)
+        total = lasting.sum(axis=-1)
+        behind = finish(backward[:, None] * scene.pieces.ready, lasting) - backward
     share = parameters["hidden"]
     exposed = share * behind + (1.0 - share) * total
     return exposed, total - exposed
+
+
+def _played(scene: Scene, graph: StepGraph, passes: tuple[Array, Array], link: Link) -> tuple[Array, Array]:
+    """Return the seconds that come behind computing, and those of the whole exchange, as the simulator plays them."""
+    setting = scene.setting
+    forward, backward, rate, latency = np.broadcast_arrays(*passes, link.rate, link.latency)
+    played = simulator.play(
+        graph,
+        simulator.Durations(forward=forward, backward=backward),
+        simulator.Crew(
+            workers=setting.workers,
+            servers=setting.servers,
+            negotiation=latency * 2.0 * np.ceil(np.log2(setting.workers)) if graph.plan.fusion else 0.0,
+        ),
+        Interconnect(
+            Link(rate=rate, latency=latency), workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1
+        ),
+    )
+    behind = np.maximum(played.comm_exposed, 0.0)
+    return behind, behind + np.maximum(played.comm_hidden, 0.0)
 
 
 def _asynchronous(scene: Scene, computing: Array, link: Link) -> Array:
@@ -119,7 +149,7 @@ def _asynchronous(scene: Scene, computing: Array, link: Link) -> Array:
     setting, total = scene.setting, scene.pieces.sizes.sum()
     servers = max(setting.servers, 1)
     beside = 2.0 if setting.placement == "colocated" else 1.0
-    start, rate = np.asarray(link.start)[:, 0], np.asarray(link.rate)[:, 0]
+    start, rate = link.start, link.rate
     travel = 2.0 * len(scene.pieces.sizes) * start + 2.0 * total / rate
     service = beside * total / (servers * rate)
     updates = asynchronous_bound(setting.workers, computing + travel - service, service)

@@ -10,7 +10,7 @@ from steptime.profiles.asking import Wish, check_sizes
 from steptime.profiles.drawing import DRAWS, Array, bounds
 from steptime.profiles.exchanging import costs_of
 from steptime.profiles.explaining import NAMES
-from steptime.profiles.fitting import EARLY, UNKNOWN_EARLY, scene_of
+from steptime.profiles.fitting import early_of, scene_of
 from steptime.profiles.form import Group, Profile
 from steptime.profiles.observation import Key, Setting
 from steptime.profiles.placing import Place, Refusal, group_of, place, spread_draws
@@ -143,7 +143,7 @@ def _parameters(
     """Return draws of all parameters, and by how much computing was scaled to another workload."""
     found = {name: parameter.array for name, parameter in group.parameters.items()}
     source = target.exchange
-    early, early_spread = EARLY.get((target.key.framework, target.key.strategy), UNKNOWN_EARLY)
+    early, early_spread = early_of(target.key)
     believed = {
         "start": np.ones(DRAWS),
         "rate": np.ones(DRAWS),

@@ -37,7 +37,7 @@ def targets(profile: Profile, wish: Wish) -> list[Target]:
     derived = [
         target
         for target in found.values()
-        if target not in exact and not any(_same_but_options(target.key, each.key) for each in exact)
+        if target not in exact and not any(_same_question(target.key, each.key) for each in exact)
     ]
     return [*exact, *derived]
 
@@ -54,8 +54,8 @@ def _candidates(profile: Profile, wish: Wish) -> list[Group]:
     ]
 
 
-def _same_but_options(one: Key, other: Key) -> bool:
-    return replace(one, options=()) == replace(other, options=())
+def _same_question(one: Key, other: Key) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in ("framework", *_CHANGED))
 
 
 def _changed(key: Key, wish: Wish) -> Key:
