@@ -47,11 +47,15 @@ class _Single(object):
 
         from steptime.worker.builders.tensorflow_training import TensorFlowTraining
 
-        xla = job["options"].get("xla", False)
+        self._tf = tf
+        self._xla = job["options"].get("xla", False)
         self.network = _network(job)
-        step = TensorFlowTraining(self.network, job["optimizer"]).step
-        self.step = tf.function(step, jit_compile=True, autograph=False) if xla else step
-        self.facts = {"xla": xla}
+        self.training = TensorFlowTraining(self.network, job["optimizer"])
+        self.facts = {"xla": self._xla}
+
+    def wrap(self, function):
+        """Return ``function`` compiled by XLA, if the job wants that."""
+        return self._tf.function(function, jit_compile=True, autograph=False) if self._xla else function
 
     def part(self):
         """There is nobody to wait for."""
@@ -68,8 +72,8 @@ class _AllReduce(object):
         mirrored = MirroredWorkers(place, job["device"], pack_mb)
         with mirrored.scope():
             self.network = _network(job)
-            training = TensorFlowTraining(self.network, job["optimizer"], mirrored.combine, 1.0 / mirrored.workers)
-        self.step = lambda inputs, targets: mirrored.run(training.step, inputs, targets)
+            self.training = TensorFlowTraining(self.network, job["optimizer"], mirrored.combine, 1.0 / mirrored.workers)
+        self.wrap = mirrored.wrap
         self.part = mirrored.part
         self.facts = {"collectives": mirrored.implementation.value, "pack_mb": pack_mb}
 

@@ -46,9 +46,9 @@ class MirroredWorkers(object):
         """Return the sums of ``gradients`` over all workers; called within a step."""
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
 
-    def run(self, step, inputs, targets):
-        """Run ``step`` as this worker's replica, and return what it returns."""
-        return self._strategy.run(step, args=(inputs, targets))
+    def wrap(self, function):
+        """Return what runs ``function`` as this worker's replica, and returns what it returns."""
+        return lambda *args: self._strategy.run(function, args=args)
 
     def part(self):
         """Meet the others once more, so that no worker leaves while another still fetches its last sums.

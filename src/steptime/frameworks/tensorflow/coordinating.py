@@ -65,7 +65,7 @@ class Coordinator(object):
     def _answer(self, line, rank):
         with tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
             batches = self._batches(rank)
-            advance = batches.feed(self._step)
+            advance = batches.feed(self._training.step)
             line.say({"is": {"servers": self._place.servers, "loader_threads": batches.threads}})
             results = Results(self._network)
             # Worker 0 takes the very first step alone: its first loss is that of the initial weights.
@@ -84,10 +84,6 @@ class Coordinator(object):
             # TensorFlow loses heart when a process of its cluster goes while others still work.
             self._all_leave.wait()
             line.say({"is": None})
-
-    def _step(self, inputs, targets):
-        to_itself = self._job["workload"]["loss"] == "mean_squared_error"
-        return self._training.step(inputs, inputs if to_itself else targets)
 
     def _batches(self, rank):
         """Return the batches of a worker, which are made and kept there."""

@@ -45,18 +45,23 @@ class GraphSession(Session):
         tf1.get_default_graph().finalize()
         self._advance = self._advance_first
         self._results = None
-        self._steps = 0
+        self._taken = 0
         self._staleness = collections.Counter()
 
     def step(self):
-        try:
-            self._results = self._advance()
-        except self._tf1.errors.OpError as error:
-            self._strategy.batches.explain(error, self._steps)
-            raise
-        self._steps += 1
+        self._results = self._take(self._advance)
         if self._strategy.asynchronous:
             self._staleness[int(self._results[1])] += 1
+
+    def _take(self, run):
+        """Return what ``run`` returns, which takes the next batch."""
+        try:
+            results = run()
+        except self._tf1.errors.OpError as error:
+            self._strategy.batches.explain(error, self._taken)
+            raise
+        self._taken += 1
+        return results
 
     def _advance_first(self):
         """Take the first step, and have the graph's many Python objects out of the garbage collector's way."""
@@ -66,6 +71,14 @@ class GraphSession(Session):
         self._advance = self._whole_step
         clear_away(for_good=True)
         return results
+
+    def rungs(self):
+        from steptime.frameworks.tensorflow1.rungs import rungs_of
+
+        return rungs_of(self._session, self._strategy, self._take)
+
+    def batches_ahead(self):
+        return self._strategy.batches.ahead
 
     def wait(self):
         """A step has finished when it returns."""

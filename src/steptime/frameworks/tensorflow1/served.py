@@ -2,14 +2,20 @@
 
 from steptime.frameworks.tensorflow1 import cluster
 from steptime.frameworks.tensorflow1.sharding import bytes_by_server, device_setter
-from steptime.frameworks.tensorflow1.training import gradients_of, network_of
+from steptime.frameworks.tensorflow1.training import decayed, gradients_of, network_of, stages_of
 
 
 class Served(object):
-    """A worker's own graph ("between-graph replication"), in which only the weights are everybody's."""
+    """A worker's own graph ("between-graph replication"), in which only the weights are everybody's.
+
+    ``stages`` and ``communication`` are for ``rungs.py``. The stages before the exchange are those of a second
+    network, whose weights are the worker's own.
+    """
 
     asynchronous = False
     """Whether the second result of a step is the staleness of its update."""
+    stages = None
+    communication = None
 
     def __init__(self, tf1, job, place, open_batches):
         """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
@@ -26,12 +32,20 @@ class Served(object):
             loss, pairs, optimizer = gradients_of(
                 tf1, job, self.network, self.batches.tensors, use_locking=self.asynchronous
             )
-            self.fetches = [loss] + self._update(optimizer, pairs) + self.network.running
+            update = self._update(optimizer, decayed(job, pairs))
+            self.fetches = [loss] + update + self.network.running
+            self._own = network_of(job, mine) if job["mode"] == "anatomy" else None
+            if self._own:
+                loss, own_pairs, _ = gradients_of(tf1, job, self._own, self.batches.tensors)
+                self.stages = dict(stages_of(self._own, loss, own_pairs), exchange=self.fetches)
+                pull = [variable.value().op for variable in self.network.variables]
+                self.communication = (pull + update, [gradient for gradient, _ in pairs])
         self._ready = cluster.queue_on(tf1, 0, "ready")
         self._announcement = self._ready.enqueue_many([[0] * (place.workers - 1)])
         self._permission = self._ready.dequeue()
         self._farewell = cluster.farewells(tf1, place)
-        weights = {id(variable) for variable in self.network.variables}
+        own = self._own.variables if self._own else []
+        weights = {id(variable) for variable in self.network.variables + own}
         others = [each for each in tf1.global_variables() if id(each) not in weights]
         self._starters = [tf1.local_variables_initializer()]
         self._starters_of_all = [tf1.variables_initializer(others)]
@@ -53,6 +67,10 @@ class Served(object):
             self.network.forget()
             session.run(self._starters)
         return session
+
+    def open_stages(self, session):
+        """Give the weights of the second network their first values."""
+        self._own.initialize(session)
 
     def begin(self, session):
         """Wait before the first step until worker 0 says that it may be taken."""

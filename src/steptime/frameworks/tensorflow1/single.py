@@ -1,6 +1,6 @@
 """The strategy ``single``: one process that updates its own weights."""
 
-from steptime.frameworks.tensorflow1.training import gradients_of, network_of
+from steptime.frameworks.tensorflow1.training import decayed, gradients_of, network_of, stages_of
 from steptime.worker.builders.tensorflow1 import session_settings
 
 
@@ -9,6 +9,7 @@ class Single(object):
 
     facts = {}
     asynchronous = False
+    communication = None
 
     def __init__(self, tf1, job, _, open_batches):
         """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
@@ -17,7 +18,8 @@ class Single(object):
         self.batches = open_batches()
         self.network = network_of(job)
         loss, pairs, optimizer = gradients_of(tf1, job, self.network, self.batches.tensors)
-        self.fetches = [loss, optimizer.apply_gradients(pairs)] + self.network.running
+        self.fetches = [loss, optimizer.apply_gradients(decayed(job, pairs))] + self.network.running
+        self.stages = dict(stages_of(self.network, loss, pairs), local=self.fetches)
         weights = {id(variable) for variable in self.network.variables}
         others = [each for each in tf1.global_variables() if id(each) not in weights]
         self._starters = [tf1.variables_initializer(others), tf1.local_variables_initializer()]
@@ -27,6 +29,9 @@ class Single(object):
         session = self._tf1.Session(config=self._settings)
         self.network.initialize(session, self._starters)
         return session
+
+    def open_stages(self, session):
+        """All stages are parts of the step."""
 
     def begin(self, session):
         """There is nobody to wait for."""

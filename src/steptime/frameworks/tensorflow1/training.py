@@ -11,7 +11,7 @@ def network_of(job, where=None, kept_at=None):
 
 
 def gradients_of(tf1, job, network, batch, *, use_locking=False):
-    """Return ``(loss, pairs, optimizer)``, where pairs are gradients with their variables.
+    """Return ``(loss, pairs, optimizer)``, where pairs are gradients of the loss with their variables.
 
     Args:
         tf1: TensorFlow.
@@ -21,14 +21,23 @@ def gradients_of(tf1, job, network, batch, *, use_locking=False):
         use_locking: whether an update keeps others from the same variable while it is made.
     """
     settings = job["optimizer"]
-    inputs, targets = batch
-    if job["workload"]["loss"] == "mean_squared_error":
-        targets = inputs
-    loss = network.loss(inputs, targets)
+    loss = network.loss(*batch)
     optimizer = tf1.train.MomentumOptimizer(
         settings["learning_rate"], settings["momentum"], use_locking=use_locking, use_nesterov=False
     )
-    pairs = optimizer.compute_gradients(loss, network.variables)
-    if settings["weight_decay"]:
-        pairs = [(gradient + settings["weight_decay"] * variable, variable) for gradient, variable in pairs]
-    return loss, pairs, optimizer
+    return loss, optimizer.compute_gradients(loss, network.variables), optimizer
+
+
+def decayed(job, pairs):
+    """Return gradients with their variables, and with what weight decay adds to them."""
+    decay = job["optimizer"]["weight_decay"]
+    return [(gradient + decay * variable, variable) for gradient, variable in pairs] if decay else pairs
+
+
+def stages_of(network, loss, pairs):
+    """Return what the stages before the update run: ``{"forward": fetches, "backward": fetches}``.
+
+    Gradients are run and not fetched: what nobody asks for is not handed to Python.
+    """
+    forward = [loss] + network.running
+    return {"forward": forward, "backward": forward + [gradient.op for gradient, _ in pairs]}

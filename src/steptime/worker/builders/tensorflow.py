@@ -140,11 +140,11 @@ class TensorFlowNetwork(object):
         return result
 
     def loss(self, inputs, targets):
-        """Return the loss of one batch: class indices as targets, or the inputs themselves."""
+        """Return the loss of one batch; targets are class indices, and not used where the inputs are the target."""
         outputs = self.outputs(inputs)
         if self._workload["loss"] == "softmax_cross_entropy":
             return self._loss(self._tf.reshape(outputs, (inputs.shape.as_list()[0], -1)), targets)
-        return self._loss(self._flat(outputs), self._flat(targets))
+        return self._loss(self._flat(outputs), self._flat(inputs))
 
     def _flat(self, values):
         """Bring images to the workload's order of flat values, so that images and flat values can be compared."""

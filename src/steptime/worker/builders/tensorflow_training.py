@@ -4,7 +4,7 @@ import tensorflow as tf
 
 
 class TensorFlowTraining(object):
-    """A workload with its optimizer; ``step`` is what a strategy compiles and runs.
+    """A workload with its optimizer; ``step`` is what a strategy compiles and runs, the other methods are parts of it.
 
     The velocities are made in the constructor, under whatever strategy's scope is then in force.
     """
@@ -38,18 +38,38 @@ class TensorFlowTraining(object):
         loss, _ = self._train(inputs, targets)
         return loss
 
-    def _train(self, inputs, targets):
-        """Train on one batch; return its loss before the update, and the operations that update."""
+    def forward(self, inputs, targets):
+        """Return the loss of one batch, in training."""
+        return self._network.loss(inputs, targets)
+
+    def backward(self, inputs, targets):
+        """Return the loss of one batch, and this worker's share of all gradients."""
         with tf.GradientTape() as tape:
             loss = self._network.loss(inputs, targets)
             shared = loss if self._share == 1.0 else loss * self._share
-        gradients = tape.gradient(shared, self._variables)
-        if self._combine is not None:
-            gradients = self._combine(gradients)
+        return loss, tape.gradient(shared, self._variables)
+
+    def local(self, inputs, targets):
+        """Train on one batch without the other workers and return its loss before the update."""
+        loss, gradients = self.backward(inputs, targets)
+        self.update(gradients)
+        return loss
+
+    def combine(self, gradients):
+        """Return the gradients of all workers from this worker's, or these where there is nobody else."""
+        return gradients if self._combine is None else self._combine(gradients)
+
+    def _train(self, inputs, targets):
+        """Train on one batch; return its loss before the update, and the operations that update."""
+        loss, gradients = self.backward(inputs, targets)
+        return loss, self.update(self.combine(gradients))
+
+    def update(self, gradients):
+        """Change the variables, and return the operations that do it."""
         settings = self._optimizer
         decay = settings["weight_decay"]
         # One kernel: the velocity becomes momentum * velocity + grad, of which lr times is taken off the variable.
-        updates = [
+        return [
             tf.raw_ops.ResourceApplyMomentum(
                 var=variable.handle,
                 accum=velocity.handle,
@@ -60,4 +80,3 @@ class TensorFlowTraining(object):
             )
             for variable, velocity, gradient in zip(self._variables, self._velocities, gradients)
         ]
-        return loss, updates

@@ -23,6 +23,7 @@ class SyntheticBatches(object):
     """The same few batches, over and over, on the device in force."""
 
     threads = 0
+    ahead = 0
 
     def __init__(self, pairs):
         own = [(tf.constant(channels_last(inputs)), tf.constant(channels_last(targets))) for inputs, targets in pairs]
@@ -32,6 +33,10 @@ class SyntheticBatches(object):
         """Return a function without arguments that runs ``step``, which is compiled, on the next batch."""
         compiled = tf.function(step, autograph=False)
         return lambda: compiled(*next(self._batches))
+
+    def taker(self):
+        """Return a function that takes the next batch and returns it."""
+        return lambda: next(self._batches)
 
 
 def native(  # noqa: PLR0913, PLR0917 - one per fact
@@ -65,11 +70,13 @@ class NativeBatches(object):
     """An iterator over ``(inputs, targets)`` without end, prefetched by threads of its own.
 
     ``threads`` is how many of them prepare samples: the ``processes`` of the loader, and at least one, since tf.data
-    always loads beside the training.
+    always loads beside the training. ``ahead`` is how many batches may be ready before they are asked for: those that
+    are prefetched, and one in the hands of every thread.
     """
 
     def __init__(self, source, order, processes, device):
         self.threads = max(1, processes)
+        self.ahead = _PREFETCHED_BATCHES + self.threads
         self._source = source
         self._order = order
         self._device = device
@@ -122,6 +129,10 @@ class NativeBatches(object):
                 return compiled(*next(self._iterator))
 
         return lambda: self._count(whole)
+
+    def taker(self):
+        """Return a function that takes the next batch, as the function of ``feed`` does, and returns it."""
+        return (lambda: next(self)) if self._device else self.feed(lambda *batch: batch)
 
     def _count(self, take):
         try:

@@ -1,7 +1,8 @@
 """Batches as tensors of a TensorFlow 1 graph: from ``tf.data`` over a dataset on disk, or synthetic ones.
 
-A source of batches has ``tensors``, which a step is built on, and ``threads``, how many prepare samples. ``start`` is
-called once the session is there, and ``explain`` with what a step raised.
+A source of batches has ``tensors``, which a step is built on, ``threads``, how many prepare samples, and ``ahead``, how
+many batches may be ready before they are asked for. ``start`` is called once the session is there, and ``explain`` with
+what a step raised.
 """
 
 import itertools
@@ -21,6 +22,7 @@ class SyntheticBatches(object):
     """The same few batches, over and over, in variables of this worker: a constant's layers could be computed once."""
 
     threads = 0
+    ahead = 0
 
     def __init__(self, job, rank):
         pairs = synthetic_batches(
@@ -59,6 +61,7 @@ class NativeBatches(object):
         """
         dataset, batch, seed = job["loader"]["dataset"], job["batch_per_worker"], job["seed"]
         self.threads = max(1, job["loader"]["processes"])
+        self.ahead = _PREFETCHED_BATCHES + self.threads
         self._order = lambda: batch_indices(dataset["samples"], batch, seed, place.rank, place.workers)
         self._order()  # a batch that is too large is told here, and not from a thread of the pipeline
         self._fed = {}

@@ -14,18 +14,18 @@ class TensorFlowSession(Session):
 
         Args:
             tf: TensorFlow, as ``import_tensorflow`` gives it.
-            strategy: has ``network`` (a ``TensorFlowNetwork``), ``step`` (of inputs and targets, which gives the
-                loss and is compiled here), ``facts``, and ``part`` to leave the other workers.
+            strategy: has ``network`` (a ``TensorFlowNetwork``), ``training`` (a ``TensorFlowTraining``), ``wrap``
+                (which makes of a method of the training what is compiled here), ``facts``, and ``part`` to leave the
+                other workers.
             job: the job.
             place: of this worker.
         """
         self._tf = tf
         self._job = job
         self._strategy = strategy
+        self._workers = place.workers
         self._batches = _batches(job, place)
-        to_itself = job["workload"]["loss"] == "mean_squared_error"
-        step = (lambda inputs, _: strategy.step(inputs, inputs)) if to_itself else strategy.step
-        self._advance = self._batches.feed(step)
+        self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
         self._loss = None
 
@@ -38,6 +38,14 @@ class TensorFlowSession(Session):
         self._run = self._advance
         clear_away()
         return loss
+
+    def rungs(self):
+        from steptime.worker.sessions.tensorflow_rungs import rungs_of
+
+        return rungs_of(self._tf, self._strategy, self._batches, together=self._workers > 1)
+
+    def batches_ahead(self):
+        return self._batches.ahead
 
     def wait(self):
         """On a CPU the function has finished when it returns; a GPU may still be at work."""
