@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from steptime.study.choices import LoaderChoice, WorkloadChoice
+from steptime.study.combining import AXES, Exclusion, Inclusion
 from steptime.study.document import Document
-from steptime.study.model import AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
+from steptime.study.model import Study
 from steptime.study.source import read_yaml
 from steptime.study.wording import form_mistakes
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.errors import WorkloadError
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.study.model import ClusterChoice, LoaderChoice, WorkloadChoice
+from steptime.study.choices import ClusterChoice, LoaderChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, ServerPlacement, Trial
 from steptime.workloads.ir import Workload
 from steptime.workloads.table import build_workload

@@ -15,7 +15,9 @@ from steptime.runner.combinations import (
     chosen_options,
     devices_of,
 )
-from steptime.study.model import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
+from steptime.study.choices import LoaderChoice, WorkloadChoice
+from steptime.study.combining import Exclusion, Inclusion, named_axes
+from steptime.study.model import Study
 from steptime.study.trial import Trial
 
 AUTO = "auto"

@@ -17,7 +17,8 @@ from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.runner.combinations import DatasetFacts
 from steptime.runner.observer import Observer
-from steptime.study.model import EnvironmentChoice, Study
+from steptime.study.choices import EnvironmentChoice
+from steptime.study.model import Study
 from steptime.study.trial import Trial
 
 DATA_ENVIRONMENT = "data"

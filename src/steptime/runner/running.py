@@ -27,7 +27,8 @@ from steptime.runner.observer import Observer
 from steptime.runner.preparing import environment_spec, loader_of, prepare_datasets, prepare_environments, usable_cores
 from steptime.runner.race import Race
 from steptime.runner.schedule import Schedule
-from steptime.study.model import Anatomy, Study
+from steptime.study.limits import Anatomy
+from steptime.study.model import Study
 from steptime.study.trial import Trial
 from steptime.workloads.ir import Workload
 from steptime.workloads.table import build_workload

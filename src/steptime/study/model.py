@@ -5,250 +5,18 @@ Where a list is expected, a single value will do; durations and shares may be wr
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from steptime.study.notation import (
-    NameAllowed,
-    OneOrMany,
-    TrueAllowed,
-    as_option_value,
-    as_sides,
-    as_text_of_option,
-    bit_rate,
-    by_number,
-    form_if_true,
-    from_name,
-    seconds,
-    share,
-)
+from steptime.study.choices import ClusterChoice, EnvironmentChoice, LoaderChoice
+from steptime.study.claims import Published
+from steptime.study.combining import Exclusion, Inclusion, NamedLoader, NamedWorkload, Options
+from steptime.study.limits import Anatomy, Gate, Launches, Steps
+from steptime.study.notation import OneOrMany, TrueAllowed, form_if_true
+from steptime.study.quantities import Count, Device, Duration, Precision, Share, Strict
 from steptime.study.trial import Optimizer, ServerPlacement
 
-Count = Annotated[int, Field(ge=1)]
-OptionValue = Annotated[Any, BeforeValidator(as_option_value), WithJsonSchema(as_text_of_option())]
-Duration = Annotated[
-    float,
-    BeforeValidator(seconds),
-    Field(gt=0),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
-]
-Share = Annotated[
-    float,
-    BeforeValidator(share),
-    Field(gt=0, le=0.5),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["1%"]}]}),
-]
-Delay = Annotated[
-    float,
-    BeforeValidator(seconds),
-    Field(ge=0),
-    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": ["2ms"]}]}),
-]
-BitRate = Annotated[
-    float,
-    BeforeValidator(bit_rate),
-    Field(ge=1e5),
-    WithJsonSchema({"anyOf": [{"type": "string", "examples": ["200Mbit/s"]}, {"type": "number", "minimum": 1e5}]}),
-]
-CpuShare = Annotated[
-    float,
-    BeforeValidator(share),
-    Field(ge=0.05, le=1),
-    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["50%"]}]}),
-]
-Sides = Annotated[
-    tuple[Count, Count],
-    BeforeValidator(as_sides),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "minimum": 1},
-                {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2},
-            ]
-        }
-    ),
-]
-Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["fp32", "bf16"]
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-class WorkloadChoice(_Strict):
-    """One workload of a study and the data it trains on."""
-
-    name: str
-    """One of `steptime list workloads`."""
-    dataset: str | None = None
-    """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
-    image: Sides | None = None
-    """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
-    classes: Count | None = None
-    """Number of classes; by default the dataset's, or else the workload's."""
-    batch_per_worker: OneOrMany[Count] | None = None
-    """Wins over the study's batch for this workload."""
-    global_batch: OneOrMany[Count] | None = None
-    """Wins over the study's batch for this workload."""
-
-
-class LoaderChoice(_Strict):
-    """How samples arrive."""
-
-    name: str = "auto"
-    """`native`, `synthetic`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
-    processes: Annotated[int, Field(ge=0)] = 0
-    """Helper processes of each worker; 0 loads in the training process."""
-
-
-class EnvironmentChoice(_Strict):
-    """Where a framework runs, if not in the environment that steptime makes for it."""
-
-    kind: str = "existing"
-    """`existing` uses an interpreter that you have."""
-    python: str | None = None
-    """The interpreter of an `existing` environment."""
-
-
-class ClusterChoice(_Strict):
-    """The hosts that the launcher `emulated` makes of this machine."""
-
-    hosts: Count
-    """For workers, at most: a trial has as many as its workers fill, and one more for each server of its own."""
-    workers_per_host: Count = 1
-    """Workers fill one host after the other."""
-    bandwidth: BitRate | None = None
-    """Of every host's link, in each direction; not limited by default."""
-    delay: Delay = 0.0
-    """From one host to another, one way, on top of what the link takes anyway."""
-    cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
-    """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
-
-
-class Launches(_Strict):
-    """How often a trial is launched in fresh processes."""
-
-    min: Count = 3
-    """At least so often, unless the budget ends before."""
-    max: Count = 10
-    """At most so often, even if the target is not reached."""
-
-
-class Anatomy(_Strict):
-    """Launches that say where the time of a step goes, apart from those that time it."""
-
-    launches: Count = 3
-    """Of each trial, in fresh processes."""
-    seconds: Duration = 6.0
-    """Time aimed for in each."""
-
-
-class Steps(_Strict):
-    """How many training steps a launch runs."""
-
-    warmup: Count = 5
-    """Steps that are run first and never counted."""
-    min: Count = 10
-    """Timed steps at least, however long they take."""
-    max: Count = 2000
-    """Timed steps at most, however short they are."""
-
-
-class Gate(_Strict):
-    """The equivalence gate: do all frameworks train the same thing?"""
-
-    enabled: bool = True
-    """False ranks frameworks that nobody compared; the report says so."""
-    steps: Count = 5
-    """Training steps that are compared with the reference."""
-    repeats: Count = 3
-    """Runs of each synchronous strategy; faults may be intermittent."""
-
-
-_Workload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]
-_Loader = Annotated[LoaderChoice, BeforeValidator(from_name), NameAllowed()]
-_Options = dict[str, dict[str, OneOrMany[OptionValue]]]
-
-
-class Exclusion(_Strict):
-    """Drops the combinations that have, on every axis named here, one of the values given."""
-
-    frameworks: OneOrMany[str] | None = None
-    strategies: OneOrMany[str] | None = None
-    workloads: OneOrMany[str] | None = None
-    loaders: OneOrMany[str] | None = None
-    workers: OneOrMany[Count] | None = None
-    servers: OneOrMany[Count] | None = None
-    server_placement: OneOrMany[ServerPlacement] | None = None
-    batch_per_worker: OneOrMany[Count] | None = None
-    global_batch: OneOrMany[Count] | None = None
-    precision: OneOrMany[Precision] | None = None
-    device: OneOrMany[Literal["cpu", "cuda"]] | None = None
-    options: _Options | None = None
-
-    @model_validator(mode="after")
-    def _names_an_axis(self) -> "Exclusion":
-        if not named_axes(self):
-            message = "names no axis; an empty exclusion would drop every combination"
-            raise ValueError(message)
-        return self
-
-
-class Inclusion(_Strict):
-    """Adds combinations: the study's axes, with the axes named here replaced. What is included cannot be excluded."""
-
-    frameworks: OneOrMany[str] | None = None
-    strategies: OneOrMany[str] | None = None
-    workloads: OneOrMany[_Workload] | None = None
-    """A name that the study lists keeps the settings it has there."""
-    loaders: OneOrMany[_Loader] | None = None
-    workers: OneOrMany[Count] | None = None
-    servers: OneOrMany[Count] | None = None
-    server_placement: OneOrMany[ServerPlacement] | None = None
-    batch_per_worker: OneOrMany[Count] | None = None
-    """Wins over a workload's own batch."""
-    global_batch: OneOrMany[Count] | None = None
-    """Wins over a workload's own batch."""
-    precision: OneOrMany[Precision] | None = None
-    device: OneOrMany[Device] | None = None
-    options: _Options | None = None
-
-    @model_validator(mode="after")
-    def _names_an_axis(self) -> "Inclusion":
-        if not named_axes(self):
-            message = "names no axis; it would add nothing to the study"
-            raise ValueError(message)
-        return self
-
-
-class Side(_Strict):
-    """Trials that a published ratio speaks of: those that have, on every axis named here, one of the values given."""
-
-    frameworks: OneOrMany[str]
-    strategies: OneOrMany[str] | None = None
-    workloads: OneOrMany[str] | None = None
-
-
-class Published(_Strict):
-    """A ratio that somebody published, to stand beside the one measured here."""
-
-    claim: str
-    """What was found, in a few words."""
-    source: str
-    """Who published it, where."""
-    slower: Side
-    faster: Side
-    ratio: Annotated[float, Field(gt=0)]
-    """Time of `slower` divided by time of `faster`, as published."""
-
-
-AXES = tuple(Exclusion.model_fields)
-"""The keys that may hold several values, each of which gives trials of its own."""
-
-
-class Study(_Strict):
+class Study(Strict):
     """A question and the combinations that answer it."""
 
     version: Literal[1] = 1
@@ -257,13 +25,13 @@ class Study(_Strict):
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
     question: str = ""
     """What you want to know, in your words; it heads the report."""
-    workloads: Annotated[OneOrMany[_Workload], Field(min_length=1)]
+    workloads: Annotated[OneOrMany[NamedWorkload], Field(min_length=1)]
     """What is trained, on which data."""
     frameworks: Annotated[OneOrMany[str], Field(min_length=1)]
     """Who trains it."""
     strategies: Annotated[OneOrMany[str], Field(min_length=1)] = ["auto"]
     """How workers agree; `auto` is `single` for one worker; for more, every synchronous one of the framework."""
-    loaders: Annotated[OneOrMany[_Loader], Field(min_length=1)] = [LoaderChoice()]
+    loaders: Annotated[OneOrMany[NamedLoader], Field(min_length=1)] = [LoaderChoice()]
     """How samples arrive."""
     workers: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
     """Training processes."""
@@ -285,7 +53,7 @@ class Study(_Strict):
     """How processes are started; `auto` is what the framework's strategy needs."""
     cluster: ClusterChoice | None = None
     """The hosts, for the launcher `emulated`."""
-    options: _Options = {}
+    options: Options = {}
     """For each framework its own settings; each list is an axis of that framework alone."""
     environments: dict[str, EnvironmentChoice] = {}
     """For each framework, where it runs if not in the environment that steptime makes for it."""
@@ -322,11 +90,6 @@ class Study(_Strict):
         if isinstance(data, dict) and data.get("batch_per_worker") is None and data.get("global_batch") is None:
             return {**data, "batch_per_worker": [32]}
         return data
-
-
-def named_axes(combination: Exclusion | Inclusion) -> dict[str, Any]:
-    """Return the axes that ``combination`` names, with their values."""
-    return {axis: value for axis in AXES if (value := getattr(combination, axis)) is not None}
 
 
 def schema() -> dict[str, Any]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from steptime.errors import StudyError
+from steptime.study.combining import AXES
 from steptime.study.document import Document, Mistake, Path
-from steptime.study.model import AXES
 from steptime.study.source import read_value
 
 _NAMED = ("workloads", "loaders")
