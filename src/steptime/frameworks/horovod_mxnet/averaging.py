@@ -16,19 +16,18 @@ class AveragedUpdate(OwnUpdate):
         """Meet the other workers; ``settings`` and ``bound`` are those of ``OwnUpdate``."""
         super(AveragedUpdate, self).__init__(settings, bound)
         self._workers = HorovodWorkers("mxnet", place, {name: options[name] for name in _OPTIONS})
-        self._alone = place.workers == 1
+        if place.workers > 1:
+            self.arriving = self._gradients
         self.facts.update(self._workers.facts)
 
     def step(self):
         """Start the sum of all gradients over the workers, and the update."""
         self.exchange()
-        super(AveragedUpdate, self).step()
+        self.apply()
 
     def exchange(self):
         """Start the sums; layers that are used first go first."""
-        if self._alone:
-            return
-        for key, gradient in enumerate(self._gradients):
+        for key, gradient in enumerate(self.arriving):
             self._workers.hvd.allreduce_(gradient, op=self._workers.hvd.Sum, name=str(key), priority=-key)
 
     def close(self):

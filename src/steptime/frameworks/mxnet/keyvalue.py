@@ -49,6 +49,8 @@ class ServerUpdate(object):
     weights now and then (see the room's README).
     """
 
+    updates_here = False
+
     def __init__(self, mxnet, kind, settings, bound):
         """Enter the store and agree on the first weights.
 
@@ -62,6 +64,7 @@ class ServerUpdate(object):
 
         self._zeros = mxnet.nd.zeros
         self._weights = bound.weights
+        self.arriving = list(bound.weights.values())
         self._pairs = [(bound.gradients[name], weight) for name, weight in bound.weights.items()]
         self._store = mxnet.kv.create(kind)
         # Before the weights, whose arrival all workers await: no gradient can come to a server without optimizer,
@@ -76,6 +79,10 @@ class ServerUpdate(object):
         self.facts = {"kvstore": kind, "updated_by": "server"}
 
     def step(self):
+        """Start all that turns gradients into new weights."""
+        self.exchange()
+
+    def exchange(self):
         """Start the exchange of all gradients for new weights; layers that are used first go first."""
         for key, (gradient, weight) in enumerate(self._pairs):
             self._store.pushpull(key, gradient, out=weight, priority=-key)

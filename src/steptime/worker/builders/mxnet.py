@@ -53,11 +53,15 @@ class BoundWorkload(object):
         """The output of the last layer."""
         return self._executor.outputs[1]
 
-    def backpropagate(self, inputs, targets):
-        """Start forward and backward of one batch of NDArrays; MXNet's engine finishes them later."""
+    def propagate(self, inputs, targets):
+        """Start the forward pass of one batch of NDArrays, as in training; MXNet's engine finishes it later."""
         for own, given in zip(self._given, (inputs, targets)):
             given.copyto(own)
         self._executor.forward(is_train=True)
+
+    def backpropagate(self, inputs, targets):
+        """Start forward and backward of one batch of NDArrays; MXNet's engine finishes them later."""
+        self.propagate(inputs, targets)
         self._executor.backward()
 
     def set_weights(self, values):

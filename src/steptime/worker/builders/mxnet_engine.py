@@ -26,35 +26,46 @@ def step_clock(arrays):
     keep it idle while Python issues the next, which no training does. A library without the engine's interface
     for foreign functions (MXNet before 1.6) gets a clock that waits.
     """
-    if not hasattr(_LIB, "MXEnginePushSyncND"):
+    if not can_mark():
         return HostClock(mxnet.nd.waitall)
-    marks = _Marks(arrays)
-    return EventClock(marks.push, lambda earlier, later: later.at_s - earlier.at_s, marks.wait)
+    marks, written = EngineMarks(), Arrays(arrays)
+    return EventClock(lambda: marks.push(written), lambda earlier, later: later.at_s - earlier.at_s, marks.wait)
 
 
-class _Mark(object):
-    """``at_s`` is the host's monotonic time of the moment, once it has come."""
+def can_mark():
+    """Say whether this library has the engine's interface for foreign functions."""
+    return hasattr(_LIB, "MXEnginePushSyncND")
+
+
+class Arrays(object):
+    """Arrays in the form in which the engine takes them."""
+
+    def __init__(self, arrays):
+        self.handles = (ctypes.c_void_p * len(arrays))(*[array.handle for array in arrays])
+        self._arrays = arrays  # the handles are theirs
+
+
+class Mark(object):
+    """``at_s`` is the host's monotonic time of the moment, once it has come and ``reached`` is set."""
 
     def __init__(self):
         self.at_s = None
         self.reached = threading.Event()
 
 
-class _Marks(object):
-    """Functions in the engine's queue that read a set of arrays, and with that wait for whoever writes them."""
+class EngineMarks(object):
+    """Functions in the engine's queue that read arrays, and with that wait for whoever writes them."""
 
-    def __init__(self, arrays):
-        self._handles = (ctypes.c_void_p * len(arrays))(*[array.handle for array in arrays])
-        self._arrays = arrays  # the handles are theirs
+    def __init__(self):
         self._device = _Device(_CPU, 0)
         self._property = ctypes.c_int(_PRIORITIZED)
         self._pending = {}
         self._count = 0
         self._reach = _CALLBACK(self._reached)
 
-    def push(self):
-        """Return a mark behind everything issued so far."""
-        mark = _Mark()
+    def push(self, arrays):
+        """Return a mark behind everything issued so far that writes one of ``arrays``, which are ``Arrays``."""
+        mark = Mark()
         self._count += 1
         self._pending[self._count] = mark
         check_call(
@@ -63,13 +74,13 @@ class _Marks(object):
                 ctypes.c_void_p(self._count),
                 None,
                 ctypes.byref(self._device),
-                self._handles,
-                len(self._handles),
+                arrays.handles,
+                len(arrays.handles),
                 None,
                 0,
                 ctypes.byref(self._property),
                 0,
-                b"step end",
+                b"steptime mark",
             )
         )
         return mark

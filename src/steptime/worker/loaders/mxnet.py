@@ -11,6 +11,7 @@ from steptime.worker.sampling import batch_indices, read_arrays, read_index, sca
 _START_OF_SCAN = b"\xff\xda"
 _END_OF_IMAGE = b"\xff\xd9"
 _JPEG = b"\xff\xd8"
+_PREFETCHED_PER_HELPER = 2
 
 
 def batches(job, place, context):
@@ -43,6 +44,12 @@ def batches(job, place, context):
         return _array_batches(dataset, chosen, workload["input_shape"], context)
     stream = numpy.random.RandomState([job["seed"], 15485863, place.rank])
     return _folder_batches(loader, chosen, workload["input_shape"][0], stream, context)
+
+
+def batches_ahead(loader):
+    """Return how many batches the job's ``loader`` may hold ready."""
+    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
+    return _PREFETCHED_PER_HELPER * loader["processes"] if folder else 0
 
 
 def _on_device(inputs, targets, context):
@@ -81,6 +88,7 @@ def _folder_batches(loader, chosen, channels, stream, context):
         batch_sampler=_with_chances(chosen, stream),
         batchify_fn=files.batch,
         num_workers=helpers,
+        prefetch=_PREFETCHED_PER_HELPER * helpers,
         thread_pool=True,
         auto_reload=False,
     )

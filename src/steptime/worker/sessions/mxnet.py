@@ -7,8 +7,9 @@ import mxnet
 
 from steptime.worker.builders.mxnet import BoundWorkload
 from steptime.worker.builders.mxnet_engine import step_clock
-from steptime.worker.loaders.mxnet import batches
+from steptime.worker.loaders.mxnet import batches, batches_ahead
 from steptime.worker.session import Session
+from steptime.worker.sessions.mxnet_stages import Stages
 from steptime.worker.weights import initial_weights
 
 _STEPS_AHEAD = 4
@@ -33,7 +34,9 @@ class MXNetSession(Session):
         self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], context)
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._feed = batches(job, place, context)
+        self._ahead = batches_ahead(job["loader"])
         self._update = update(self._bound)
+        self._stages = None
         self._steps = 0
 
     def step(self):
@@ -45,11 +48,28 @@ class MXNetSession(Session):
         self._bound.backpropagate(*next(self._feed))
         self._update.step()
 
+    def rungs(self):
+        self._stages = Stages(self._bound, self._update, self._feed, _STEPS_AHEAD)
+        return self._stages.rungs()
+
+    @property
+    def marks(self):
+        return self._stages.marks if self._stages is not None else ()
+
+    def marked_step(self, mark):
+        self._stages.marked_step(mark)
+
+    def transfers(self):
+        return self._stages.transfers()
+
+    def batches_ahead(self):
+        return self._ahead
+
     def wait(self):
         mxnet.nd.waitall()
 
     def clock(self):
-        return step_clock(list(self._bound.weights.values()))
+        return step_clock(list(self._bound.weights.values()) if self._stages is None else self._stages.written)
 
     def loss(self):
         return float(self._bound.losses.asnumpy().mean())
@@ -93,6 +113,11 @@ class MXNetSession(Session):
 class OwnUpdate(object):
     """This process updates its own weights. What updates weights elsewhere has the same methods."""
 
+    arriving = ()
+    """Arrays in which the results of an exchange come back, in the order of the layers; empty where there is none."""
+    updates_here = True
+    """Whether ``apply`` updates the weights; if not, those who take part in the exchange do."""
+
     def __init__(self, settings, bound):
         """Take the settings of ``mxnet.optimizer.SGD`` and the ``BoundWorkload`` to update."""
         optimizer = mxnet.optimizer.SGD(**settings)
@@ -104,7 +129,11 @@ class OwnUpdate(object):
         self.facts = {"updated_by": "worker", "arrays_per_update": optimizer.aggregate_num}
 
     def step(self):
-        """Start the update of all weights."""
+        """Start all that turns gradients into new weights."""
+        self.apply()
+
+    def apply(self):
+        """Start the update of all weights with the gradients that are here."""
         # The updater rewrites the list of keys that it is given.
         self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
 
