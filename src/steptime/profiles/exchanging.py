@@ -15,11 +15,12 @@ from steptime.profiles.drawing import Array
 from steptime.profiles.observation import Key, Setting
 from steptime.stepgraph.graph import StepGraph, step_graph
 from steptime.stepgraph.plan import Circumstances
-from steptime.stepgraph.policies.table import BY_STRATEGY, POLICIES
 from steptime.stepgraph.work import work_of
 from steptime.workloads.costs import Costs, costs
 from steptime.workloads.table import build_workload
 
+_PLAYED = frozenset({"allreduce"})
+"""Strategies whose graph the simulator plays; the others' exchange has a formula of its own."""
 _SERVERS = frozenset({"ps_sync", "ps_async"})
 _ONE_BIT = 32
 
@@ -59,8 +60,8 @@ def pieces(cost: Costs) -> Pieces:
 
 @cache
 def graph_of(key: Key, setting: Setting) -> StepGraph | None:
-    """Return what precedes what in a step; None for a strategy whose graph nobody has written."""
-    if (key.framework, key.strategy) not in POLICIES and key.strategy not in BY_STRATEGY:
+    """Return what precedes what in a step; None for a strategy that is not played as a graph."""
+    if key.strategy not in _PLAYED:
         return None
     options = dict(key.options)
     if setting.bucket_mb is not None:

@@ -92,6 +92,14 @@ class Measured(_Form):
     """None where its workers have nothing between them."""
 
 
+class Expected(_Form):
+    """Predicted seconds with an interval of 90 %."""
+
+    value_s: float
+    low_s: float
+    high_s: float
+
+
 class Held(_Form):
     """A configuration that was left out, and what the rest says of it; seconds."""
 
@@ -99,9 +107,12 @@ class Held(_Form):
     workers: int
     batch: int
     measured_s: float
-    predicted_s: float
-    low_s: float
-    high_s: float
+    predicted: Expected
+    phases: dict[str, Expected | None]
+    """What the rest predicts of each phase."""
+    verdict: Literal["normal", "suspicious", "broken"]
+    off: str | None
+    """The phase to look at where the step is not normal; see ``band``."""
     nulls: dict[str, float]
     """What the null models make of the same rest."""
 

@@ -7,8 +7,9 @@ import numpy as np
 
 from steptime.perfmodels.references.table import NULLS
 from steptime.profiles.asking import Wish
+from steptime.profiles.band import band
 from steptime.profiles.fitting import fit_group
-from steptime.profiles.form import Group, Held, Measured, Profile
+from steptime.profiles.form import Expected, Group, Held, Measured, Profile
 from steptime.profiles.observation import Observation, Setting
 from steptime.profiles.predicting import predict_one
 from steptime.profiles.targets import Target
@@ -42,14 +43,22 @@ def _predict(profile: Profile, again: Group, out: Measured) -> Held | None:
     prediction = predict_one(alone, target, wish_of(out.setting), out.setting.workers)
     if prediction.step_s is None:
         return None
+    step = prediction.step_s
+    expected = Expected(value_s=step.value, low_s=step.low, high_s=step.high)
+    phases = {
+        name: Expected(value_s=phase.value_s, low_s=phase.low_s, high_s=phase.high_s) if phase else None
+        for name, phase in prediction.phases.items()
+    }
+    judged = band(out.step_s, expected, out.phases, phases)
     return Held(
         trial=out.trial,
         workers=out.setting.workers,
         batch=out.setting.batch,
         measured_s=out.step_s,
-        predicted_s=prediction.step_s.value,
-        low_s=prediction.step_s.low,
-        high_s=prediction.step_s.high,
+        predicted=expected,
+        phases=phases,
+        verdict=judged.verdict,
+        off=judged.off,
         nulls=_nulls(again.measured, out.setting),
     )
 
@@ -91,6 +100,8 @@ class Errors:
 
 def errors_of(held: Sequence[Held], null: str | None = None) -> Errors:
     """Return the errors of the model, or of one of its nulls; there must be a point."""
-    errors = [abs((each.nulls[null] if null else each.predicted_s) / each.measured_s - 1.0) * 100 for each in held]
-    inside = [each.low_s <= each.measured_s <= each.high_s for each in held]
+    errors = [
+        abs((each.nulls[null] if null else each.predicted.value_s) / each.measured_s - 1.0) * 100 for each in held
+    ]
+    inside = [each.predicted.low_s <= each.measured_s <= each.predicted.high_s for each in held]
     return Errors(len(errors), float(np.median(errors)), max(errors), float(np.mean(inside)))

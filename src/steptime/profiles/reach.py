@@ -2,8 +2,8 @@
 
 The rule: the standard deviation of the logarithm of a step grows by a constant with each doubling of workers beyond
 the most that were measured, and by another, in quadrature, with the first step from one host to several. Both are read
-off the residuals of published curves (``reach.json``). Batch, bandwidth and workload widen by what is believed, since
-no published table varies them alone.
+off the residuals of published curves (``reach.json``). Another workload widens by what scaling by arithmetic missed
+where it could be checked; batch and bandwidth by what is believed, since no published table varies them alone.
 """
 
 import json
@@ -17,8 +17,6 @@ import numpy as np
 _NORMAL_90 = 1.6449
 _BATCH = 0.03
 _BANDWIDTH = 0.02
-_WORKLOAD = 0.35
-"""One layer's arithmetic is not as quick as another's: standard deviation of a step scaled by FLOPs."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,8 @@ class Rule:
 
     per_doubling: float
     crossing: float
+    workload: float
+    """Of a step that is scaled by arithmetic from another workload: one layer's is not as quick as another's."""
 
 
 @cache
@@ -37,7 +37,8 @@ def rule() -> Rule:
     per_doubling = float(np.average([sd / doublings for doublings, sd, _ in seen], weights=[n for *_, n in seen]))
     out = [(log2(row["reach"]), row["q90"] / _NORMAL_90, row["points"]) for row in data["first_step_out"]]
     rest = [max(sd**2 - (per_doubling * doublings) ** 2, 0.0) for doublings, sd, _ in out]
-    return Rule(per_doubling, float(np.sqrt(np.average(rest, weights=[n for *_, n in out]))))
+    crossing = float(np.sqrt(np.average(rest, weights=[n for *_, n in out])))
+    return Rule(per_doubling, crossing, float(np.sqrt(np.mean(np.square(data["workload"]["log_ratios"])))))
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Reach:
                 (found.per_doubling * log2(self.workers)) ** 2
                 + (_BATCH * log2(self.batch)) ** 2
                 + (_BANDWIDTH * log2(self.bandwidth)) ** 2
-                + (_WORKLOAD if self.workload > 1.0 else 0.0) ** 2
+                + (found.workload if self.workload > 1.0 else 0.0) ** 2
                 + (found.crossing if self.crosses else 0.0) ** 2
             )
         )

@@ -1,0 +1,6 @@
+"""What the tests of profiles share."""
+
+import sys
+from pathlib import Path
+
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "measurements")]
