@@ -6,6 +6,8 @@ import deepspeed
 import torch
 
 from steptime.frameworks.deepspeed.settings import engine_settings
+from steptime.frameworks.deepspeed.stages import EngineStages, GatheringStages, SplitStages
+from steptime.frameworks.deepspeed.wire import Wire
 from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
 
 # Of torch to DeepSpeed, which calls it by an old name.
@@ -19,6 +21,8 @@ class Replicated(TorchStrategy):
     innermost = False  # as bytes they are broadcast at the beginning, which asks for contiguous weights
     relaid = True
     """Whether weights may be laid out with their channels innermost after that."""
+    stages = EngineStages
+    """How the steps are taken apart."""
 
     def __init__(self, job, place, device):
         super(Replicated, self).__init__(job, place, device)
@@ -41,8 +45,7 @@ class Replicated(TorchStrategy):
         self._engine.step()
 
     def take_apart(self):
-        """Return None: nobody has taken these steps apart yet."""
-        return
+        return self.stages(self, self._engine, Wire(deepspeed.comm.comm.cdb))
 
     def facts(self):
         return {
@@ -73,6 +76,7 @@ class SplitState(Replicated):
 
     stage = 1
     relaid = False
+    stages = SplitStages
 
 
 class SplitGradients(SplitState):
@@ -85,6 +89,7 @@ class SplitWeights(SplitState):
     """Stage 3: each worker keeps a part of the weights only, and gathers those of a layer when it comes to it."""
 
     stage = 3
+    stages = GatheringStages
 
     def count(self, parameter):
         return parameter.ds_numel
