@@ -11,13 +11,13 @@ import traceback
 
 from steptime.worker.anatomy import run_anatomy
 from steptime.worker.checking import run_check
-from steptime.worker.netbench import run_exchange
+from steptime.worker.netbench import play_exchange
 from steptime.worker.place import Place
 from steptime.worker.records import RecordFile
 from steptime.worker.tether import die_with_parent
 from steptime.worker.timing import run_timed
 
-_MODES = {"time": run_timed, "check": run_check, "anatomy": run_anatomy, "net": run_exchange}
+_MODES = {"time": run_timed, "check": run_check, "anatomy": run_anatomy}
 
 
 def run_process(job_path, environment=None):
@@ -68,8 +68,11 @@ def _play(job, place, records):
     if place.role != "worker":
         (adapter.serve_exchange if exchanging else adapter.serve)(job, place)
         return
+    if exchanging:
+        play_exchange(adapter, job, place, records)
+        return
     started = time.monotonic()
-    session = (adapter.open_exchange if exchanging else adapter.open_session)(job, place)
+    session = adapter.open_session(job, place)
     try:
         records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
         _MODES[job["mode"]](session, job, place, records)

@@ -19,25 +19,40 @@ _TOLERANCE = 1e-5
 """Relative; the values are whole numbers, most of whose sums are exact."""
 
 
-def run_exchange(exchange, job, place, records):
-    """Measure ``job["exchange"]`` as ``job["schedule"]`` says; write the ends of all runs and the checks' findings."""
+def play_exchange(adapter, job, place, records):
+    """Be one worker of the benchmark: find alpha, open the room's exchange, and measure."""
+    with Meeting(place) as meeting:
+        # Before the framework is there: some have threads that never rest, and would be what is measured.
+        alphas = ping(place, meeting)
+        started = time.monotonic()
+        exchange = adapter.open_exchange(job, place)
+        try:
+            records.write("session", facts=exchange.facts(), opened_in_s=time.monotonic() - started)
+            found = _measured(_Bench(exchange, place, meeting), job, meeting)
+        except BaseException:
+            exchange.abort()
+            raise
+        records.write("net", alphas_s=alphas, **found)
+        exchange.close()
+    records.write("done")
+
+
+def _measured(bench, job, meeting):
+    """Measure ``job["exchange"]`` as ``job["schedule"]`` says; return the ends of all runs and what checks found."""
     schedule = job["schedule"]
     pairs = [(name, size) for name in job["exchange"]["operations"] for size in job["exchange"]["sizes"]]
-    with Meeting(place) as meeting:
-        alphas = ping(place, meeting)
-        bench = _Bench(exchange, place, meeting)
-        costs = [bench.warm(operation, size) for operation, size in pairs]
-        runs = meeting.from_first([_runs(cost, schedule) for cost in costs])
-        visits = []
-        shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
-        for number in range(schedule["rounds"]):
-            turn = list(range(len(pairs)))
-            shuffled.shuffle(turn)
-            for index in turn:
-                operation, size = pairs[index]
-                ends = bench.visit(operation, size, runs[index])
-                visits.append({"operation": operation, "bytes": size, "round": number, "ends_s": ends})
-    records.write("net", visits=visits, alphas_s=alphas, checks=bench.checks, wrong=bench.wrong, told=bench.told)
+    costs = [bench.warm(operation, size) for operation, size in pairs]
+    runs = meeting.from_first([_runs(cost, schedule) for cost in costs])
+    visits = []
+    shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
+    for number in range(schedule["rounds"]):
+        turn = list(range(len(pairs)))
+        shuffled.shuffle(turn)
+        for index in turn:
+            operation, size = pairs[index]
+            ends = bench.visit(operation, size, runs[index])
+            visits.append({"operation": operation, "bytes": size, "round": number, "ends_s": ends})
+    return {"visits": visits, "checks": bench.checks, "wrong": bench.wrong, "told": bench.told}
 
 
 def _runs(cost_s, schedule):

@@ -10,3 +10,10 @@ def open_session(job, place):
     from steptime.worker.sessions.torch import TorchSession
 
     return TorchSession(job, place, STRATEGIES[job["strategy"]])
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    from steptime.frameworks.horovod_pytorch.exchanging import Negotiating
+
+    return Negotiating(job, place)

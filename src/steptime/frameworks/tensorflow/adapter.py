@@ -84,3 +84,11 @@ _STRATEGIES = {"single": _Single, "allreduce": _AllReduce}
 def _network(job):
     weights = initial_weights(job["workload"]["layers"], job["seed"])
     return TensorFlowNetwork(job["workload"], weights, job["precision"])
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    import_tensorflow(job["threads"], job["device"], place.local_rank)
+    from steptime.frameworks.tensorflow.exchanging import Mirrored
+
+    return Mirrored(job, place)
