@@ -134,6 +134,10 @@ def _batches(job, place):
     """Return this worker's batches, whose tensors lie in the default graph."""
     from steptime.worker.loaders import tensorflow1 as loaders
 
-    if job["loader"]["kind"] == "synthetic":
-        return loaders.SyntheticBatches(job, place.rank)
-    return loaders.NativeBatches(job, place)
+    synthetic = job["loader"]["kind"] == "synthetic"
+    batches = loaders.SyntheticBatches(job, place.rank) if synthetic else loaders.NativeBatches(job, place)
+    if job["mode"] != "anatomy":
+        return batches
+    from steptime.frameworks.tensorflow1.holding import HeldBatches
+
+    return HeldBatches(batches)

@@ -6,26 +6,22 @@ import numpy
 def rungs_of(session, strategy, take):
     """Return the rungs of ``Session.rungs``.
 
-    A batch is held in the memory of this process and fed, which takes TensorFlow no copy; what the graph would do to
-    take the next one is not run then. Gradients that are exchanged without being computed are fed, too; they are
-    zeros, because the servers apply them.
+    Gradients that are exchanged without being computed are fed; they are zeros, because the servers apply them.
 
     Args:
         session: of this worker.
-        strategy: has ``batches``; ``stages``, which are ``{rung: fetches}``; ``open_stages`` for what they need; and
-            ``communication``, which is what exchanges and the gradients that it wants, or None.
+        strategy: has ``batches`` (``HeldBatches``); ``stages``, which are ``{rung: fetches}``; ``open_stages`` for
+            what they need; and ``communication``, which is what exchanges and the gradients that it wants, or None.
         take: what runs a callable that takes a batch.
     """
-    tensors = list(strategy.batches.tensors)
     strategy.open_stages(session)
-    held = take(session.make_callable(tensors))
 
     def on_held(fetches):
-        run = session.make_callable(fetches, feed_list=tensors)
-        return lambda: run(*held)
+        run = session.make_callable(fetches, feed_list=[strategy.batches.hold])
+        return lambda: run(True)
 
     rungs = {name: on_held(fetches) for name, fetches in strategy.stages.items()}
-    take_one = session.make_callable([tensor.op for tensor in tensors])
+    take_one = session.make_callable([tensor.op for tensor in strategy.batches.fresh])
     rungs["input"] = lambda: take(take_one)
     if strategy.communication:
         fetches, wanted = strategy.communication

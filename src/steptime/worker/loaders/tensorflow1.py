@@ -31,16 +31,22 @@ class SyntheticBatches(object):
         self._fed = {}
         counter = tf1.Variable(-1, trainable=False, collections=[], use_resource=True)
         self._starters = [counter.initializer]
-        index = tf1.mod(counter.assign_add(1), len(pairs))
-        kept = []
+        self._counter = counter
+        self._kept = []
         for arrays in zip(*pairs):
             stack = numpy.stack([channels_last(array) for array in arrays])
             fed = tf1.placeholder(stack.dtype, stack.shape)
             variable = tf1.Variable(fed, trainable=False, collections=[], use_resource=True)
             self._fed[fed] = stack
             self._starters.append(variable.initializer)
-            kept.append(variable.read_value()[index])  # a slice along the first axis is not copied
-        self.tensors = tuple(kept)
+            self._kept.append(variable)
+        self.tensors = self.take()
+
+    def take(self):
+        """Return tensors of the next batch; each call's are another place in the graph that takes one."""
+        index = tf1.mod(self._counter.assign_add(1), self._kept[0].shape[0].value)
+        # A slice along the first axis is not copied.
+        return tuple(variable.read_value()[index] for variable in self._kept)
 
     def start(self, session):
         """Put the batches where they stay."""
@@ -78,7 +84,11 @@ class NativeBatches(object):
         )
         batches = self._source.batches(epochs, self.threads).with_options(self._options())
         self._iterator = tf1.data.make_initializable_iterator(batches.prefetch(_PREFETCHED_BATCHES))
-        self.tensors = self._iterator.get_next()
+        self.tensors = self.take()
+
+    def take(self):
+        """Return tensors of the next batch; each call's are another place in the graph that takes one."""
+        return self._iterator.get_next()
 
     def _feed(self, value):
         """Return a tensor of an array that is fed when the pipeline starts, instead of lying in the graph."""
