@@ -7,7 +7,8 @@ from emulated_table import CALIBRATION, CELLS, LINKS
 
 from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
-from steptime.simulator.play import Crew, Durations, play
+from steptime.simulator.play import play
+from steptime.simulator.scene import Crew, Durations
 from steptime.stepgraph.graph import step_graph
 from steptime.stepgraph.plan import Circumstances
 

@@ -20,7 +20,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
     lasting: Callable[[Array], Array],
     *,
     threshold: float,
-    cycle: float,
+    cycle: Array | float,
     negotiation: Array | float = 0.0,
     phase: Array | float = _ON_AVERAGE,
 ) -> tuple[Array, Array, Array]:

@@ -7,8 +7,6 @@ from steptime.stepgraph.policies.packing import VALUE_BYTES, filled, together
 from steptime.stepgraph.work import Work
 
 _DEEPSPEED_VALUES = 5e8
-_CNTK_PACK = 32 * 2**10
-"""Bytes up to which CNTK copies gradients into one buffer."""
 _END = 0
 
 
@@ -32,14 +30,6 @@ def chainermn(work: Work, circumstances: Circumstances) -> Plan:
     name = str(circumstances.options.get("communicator", "auto"))
     naive = name == "naive" or (name == "auto" and circumstances.device == "cpu")
     return (one_by_one if naive else flat)(work, circumstances)
-
-
-def small_together(work: Work, circumstances: Circumstances) -> Plan:  # noqa: ARG001
-    """Return CNTK's way: small gradients in one message, the others one by one."""
-    small = [tensor for tensor in work.forward_tensors() if tensor.bytes < _CNTK_PACK]
-    large = [tensor for tensor in work.forward_tensors() if tensor.bytes >= _CNTK_PACK]
-    packs = [*([small] if small else []), *([tensor] for tensor in large)]
-    return Plan(messages=tuple(together(pack, after=_END) for pack in packs))
 
 
 def deepspeed(work: Work, circumstances: Circumstances) -> Plan:

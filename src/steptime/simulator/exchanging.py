@@ -1,0 +1,207 @@
+"""What of a step's exchanges is waited for: one function for each way in which frameworks exchange."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.perfmodels.communication.carriage import carriage
+from steptime.perfmodels.communication.link import Real
+from steptime.simulator.fusing import fuse
+from steptime.simulator.gathering import Group, gathered
+from steptime.simulator.queueing import updates_per_second
+from steptime.simulator.scene import Scene
+from steptime.simulator.serving import Keys, Shop, served_step
+from steptime.simulator.sharing import in_order, share
+from steptime.stepgraph.plan import Message
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds, (configurations,) each."""
+
+    exposed: Array
+    """What the slowest worker waits for behind its computing."""
+    hidden: Array
+    """Exchanges beside computing."""
+    stretched: Array
+    """By how much exchanges make computing longer."""
+
+
+def way_of(scene: Scene) -> Callable[[Scene], Outcome]:
+    """Return the function that plays the exchanges of a scene's plan."""
+    plan = scene.graph.plan
+    if not plan.messages:
+        return _nothing
+    if plan.updated_by == "servers":
+        return _served if plan.synchronous else _queued
+    if plan.fusion is not None:
+        return _fused
+    if plan.gathers:
+        return _gathered
+    alone = plan.in_flight == 1 or len(plan.messages) == 1
+    return _in_order if alone and not np.any(scene.crew.slowdown) else _shared
+
+
+def alone(scene: Scene, messages: Sequence[Message]) -> tuple[Array, Array]:
+    """Return seconds without bytes and seconds on the link of each message, (configurations, messages) both."""
+    start, transfer = np.zeros((2, len(scene.workers), len(messages)))
+    for operation in {message.operation for message in messages}:
+        which = [place for place, message in enumerate(messages) if message.operation == operation]
+        sizes = np.array([messages[place].bytes for place in which], float)
+        cost = carriage(operation, sizes, scene.workers, scene.interconnect)
+        start[:, which], transfer[:, which] = cost.start, cost.transfer
+    return start, transfer
+
+
+def _nothing(scene: Scene) -> Outcome:
+    none = np.zeros_like(scene.workers)
+    return Outcome(none, none, none)
+
+
+def _in_order(scene: Scene) -> Outcome:
+    start, transfer = alone(scene, scene.graph.messages)
+    lasting = start + transfer
+    behind = in_order(scene.moments, lasting) - scene.computing
+    every = scene.graph.plan.every
+    return Outcome(behind / every, (lasting.sum(axis=1) - behind) / every, np.zeros_like(behind))
+
+
+def _shared(scene: Scene) -> Outcome:
+    start, transfer = alone(scene, scene.graph.messages)
+    played = share(
+        np.broadcast_to(scene.moments, start.shape),
+        start,
+        transfer,
+        scene.computing,
+        in_flight=scene.graph.plan.in_flight,
+        slowdown=np.broadcast_to(scene.crew.slowdown, scene.workers.shape) * (scene.workers > 1),
+    )
+    behind = np.maximum(played.ends.max(axis=1) - played.computed, 0.0)
+    return Outcome(behind, played.busy - behind, played.computed - scene.computing)
+
+
+def _fused(scene: Scene) -> Outcome:
+    fusion = scene.graph.plan.fusion
+    if fusion is None:
+        message = "the plan of this graph fuses nothing"
+        raise ValueError(message)
+    unit = carriage("allreduce", 1.0, scene.workers, scene.interconnect)
+    start, per_byte = (np.broadcast_to(each[..., 0], scene.workers.shape) for each in (unit.start, unit.transfer))
+    negotiation = start if scene.crew.negotiation is None else np.broadcast_to(scene.crew.negotiation, start.shape)
+    end, spent, _ = fuse(
+        scene.moments,
+        scene.sizes,
+        lambda size: start + per_byte * size,
+        threshold=fusion.threshold,
+        cycle=np.maximum(fusion.cycle_s, negotiation),
+        negotiation=negotiation,
+    )
+    together = scene.workers > 1
+    behind = np.where(together, end - scene.computing, 0.0)
+    return Outcome(behind, np.where(together, np.maximum(spent - behind, 0.0), 0.0), np.zeros_like(behind))
+
+
+def _gathered(scene: Scene) -> Outcome:
+    plan, passed, reached = scene.graph.plan, scene.shares.passed, scene.shares.reached
+    whole = [Message("all_gather", gather.bytes, 0) for gather in plan.gathers]
+    gathers = np.sum(alone(scene, whole), axis=0)
+    scatters = np.sum(alone(scene, plan.messages), axis=0)
+    firsts = [gather.layers[0] for gather in plan.gathers]
+    # What lies before the first gathering is a group without any.
+    begins = firsts if firsts[0] == 0 else [0, *firsts]
+    bounds = [*begins, len(scene.graph.work.layers)]
+    none = np.zeros_like(scene.workers)
+    groups = []
+    for begin, end in pairwise(bounds):
+        ahead = reached[end] if end < len(reached) else 1.0
+        behind = passed[end] if end < len(passed) else 0.0
+        own = firsts.index(begin) if begin in firsts else None
+        scattered = [place for place, message in enumerate(plan.messages) if begin <= message.after < end]
+        groups.append(
+            Group(
+                forward=scene.forward * (ahead - reached[begin]),
+                backward=scene.backward * (passed[begin] - behind),
+                gather=none if own is None else gathers[:, own],
+                again=own is not None and plan.gathers[own].again,
+                scatter=scatters[:, scattered].sum(axis=1),
+            )
+        )
+    over = gathered(groups, plan.prefetch)
+    total = gathers @ np.array([1.0 + gather.again for gather in plan.gathers]) + scatters.sum(axis=1)
+    behind = over - scene.computing
+    return Outcome(behind, np.maximum(total - behind, 0.0), none)
+
+
+def _keys(scene: Scene) -> Keys:
+    messages, servers = scene.graph.messages, scene.graph.servers
+    shares = np.zeros((len(messages), servers))
+    for place, message in enumerate(messages):
+        if message.server is None:
+            shares[place] = 1.0 / servers
+        else:
+            shares[place, message.server] = 1.0
+    layer_of = {tensor.name: tensor.layer for tensor in scene.graph.work.forward_tensors()}
+    needed = [scene.shares.reached[min(layer_of[name] for name in message.tensors)] for message in messages]
+    return Keys(
+        sizes=scene.sizes,
+        shares=shares,
+        ready=np.ascontiguousarray((scene.moments - scene.forward[:, None]).T),
+        needed=np.array(needed)[:, None] * scene.forward,
+        priorities=np.array([message.priority for message in messages]),
+    )
+
+
+def _shop(scene: Scene, workers: Array, pushes: Array) -> Shop:
+    link = scene.interconnect.link
+    rate = scene.crew.update_rate
+    if rate is None:
+        # One update of all weights takes a server what it takes a worker; a server has its part of them.
+        with np.errstate(divide="ignore"):
+            rate = np.where(scene.update > 0, pushes * scene.sizes.sum() / scene.update, np.inf)
+    return Shop(
+        workers=workers,
+        rate=_wide(link.rate, workers),
+        start=_wide(link.start, workers),
+        update_rate=_wide(rate, workers),
+        colocated=scene.crew.colocated,
+    )
+
+
+def _wide(value: Real, workers: Array) -> Array:
+    return np.array(np.broadcast_to(np.asarray(value, float), workers.shape))
+
+
+def _step(scene: Scene, shop: Shop) -> Array:
+    plan = scene.graph.plan
+    at_start = plan.pulls == "at_start"
+    return served_step(_keys(scene), shop, scene.forward, at_start=at_start, next_overlaps=plan.next_overlaps)
+
+
+def _served(scene: Scene) -> Outcome:
+    shop = _shop(scene, scene.workers, scene.workers)
+    behind = _step(scene, shop) - scene.computing
+    alone_s = 2.0 * scene.sizes.sum() / shop.rate
+    return Outcome(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))
+
+
+def _queued(scene: Scene) -> Outcome:
+    """Steps of workers that do not wait for each other: how often one comes round, in front of shared servers."""
+    one = np.ones_like(scene.workers)
+    shop = _shop(scene, one, one)
+    lonely = _step(scene, shop)
+    held = (_keys(scene).shares * scene.sizes[:, None]).sum(axis=0).max()
+    if scene.crew.colocated:
+        # In each direction a server's host carries what others push to it and what its own worker pulls of others.
+        away = scene.sizes.sum() * (1.0 - 1.0 / scene.graph.servers)
+        held = ((scene.workers - 1.0) * held + away) / scene.workers
+    service = np.minimum(np.maximum(held / shop.rate, held / shop.update_rate), lonely)
+    variation = np.asarray(scene.crew.spread.transient) * scene.computing / lonely
+    rate = updates_per_second(scene.workers, lonely - service, service, variation)
+    behind = scene.workers / rate - scene.computing
+    alone_s = 2.0 * scene.sizes.sum() / shop.rate
+    return Outcome(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))

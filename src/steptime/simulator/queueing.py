@@ -1,0 +1,54 @@
+"""Workers without steps: a closed queue in front of the servers, between what never waits and what waits by chance."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.perfmodels.parameter_server import asynchronous_bound
+
+Array = NDArray[np.float64]
+
+_MOST = 4096
+"""Workers up to which the recursion runs; beyond, the servers are busy all the time or never."""
+
+
+def updates_per_second(workers: Array, thinking: Array, service: Array, variation: Array | float = 0.0) -> Array:
+    """Return the updates per second of all workers together, (configurations,).
+
+    A worker computes for Z seconds, then waits for S seconds of the servers. Where times hardly vary, workers fall
+    into turns and nobody waits until the servers are saturated: ``min(p/(Z+S), 1/S)``. Where they vary as widely as
+    exponential ones, mean-value analysis is exact. Between the two the rate is taken in proportion to the squared
+    coefficient of variation, as waiting times are in P. Pollaczek's formula; tests hold this to a simulation of events.
+
+    Args:
+        workers: p, whole numbers.
+        thinking: Z, seconds between the end of one service and the next request.
+        service: S, seconds of one update on the busiest server.
+        variation: coefficient of variation of a worker's whole round.
+    """
+    workers, thinking, service = np.broadcast_arrays(
+        *(np.asarray(each, float) for each in (workers, thinking, service))
+    )
+    bound: Array = np.asarray(asynchronous_bound(workers, thinking, np.maximum(service, np.finfo(float).tiny)), float)
+    chance = np.minimum(1.0, np.square(variation))
+    if not np.any(chance):
+        return bound
+    rate: Array = bound + chance * (_mean_value(workers, thinking, service) - bound)
+    return rate
+
+
+def _mean_value(workers: Array, thinking: Array, service: Array) -> Array:
+    queue, rate = np.zeros(workers.shape), np.zeros(workers.shape)
+    for count in range(1, int(min(workers.max(initial=1.0), _MOST)) + 1):
+        response = service * (1.0 + queue)
+        goes = workers >= count
+        rate = np.where(goes, count / (thinking + response), rate)
+        queue = np.where(goes, rate * response, queue)
+    return np.where(workers > _MOST, np.minimum(workers / (thinking + service), 1.0 / service), rate)
+
+
+def staleness(workers: Array) -> Array:
+    """Return how many updates of others come between a worker's pull and its own update, in the mean: ``p - 1``.
+
+    Between two updates of one worker every other one updates once, in the mean, whatever the times (J. Little, 1961).
+    """
+    return np.maximum(np.asarray(workers, float) - 1.0, 0.0)

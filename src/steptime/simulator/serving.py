@@ -1,0 +1,162 @@
+"""Steps with parameter servers: gradients go up, weights come down, and the next forward pass waits for its own.
+
+Each message crosses two links at once, its worker's and its server's; a server's carries the messages of all workers
+one after the other (incast). Workers are alike, so that one of them stands for all.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+_STEPS = 5
+"""Steps until the difference between two is that of all that follow: two, where links or processors are never idle."""
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Workers, servers and the links between them; (configurations,) each."""
+
+    workers: Array
+    rate: Array
+    """Bytes per second of every link, in each direction."""
+    start: Array
+    """Seconds of a message without bytes, one way."""
+    update_rate: Array
+    """Bytes of gradients that a server adds and applies per second."""
+    colocated: bool = False
+    """Whether servers share hosts and links with workers."""
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The messages of a step, in the order in which the backward pass completes them."""
+
+    sizes: Array
+    """Bytes, (keys,)."""
+    shares: Array
+    """Of each message, what each server gets, (keys, servers)."""
+    ready: Array
+    """Seconds after the forward pass when each can go, (keys, configurations); the last is ready at its end."""
+    needed: Array
+    """Seconds of the forward pass until its weights are needed, (keys, configurations)."""
+    priorities: NDArray[np.int64]
+    """Of those that wait for their worker's link, the highest goes first, (keys,)."""
+
+
+def served_step(keys: Keys, shop: Shop, forward: Array, *, at_start: bool, next_overlaps: bool) -> Array:
+    """Return the seconds of a step until the update, (configurations,).
+
+    Args:
+        keys: what is sent.
+        shop: who takes part.
+        forward: seconds of the forward pass.
+        at_start: whether weights are all pulled when a step begins, or each in answer to its push.
+        next_overlaps: whether the next forward pass starts with the weights that have come.
+    """
+    links = _Links(keys, shop)
+    backward: Array = keys.ready[-1]
+    if at_start:
+        begun = _gated(keys, forward, links.pull_all(), 0.0)
+        applied = np.max(links.push_all(begun), axis=0)
+        # A worker hears of the update by one message, and asks for weights by the next.
+        return np.asarray(np.maximum(begun + backward, applied) + 2.0 * shop.start, float)
+    if not next_overlaps:
+        coming = links.answer_all(links.push_all(forward))
+        return np.asarray(np.maximum(forward + backward, np.max(coming, axis=0)), float)
+    clock, coming, period = np.zeros_like(forward), np.zeros_like(keys.ready), np.zeros_like(forward)
+    for _ in range(_STEPS):
+        begun = _gated(keys, forward, coming, clock)
+        coming = links.answer_all(links.push_all(begun))
+        period = begun + backward - clock
+        clock = begun + backward
+    return period
+
+
+def _gated(keys: Keys, forward: Array, coming: Array, earliest: Array | float) -> Array:
+    """Return when a forward pass is over whose layers wait for their weights: the longest of all ways through it."""
+    return np.asarray(np.maximum(earliest + forward, np.max(coming + forward - keys.needed, axis=0)), float)
+
+
+class _Links:
+    """When each link, and each server, is free again."""
+
+    def __init__(self, keys: Keys, shop: Shop) -> None:
+        self._keys, self._shop = keys, shop
+        count, servers = keys.shares.shape
+        rows = keys.ready.shape[1]
+        self._every = np.arange(rows)
+        # What a worker sends to the server of its own host does not cross its link.
+        inside = 1.0 / servers if shop.colocated else 0.0
+        others = shop.workers - 1.0 if shop.colocated else shop.workers
+        sizes = keys.sizes[:, None]
+        self._own = sizes * (1.0 - inside) / shop.rate
+        self._crowd = keys.shares[:, :, None] * sizes[:, None] * others / shop.rate
+        self._adds = keys.shares[:, :, None] * sizes[:, None] * shop.workers / shop.update_rate
+        self._holds = np.broadcast_to(keys.shares[:, :, None] > 0, (count, servers, rows))
+        self._up, self._down = np.zeros(rows), np.zeros(rows)
+        self._into, self._out = np.zeros((servers, rows)), np.zeros((servers, rows))
+        self._adding = np.zeros((servers, rows))
+
+    def push_all(self, begun: Array) -> Array:
+        """Send gradients, by priority where several wait; return when each is applied, (keys, configurations)."""
+        ready = begun + self._keys.ready
+        applied = np.zeros_like(ready)
+        for chosen in self._turns(ready):
+            begin = np.maximum(self._up, ready[chosen, self._every])
+            self._up = begin + self._own[chosen, self._every]
+            free = np.maximum(self._into, self._down) if self._shop.colocated else self._into
+            holds = self._holds[chosen, :, self._every].T
+            into = np.maximum(free, begin) + self._crowd[chosen, :, self._every].T
+            self._into = np.where(holds, into, self._into)
+            if self._shop.colocated:
+                self._down = np.maximum(self._down, np.where(holds, into, 0.0).max(axis=0))
+            begins = np.maximum(self._adding, np.maximum(into, self._up) + self._shop.start)
+            added = begins + self._adds[chosen, :, self._every].T
+            self._adding = np.where(holds, added, self._adding)
+            applied[chosen, self._every] = np.where(holds, added, 0.0).max(axis=0)
+        return applied
+
+    def answer_all(self, applied: Array) -> Array:
+        """Send each key's weights when they are there; return when a worker has them, (keys, configurations)."""
+        return self._pull_in(np.argsort(applied, axis=0, kind="stable"), applied)
+
+    def pull_all(self) -> Array:
+        """Send all weights at once, in the order of the forward pass; return when a worker has each."""
+        count, rows = self._keys.ready.shape
+        order = np.broadcast_to(np.arange(count)[::-1, None], (count, rows))
+        return self._pull_in(order, np.broadcast_to(self._shop.start, (count, rows)))
+
+    def _pull_in(self, order: Places, asked: Array) -> Array:
+        there = np.zeros(asked.shape)
+        for chosen in order:
+            begin = asked[chosen, self._every]
+            self._down = np.maximum(self._down, begin) + self._own[chosen, self._every]
+            free = np.maximum(self._out, self._up) if self._shop.colocated else self._out
+            holds = self._holds[chosen, :, self._every].T
+            out = np.maximum(free, begin) + self._crowd[chosen, :, self._every].T
+            self._out = np.where(holds, out, self._out)
+            last = np.where(holds, out, 0.0).max(axis=0)
+            if self._shop.colocated:
+                self._up = np.maximum(self._up, last)
+            there[chosen, self._every] = np.maximum(last, self._down) + self._shop.start
+        return there
+
+    def _turns(self, ready: Array) -> Places:
+        """Return which key goes at each turn of the worker's link, (turns, configurations)."""
+        count, rows = ready.shape
+        priorities = self._keys.priorities
+        if (priorities == priorities[0]).all():
+            return np.broadcast_to(np.arange(count)[:, None], (count, rows))
+        own = np.broadcast_to(self._own, ready.shape)
+        free, waits, turns = self._up, np.ones(ready.shape, bool), []
+        for _ in range(count):
+            now = np.maximum(free, np.where(waits, ready, np.inf).min(axis=0))
+            chosen = np.where(waits & (ready <= now), priorities[:, None], priorities.min() - 1).argmax(axis=0)
+            waits[chosen, self._every] = False
+            free = now + own[chosen, self._every]
+            turns.append(chosen)
+        return np.array(turns)
