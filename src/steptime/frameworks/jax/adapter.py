@@ -12,3 +12,13 @@ def open_session(job, place):
     from steptime.frameworks.jax.training import JaxSession
 
     return JaxSession(job, place)
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    from steptime.worker.builders.jax import import_jax
+
+    import_jax(job["threads"], job["device"], place.local_rank)
+    from steptime.frameworks.jax.exchanging import Meshed
+
+    return Meshed(job, place)

@@ -46,3 +46,16 @@ def _context(mxnet, device, number):
             % (number, number, mxnet.__version__, found)
         )
     return mxnet.gpu(number)
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    settle_role(job, place)
+    from steptime.frameworks.mxnet.exchanging import Storing
+
+    return Storing()
+
+
+def serve_exchange(job, place):
+    """Be a server or the scheduler of the network benchmark."""
+    serve(job, place)

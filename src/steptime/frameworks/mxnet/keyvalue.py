@@ -31,6 +31,11 @@ def settle_role(job, place):
         os.environ.update(DMLC_NODE_HOST=host, PORT=port)
 
 
+def hold(store):
+    """Keep ``store`` from being freed before this process dies."""
+    _abandoned.append(store)
+
+
 def play_role():
     """Be the server or the scheduler that the environment names, until the last worker has left."""
     try:
@@ -108,4 +113,4 @@ class ServerUpdate(object):
 
     def abandon(self):
         """Stay in the store until this process dies: leaving waits for the others, who may wait for this worker."""
-        _abandoned.append(self._store)
+        hold(self._store)
