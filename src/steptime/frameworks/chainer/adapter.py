@@ -35,7 +35,7 @@ class ChainerSession(Session):
         import chainer
 
         from steptime.worker.builders.chainer import WorkloadChain
-        from steptime.worker.loaders.chainer import open_loader
+        from steptime.worker.loaders.chainer import batches_ahead, open_loader
 
         config = chainer.global_config
         config.train = True
@@ -54,6 +54,8 @@ class ChainerSession(Session):
         if job["optimizer"]["weight_decay"]:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
         self._loader = open_loader(job, place, self._device)
+        self._ahead = batches_ahead(job["loader"])
+        self._stages = None
         self._loss = None
         self._checked = communicator is None or self._cuda
 
@@ -77,6 +79,27 @@ class ChainerSession(Session):
             if not parameter.grad.flags.c_contiguous:
                 raise RuntimeError("ChainerMN cannot reduce the gradient of %s: it is not contiguous" % name)
         self._checked = True
+
+    def rungs(self):
+        from steptime.frameworks.chainer.stages import Stages
+
+        several = self._communicator is not None and self._communicator.size > 1
+        self._stages = Stages(self._chain, self._optimizer, self._communicator if several else None, self._loader)
+        return self._stages.rungs()
+
+    @property
+    def marks(self):
+        # On a device, the host's clock would have to wait for it at every mark.
+        return () if self._stages is None or self._cuda else self._stages.marks
+
+    def marked_step(self, mark):
+        self._loss = self._stages.marked_step(mark)
+
+    def transfers(self):
+        return self._stages.transfers()
+
+    def batches_ahead(self):
+        return self._ahead
 
     def wait(self):
         if self._cuda:
@@ -146,3 +169,10 @@ def _optimizer(chainer, settings):
     if not settings["momentum"]:
         return chainer.optimizers.SGD(lr=settings["learning_rate"])
     return chainer.optimizers.MomentumSGD(lr=settings["learning_rate"], momentum=settings["momentum"])
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    from steptime.frameworks.chainer.exchanging import Communicating
+
+    return Communicating(job, place)

@@ -156,6 +156,10 @@ class WorkloadChain(chainer.ChainList):
             values[slot] = value
         return values[-1]
 
+    def named(self):
+        """Return pairs of a name of the workload and Chainer's parameter."""
+        return list(self._parameters.items())
+
     def get_weights(self):
         """Return ``{name: array}`` of all trainable values, as numpy copies in the workload's layout."""
         return {name: cuda.to_cpu(value.array).copy() for name, value in self._parameters.items()}

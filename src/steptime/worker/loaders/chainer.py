@@ -45,6 +45,11 @@ def open_loader(job, place, device):
     return kind(job, order, device)
 
 
+def batches_ahead(loader):
+    """Return how many batches the job's ``loader`` may hold ready."""
+    return _PREFETCHED_BATCHES if loader.get("processes") and loader["dataset"]["form"] == "image_folder" else 0
+
+
 class SyntheticLoader(object):
     """Batches that lie on the device, one after the other without end."""
 
