@@ -142,7 +142,8 @@ def _link(
         return (link, _EXACT, True) if any(each.source == "net" for each in known) else (link, SPREADS["net"], False)
     if known and not asked:
         best = min(known, key=lambda link: link.source == "believed")
-        _needs_benchmark(best, setting, own)
+        if wish.bandwidth is None:  # who knows the card of a host has hosts of which no more than one is asked for
+            _needs_benchmark(best, setting, own)
         return best, _EXACT, True
     if asked:
         return _asked(setting, wish, known)

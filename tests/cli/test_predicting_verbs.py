@@ -1,0 +1,144 @@
+"""``steptime fit`` and ``steptime predict``, as a user calls them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "measurements"))
+
+from simulated import a_launch, a_store, a_trial, a_worker
+
+from steptime.cli.app import app
+from steptime.cli.predict import _complete_keys
+
+SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder of one and two workers at two batches."""
+    folder = tmp_path_factory.mktemp("cli") / "results"
+    store = a_store(folder)
+    store.set_machine({"cpu": "made up", "cores": 8, "gpus": []})
+    rng = np.random.default_rng(0)
+    for workers in (1, 2):
+        for batch in (32, 64):
+            strategy = "single" if workers == 1 else "allreduce"
+            trial = a_trial(**SIZES, strategy=strategy, workers=workers, batch_per_worker=batch)
+            store.add_trial(trial)
+            for number in range(4):
+                usual = (0.002 + 0.0005 * batch + 0.001 * (workers - 1)) * np.exp(0.01 * rng.standard_normal())
+                ends = np.cumsum(usual * np.exp(0.02 * rng.standard_normal(50))).tolist()
+                store.append(a_launch(trial, number, workers=[a_worker(ends, rank) for rank in range(workers)]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def profile(results):
+    path = results.with_name("profile.json")
+    assert CliRunner().invoke(app, ["fit", str(results), "-o", str(path)]).exit_code == 0
+    return path
+
+
+def predicted(profile, *arguments):
+    result = CliRunner().invoke(app, ["predict", str(profile), *arguments, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)["predictions"]
+
+
+def complaint(*arguments) -> str:
+    """What the program says, as a user sees it, of what is wrong."""
+    command = [sys.executable, "-m", "steptime", *map(str, arguments)]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def test_fit_prints_held_out_errors_beside_a_null(results, tmp_path):
+    result = CliRunner().invoke(app, ["fit", str(results), "-o", str(tmp_path / "p.json")])
+    assert "held out" in result.stdout
+    assert "best null" in result.stdout
+    assert "pytorch allreduce" in result.stdout
+
+
+def test_fit_as_json_has_parameters_and_held_out_points(results, tmp_path):
+    result = CliRunner().invoke(app, ["fit", str(results), "-o", str(tmp_path / "p.json"), "--json"])
+    found = json.loads(result.stdout)
+    group = next(each for each in found["groups"] if each["key"]["strategy"] == "allreduce")
+    assert {"value", "low", "high", "how"} == set(group["parameters"]["backward_per_sample_s"])
+    assert {"verdict", "predicted", "measured_s", "nulls"} <= set(group["held"][0])
+
+
+def test_fit_writes_beside_the_folder_where_no_file_is_named(results):
+    CliRunner().invoke(app, ["fit", str(results)])
+    assert results.with_name("results.profile.json").is_file()
+
+
+def test_json_has_what_is_documented(profile):
+    (found,) = predicted(profile, "--workers", "2", "batch_per_worker=32")
+    keys = {"workers", "step_time_s", "throughput_samples_per_s", "efficiency", "phases", "dominant_phase", "reach"}
+    assert keys | {"refused"} <= set(found)
+    assert set(found["step_time_s"]) == {"value", "low", "high"}
+    assert found["refused"] is None
+    assert found["step_time_s"]["low"] <= found["step_time_s"]["value"] <= found["step_time_s"]["high"]
+    assert found["dominant_phase"] in found["phases"]
+
+
+def test_a_measured_step_lies_in_its_interval(profile):
+    (found,) = predicted(profile, "--workers", "2", "batch_per_worker=64")
+    assert found["step_time_s"]["low"] < 0.035 < found["step_time_s"]["high"]
+
+
+def test_refused_predictions_have_no_numbers_and_a_reason(profile):
+    (found,) = predicted(profile, "--workers", "1024")
+    assert found["step_time_s"] == {"value": None, "low": None, "high": None}
+    assert found["throughput_samples_per_s"] is None
+    assert "interconnect.bandwidth" in found["refused"]
+
+
+def test_a_thousand_workers_on_hosts_with_a_link_are_predicted(profile):
+    found = predicted(profile, "--workers", "4,8,...,1024", "interconnect.bandwidth=25Gbit/s")
+    assert [each["workers"] for each in found] == [2**power for power in range(2, 11)]
+    steps = [each["step_time_s"]["value"] for each in found if not each["refused"]]
+    assert len(steps) == 9
+    widths = [each["step_time_s"]["high"] / each["step_time_s"]["low"] for each in found]
+    assert widths[-1] > widths[0]
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_the_table_fits_the_terminal(profile, columns):
+    result = CliRunner().invoke(
+        app, ["predict", str(profile), "--workers", "1,2,4096", "bucket_mb=1,25"], env={"COLUMNS": columns}
+    )
+    table = [line for line in result.stdout.splitlines() if not line.startswith(("refused", "note"))]
+    assert max(map(len, table)) <= int(columns)
+    assert "refused" in result.stdout
+
+
+def test_mistakes_are_told_all_at_once_with_their_remedy(profile):
+    text = complaint("predict", profile, "--workers", "0,-1", "stratgy=x", "workload=resnet15", "bucket_mb=0")
+    assert text.startswith("5 errors")
+    assert "did you mean 'strategy'" in text
+    assert "did you mean 'resnet152'" in text
+
+
+def test_a_profile_of_another_schema_is_refused(profile, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({**json.loads(profile.read_text()), "schema": 99}))
+    text = complaint("predict", other, "--workers", "2")
+    assert "99" in text
+    assert "steptime fit" in text
+
+
+def test_a_folder_without_results_cannot_be_fitted(tmp_path):
+    assert "no results folder" in complaint("fit", tmp_path)
+
+
+def test_keys_are_completed():
+    assert _complete_keys("inter") == ["interconnect.bandwidth=", "interconnect.delay="]
