@@ -37,8 +37,11 @@ class CaffeSession(Session):
 
     def __init__(self, job, place, loader):
         from steptime.worker.builders.caffe import WorkloadSolver
+        from steptime.worker.loaders.caffe import batches_ahead
 
         self._loader = loader
+        self._ahead = batches_ahead(job["loader"])
+        self._stages = None
         together = job["strategy"] == "allreduce"
         share = 1.0 / place.workers if together else 1.0
         seed = int(numpy.random.RandomState([job["seed"], 104729, place.rank]).randint(2**31 - 1))
@@ -54,6 +57,25 @@ class CaffeSession(Session):
     def step(self):
         self._loader.fill()
         self._solver.step()
+
+    def rungs(self):
+        from steptime.frameworks.caffe.stages import Stages
+
+        self._stages = Stages(self._solver, self._loader, self._reduction)
+        return self._stages.rungs()
+
+    @property
+    def marks(self):
+        return () if self._stages is None else self._stages.marks
+
+    def marked_step(self, mark):
+        self._stages.marked_step(mark)
+
+    def transfers(self):
+        return self._stages.transfers()
+
+    def batches_ahead(self):
+        return self._ahead
 
     def wait(self):
         """Return at once: Caffe has finished when a step returns."""

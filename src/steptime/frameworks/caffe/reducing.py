@@ -28,11 +28,24 @@ def open_reduction(name, solver, place):
 
 
 class Reduction(object):
-    """What both ways share."""
+    """What both ways share.
+
+    ``world`` is whom gradients are summed with, and ``wait_all`` ends a list of its requests. The anatomy of a step
+    puts others in their places.
+    """
 
     def __init__(self, mpi):
         self._mpi = mpi
-        self._world = mpi.COMM_WORLD
+        self.world = mpi.COMM_WORLD
+        self.wait_all = mpi.Request.Waitall
+
+    def finish(self):
+        """Sum what has not been summed yet, and return when all sums are there."""
+        raise NotImplementedError
+
+    def whole(self, gradients):
+        """Sum ``gradients``, a list in backward order, as a step does, with nothing computed meanwhile."""
+        raise NotImplementedError
 
     def facts(self):
         """Return what is worth keeping with the record."""
@@ -54,14 +67,17 @@ class After(Reduction):
         for gradient in gradients:
             self._pairs.append((gradient, self._flat[start : start + gradient.size].reshape(gradient.shape)))
             start += gradient.size
-        solver.on_gradients(self._reduce)
+        solver.on_gradients(self.finish)
 
-    def _reduce(self):
+    def finish(self):
         for gradient, part in self._pairs:
             part[...] = gradient
-        self._world.Allreduce(self._mpi.IN_PLACE, self._flat)
+        self.world.Allreduce(self._mpi.IN_PLACE, self._flat)
         for gradient, part in self._pairs:
             gradient[...] = part
+
+    def whole(self, _):
+        self.finish()
 
 
 class Layerwise(Reduction):
@@ -76,15 +92,20 @@ class Layerwise(Reduction):
         super(Layerwise, self).__init__(mpi)
         self._pending = []
         solver.on_layer_gradients(self._start)
-        solver.on_gradients(self._finish)
+        solver.on_gradients(self.finish)
 
     def _start(self, gradients):
-        pending, sum_up, in_place = self._pending, self._world.Iallreduce, self._mpi.IN_PLACE
+        pending, sum_up, in_place = self._pending, self.world.Iallreduce, self._mpi.IN_PLACE
         for gradient in reversed(gradients):
             pending.append(sum_up(in_place, gradient))
         while pending and pending[0].Test():
             del pending[0]
 
-    def _finish(self):
-        self._mpi.Request.Waitall(self._pending)
+    def finish(self):
+        self.wait_all(self._pending)
         del self._pending[:]
+
+    def whole(self, gradients):
+        for gradient in gradients:
+            self._start([gradient])
+        self.finish()

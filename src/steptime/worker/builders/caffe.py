@@ -36,6 +36,7 @@ class WorkloadSolver(object):
         self._output = self.net.blobs[message.layer[-1].bottom[0]]
         self._loss = self.net.blobs[_LOSS].data
         self._feeding = None
+        self._last = len(self.net._layer_names) - 1  # noqa: SLF001 - pycaffe has no other
         self._parameters = [(name, self.net.params[holder][index]) for name, holder, index in _places(self._layers)]
 
     def feed_from(self, inputs, targets):
@@ -73,6 +74,25 @@ class WorkloadSolver(object):
     def step(self):
         """Train on the next batch: forward, backward, what was asked to be called, update."""
         self._solver.step(1)
+
+    # The same step in pieces, for its anatomy: what ``Solver::Step`` calls, in its order.
+
+    def take_batch(self):
+        """Let the data layer go on to the next batch of its ring, without computing anything."""
+        self.net._forward(0, 0)  # noqa: SLF001 - the public method copies the results
+
+    def forward(self):
+        """Compute the loss of the batch that was taken last."""
+        self.net._forward(1, self._last)  # noqa: SLF001
+
+    def backward(self):
+        """Compute the gradients, and have ``on_layer_gradients`` told of them."""
+        self.net.clear_param_diffs()
+        self.net._backward(self._last, 0)  # noqa: SLF001
+
+    def update(self):
+        """Update the weights with the gradients that are here."""
+        self._solver.apply_update()
 
     def loss(self):
         """Return the loss of the last batch."""

@@ -8,7 +8,7 @@ import numpy
 
 from steptime.worker.batches import synthetic_batches
 from steptime.worker.loaders.caffe_images import ImageFiles
-from steptime.worker.loaders.caffe_processes import HelpedLoader
+from steptime.worker.loaders.caffe_processes import SLOTS_PER_HELPER, HelpedLoader
 from steptime.worker.sampling import batch_indices, read_arrays, scale_and_shift
 
 
@@ -25,6 +25,12 @@ def open_loader(job, place):
     if loader["dataset"]["form"] == "arrays":
         return ArrayLoader(job, place)
     return HelpedLoader(job, place) if loader["processes"] else FileLoader(job, place)
+
+
+def batches_ahead(loader):
+    """Return how many batches the job's ``loader`` may hold ready."""
+    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
+    return SLOTS_PER_HELPER * loader["processes"] if folder else 0
 
 
 class SyntheticLoader(object):

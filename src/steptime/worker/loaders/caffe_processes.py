@@ -12,7 +12,7 @@ from steptime.worker.loaders.caffe_images import ImageFiles
 from steptime.worker.sampling import batch_indices
 from steptime.worker.tether import die_with_parent
 
-_SLOTS_PER_HELPER = 2
+SLOTS_PER_HELPER = 2
 _PATIENCE_S = 10.0
 
 
@@ -23,7 +23,7 @@ class HelpedLoader(object):
         batch, helpers = job["batch_per_worker"], job["loader"]["processes"]
         batch_indices(job["loader"]["dataset"]["samples"], batch, job["seed"], place.rank, place.workers)
         shape = tuple(job["workload"]["input_shape"])
-        self._slots = _SLOTS_PER_HELPER * helpers
+        self._slots = SLOTS_PER_HELPER * helpers
         # Not forked: what is forked from here shares Caffe's threads and, later, MPI's connections.
         context = multiprocessing.get_context("spawn")
         inputs = context.RawArray("f", int(self._slots * batch * numpy.prod(shape)))
