@@ -1,0 +1,72 @@
+"""Every back end that a manifest names exchanges right sums between real processes, whatever the number of workers."""
+
+import pytest
+from launching import LaunchResult, launch_ok
+
+from steptime.frameworks.manifest import load_manifests
+from steptime.measurements.net.records import NetSetting
+from steptime.runner.net.measuring import net_job
+from steptime.runner.net.plan import OPERATIONS, back_ends_of
+
+BACK_ENDS = back_ends_of(load_manifests())
+ON_CPU = [(each.manifest.name, name) for name, each in BACK_ENDS.items() if each.support.device == "cpu"]
+# The last one is no whole number of parts for any number of servers or workers here.
+SIZES = (1024, 1048572)
+ROUNDS, RUNS = 2, 3
+
+
+def exchange(folder, name: str, workers: int) -> LaunchResult:
+    """Run a back end once."""
+    back_end = BACK_ENDS[name]
+    servers = 2 if back_end.manifest.strategies[back_end.support.strategy].servers else 0
+    setting = NetSetting(
+        back_end=name,
+        framework=back_end.manifest.name,
+        strategy=back_end.support.strategy,
+        options=back_end.options,
+        device="cpu",
+        operations=tuple(back_end.support.operations),
+        sizes=SIZES,
+        workers=workers,
+        servers=servers,
+        rounds=ROUNDS,
+        runs=RUNS,
+    )
+    return launch_ok(folder, net_job(setting, seed=3), workers=workers, servers=servers, time_limit_s=240.0)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize(("framework", "name"), ON_CPU, ids=[name for _, name in ON_CPU])
+def test_every_sum_is_right_on_every_worker(tmp_path, framework, name, workers):
+    operations = BACK_ENDS[name].support.operations
+    result = exchange(tmp_path, name, workers)
+    for rank in range(workers):
+        found = result.record("net", f"worker-{rank}")
+        checked = [each for each in operations if each != "incast" or rank == 0]
+        assert (found["checks"], found["wrong"]) == (len(checked) * len(SIZES) * (1 + ROUNDS), 0), found["told"]
+        assert len(found["visits"]) == len(operations) * len(SIZES) * ROUNDS
+        for visit in found["visits"]:
+            assert 2 <= len(visit["ends_s"]) <= 1 + RUNS
+            assert visit["ends_s"] == sorted(visit["ends_s"])
+    assert result.record("session")["facts"]["framework_version"]
+
+
+def test_names_are_those_of_one_room_each():
+    names = [name for manifest in load_manifests().values() for name in manifest.exchanges]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("name", BACK_ENDS)
+def test_a_back_end_names_what_its_room_has(name):
+    back_end = BACK_ENDS[name]
+    support, manifest = back_end.support, back_end.manifest
+    applying = manifest.options_for(support.strategy)
+    assert set(support.options) <= set(applying)
+    for option, value in support.options.items():
+        assert not applying[option].choices or value in applying[option].choices
+    assert support.device in manifest.devices
+    assert set(support.operations) <= set(OPERATIONS)
+    adapter = (manifest.folder / "adapter.py").read_text()
+    assert "def open_exchange(" in adapter
+    if manifest.strategies[support.strategy].servers:
+        assert "def serve_exchange(" in adapter
