@@ -4,13 +4,16 @@ import numpy as np
 import pytest
 from tables import curve
 
-from steptime.evidence.draws import expert_beliefs
-from steptime.evidence.posterior import predict
+from steptime.evidence.priors import predict_curve
 
 
-def predictions(found, beliefs=None):
-    asked = [(point.workers, point.servers) for point in found.holdout]
-    return predict(found, asked, beliefs or expert_beliefs())
+def predictions(found):
+    """By what was learned from all sources: that of the curve is none of them."""
+    return predict_curve(found, [(point.workers, point.servers) for point in found.holdout])
+
+
+def width(prediction):
+    return prediction.high / prediction.low
 
 
 def test_what_is_to_be_predicted_is_not_looked_at(tmp_path):
@@ -72,12 +75,37 @@ def test_more_servers_are_expected_to_take_less(tmp_path):
 def test_contradicting_points_never_give_a_confident_number(tmp_path, factor):
     found = curve(tmp_path, {1: 0.2, 2: 0.2 * factor, 4: 0.2, 8: 0.2 * factor, 32: 0.2}, holdout={32})
     (one,) = predictions(found)
-    assert one.high / one.low > 3
+    assert width(one) > 3
 
 
 def test_a_single_point_to_fit_gives_a_wide_interval(tmp_path):
     (one,) = predictions(curve(tmp_path, {1: 0.2, 64: 0.3}, holdout={64}))
-    assert one.high / one.low > 1.3
+    assert width(one) > 1.3
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_equal_times_never_give_a_confident_number(tmp_path, count):
+    """What is flat up to here need not stay so: at least two percent inside a host, ten beyond it."""
+    known = {workers: 0.2 for workers in (1, 2, 4) if workers < count}
+    inside, outside = predictions(curve(tmp_path, {**known, count: 0.2, 64: 0.2}, holdout={count, 64}))
+    assert width(inside) > 1.02
+    assert width(outside) > 1.1
+
+
+def test_a_single_point_is_less_certain_than_two(tmp_path):
+    (one,) = predictions(curve(tmp_path, {1: 0.2, 8: 0.21}, holdout={8}))
+    (two,) = predictions(curve(tmp_path, {1: 0.2, 4: 0.205, 8: 0.21}, holdout={8}))
+    assert width(one) > width(two)
+
+
+def test_noise_of_half_a_time_widens_the_interval_to_its_size(tmp_path):
+    quiet = {1: 0.2, 2: 0.202, 4: 0.204, 8: 0.206, 16: 0.2}
+    noisy = {1: 0.2, 2: 0.3, 4: 0.15, 8: 0.3, 16: 0.2}
+    (sure,), (unsure,) = (
+        predictions(curve(tmp_path, seconds, holdout={16}, workers_per_host="16")) for seconds in (quiet, noisy)
+    )
+    assert width(unsure) > 2
+    assert width(unsure) > 5 * (width(sure) - 1) + 1
 
 
 def test_a_curve_of_unknown_workload_and_links_is_predicted_too(tmp_path):

@@ -30,6 +30,11 @@ def test_a_missing_column_is_named(tmp_path, column):
     assert f"lacks the columns {column};" in message
 
 
+def test_a_column_that_stands_there_twice_is_named(tmp_path):
+    (message,) = mistakes(tmp_path, [row(1, 0.25)], [*COLUMNS, "workers"])
+    assert "columns workers more than once" in message
+
+
 @pytest.mark.parametrize(
     ("column", "value", "said"),
     [

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steptime.evidence.assessment import assess, judge
+from steptime.evidence.assessment import assess
 from steptime.evidence.curve import Curve
-from steptime.evidence.posterior import predict
-from steptime.evidence.priors import beliefs_for, learned_sources
+from steptime.evidence.judging import judge
+from steptime.evidence.priors import learned_sources, predict_curve
 from steptime.evidence.reading import read_curves
 from steptime.evidence.scoring import score
 
@@ -66,7 +66,9 @@ def test_no_holdout_time_is_looked_at(curves):
         replace(curve, holdout=tuple(replace(point, step_time=point.step_time * 7) for point in curve.holdout))
         for curve in some
     ]
-    assert [point.predicted for point in judge(changed)] == [point.predicted for point in judge(some)]
+    assert [point.predicted for point in judge(changed, predict_curve)] == [
+        point.predicted for point in judge(some, predict_curve)
+    ]
 
 
 def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
@@ -75,9 +77,7 @@ def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
         if curve.regime(curve.holdout[0].workers) == "first_step_out" and len(curve.holdout) > 1:
             first, *rest = curve.holdout
             told = replace(curve, fit=(*curve.fit, first), holdout=tuple(rest))
-            asked = [(point.workers, point.servers) for point in rest]
-            for point, prediction in zip(rest, predict(told, asked, beliefs_for(curve.setup.source)), strict=True):
-                errors.append(abs(prediction.value / point.step_time - 1) * 100)
+            errors += [point.ape for point in judge([told], predict_curve)]
     assert np.median(errors) < 3
     assert np.percentile(errors, 90) < 14.5
 
@@ -85,4 +85,4 @@ def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
 def test_scores_of_the_parts_make_the_whole(found, curves):
     sources = found["summary"]["by_source"].values()
     assert sum(source["n"] for source in sources) == found["summary"]["all"]["n"]
-    assert score(judge(curves[:3])).n == sum(len(curve.holdout) for curve in curves[:3])
+    assert score(judge(curves[:3], predict_curve)).n == sum(len(curve.holdout) for curve in curves[:3])

@@ -5,10 +5,9 @@ import pytest
 from tables import curve
 
 from steptime.evidence.assessment import assess
-from steptime.evidence.nulls import judge_reference
+from steptime.evidence.nulls import judge_references
 from steptime.evidence.priors import beliefs_for, learned_sources
 from steptime.evidence.scoring import Judged, score
-from steptime.perfmodels.references.table import NULLS
 
 
 def judged(measured, predicted, low=0.5, high=2.0):
@@ -31,20 +30,28 @@ def test_a_truth_outside_its_interval_costs_twenty_times_its_distance():
 
 def test_the_last_time_repeats_and_the_first_scales_perfectly(tmp_path):
     one = curve(tmp_path, {1: 0.2, 4: 0.3, 16: 0.4}, holdout={16})
-    assert [judge_reference(NULLS[name], [one])[0].predicted for name in ("linear", "last")] == pytest.approx(
-        [0.2, 0.3]
-    )
+    found = judge_references([one])
+    assert [found[name][0].predicted for name in ("linear", "last")] == pytest.approx([0.2, 0.3])
 
 
 def test_each_doubling_costs_the_same_in_the_third_null(tmp_path):
     one = curve(tmp_path, {1: 0.2, 4: 0.3, 16: 0.4}, holdout={16})
-    assert judge_reference(NULLS["log2"], [one])[0].predicted == pytest.approx(0.4)
+    assert judge_references([one])["log2"][0].predicted == pytest.approx(0.4)
 
 
 def test_an_assessment_has_every_point_and_every_null(tmp_path):
     found = assess([curve(tmp_path, {1: 0.2, 2: 0.21, 4: 0.22, 8: 0.23}, holdout={4, 8})])
     assert [point["workers"] for point in found["points"]] == [4, 8]
     assert set(found["null_models"]) == {"linear", "last", "log2"}
+    assert set(found["reference_models"]) == {
+        "amdahl",
+        "usl",
+        "pmnf",
+        "generic",
+        "ssgd",
+        "ssgd_wait_free",
+        "paleo",
+    }
     assert found["summary"]["by_class"]["seen"]["n"] == 2
     assert found["summary"]["by_source"]["somewhere"]["n"] == 2
 

@@ -1,4 +1,4 @@
-"""Curves whose truth is known: drawn from what is believed, with noise."""
+"""Curves whose truth is known: drawn from what is believed, with noise, by three seeds."""
 
 from dataclasses import replace
 
@@ -7,58 +7,82 @@ import pytest
 from tables import curve
 
 from steptime.evidence.curve import workers
-from steptime.evidence.draws import INDEX, expert_beliefs, normals
+from steptime.evidence.draws import INDEX, PARAMETERS, expert_beliefs, normals
 from steptime.evidence.posterior import explain, predict
 from steptime.evidence.shape import relative_times
 
 _CURVES = 80
+_SEEDS = (1, 2, 3)
 _COUNTS = {1: 0.3, 2: 0.3, 4: 0.3, 8: 0.3, 16: 0.3, 32: 0.3, 128: 0.3}
 _NOISE = 0.05
+_LOG_SAMPLES = 11
+
+_DRAWN = [parameter.name for parameter in PARAMETERS if parameter.name != "noise"]
+"""All parameters but the one that is the same in all curves."""
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    """Curves with the parameters that made them: relative noise of 5 %, known up to 16 workers of 4 hosts."""
+def form(tmp_path_factory):
+    """A curve known up to 16 workers of 4 hosts."""
     changes = {"workers_per_host": "4", "inter_host_gbps": "10", "framework": "Horovod (no overlap)"}
-    form = curve(tmp_path_factory.mktemp("synthetic"), _COUNTS, holdout={32, 128}, **changes)
+    return curve(tmp_path_factory.mktemp("synthetic"), _COUNTS, holdout={32, 128}, **changes)
+
+
+@pytest.fixture(scope="module")
+def beliefs():
+    noise = replace(expert_beliefs()["noise"], mean=float(np.log(_NOISE)), spread=0.1)
+    return {**expert_beliefs(), "noise": noise}
+
+
+@pytest.fixture(scope="module", params=_SEEDS)
+def drawn(request, form):
+    """Curves with the parameters that made them, and relative noise of 5 %."""
+    generator = np.random.default_rng(request.param)
+    return [_draw(form, generator) for _ in range(_CURVES)]
+
+
+def _draw(form, generator):
     points = (*form.fit, *form.holdout)
-    count, unknown = workers(points), np.full(len(points), np.nan)
-    generator = np.random.default_rng(1)
-    beliefs = expert_beliefs()
-    believed = normals(beliefs)
-    made = []
-    for _ in range(_CURVES):
-        parameters = generator.normal(believed.mean, believed.spread)[None]
-        parameters[0, INDEX["noise"]] = np.log(_NOISE)
-        deviation = np.exp(parameters[0, [INDEX["walk"], INDEX["crossing"]]]) * generator.normal(size=(len(count), 2))
-        steps = np.sqrt(np.diff(np.log2(count), prepend=0.0))
-        drift = np.cumsum(steps * deviation[:, 0]) + (count > 4) * deviation[0, 1]
-        noise = _NOISE * generator.normal(size=len(count))
-        times = 0.3 * relative_times(form, count, unknown, 0.3, parameters)[0] * np.exp(drift + noise)
-        changed = [replace(point, step_time=float(seconds)) for point, seconds in zip(points, times, strict=True)]
-        known = len(form.fit)
-        made.append((replace(form, fit=tuple(changed[:known]), holdout=tuple(changed[known:])), parameters[0]))
-    noisy = {**beliefs, "noise": replace(beliefs["noise"], mean=float(np.log(_NOISE)), spread=0.1)}
-    return made, noisy
+    count = workers(points)
+    hosts = np.array([form.hosts(point.workers) for point in points], dtype=float)
+    believed = normals(expert_beliefs())
+    parameters = generator.normal(believed.mean, believed.spread)[None]
+    parameters[0, INDEX["noise"]] = np.log(_NOISE)
+    walk, host_walk, crossing = (np.exp(parameters[0, INDEX[name]]) for name in ("walk", "host_walk", "crossing"))
+    drift = walk * _walked(count, generator) + host_walk * _walked(hosts, generator)
+    drift += crossing * generator.normal() * (hosts > 1) + _NOISE * generator.normal(size=len(count))
+    relative = relative_times(form, count, np.full(len(points), np.nan), 0.3, parameters)[0]
+    changed = [
+        replace(point, step_time=0.3 * r * np.exp(d)) for point, r, d in zip(points, relative, drift, strict=True)
+    ]
+    known = len(form.fit)
+    return replace(form, fit=tuple(changed[:known]), holdout=tuple(changed[known:])), parameters[0]
 
 
-def test_nine_of_ten_truths_lie_in_their_intervals(drawn):
-    made, beliefs = drawn
+def _walked(steps, generator):
+    """A random walk with a variance of one per doubling."""
+    return np.cumsum(np.sqrt(np.diff(np.log2(steps), prepend=0.0)) * generator.normal(size=len(steps)))
+
+
+def test_nine_of_ten_truths_lie_in_their_intervals(drawn, beliefs):
     inside = []
-    for one, _ in made:
-        found = predict(one, [(point.workers, point.servers) for point in one.holdout], beliefs)
+    for one, _ in drawn:
+        asked = [(point.workers, point.servers) for point in one.holdout]
+        found = predict(one, asked, beliefs, _LOG_SAMPLES)
         inside += [each.low <= point.step_time <= each.high for each, point in zip(found, one.holdout, strict=True)]
-    assert 0.82 <= np.mean(inside) <= 0.98
+    assert 0.85 <= np.mean(inside) <= 0.95
 
 
-@pytest.mark.parametrize("name", ["efficiency", "stack_rate", "inside", "crowding", "walk"])
-def test_parameters_are_recovered_inside_their_intervals(drawn, name):
-    made, beliefs = drawn
-    inside = []
-    for one, truth in made:
-        weighted = explain(one, one.fit, one.holdout, beliefs)
-        values = weighted.parameters[:, INDEX[name]]
-        order = np.argsort(values)
-        low, high = np.interp([0.05, 0.95], np.cumsum(weighted.weights[order]), values[order])
-        inside.append(low <= truth[INDEX[name]] <= high)
-    assert 0.82 <= np.mean(inside) <= 0.98
+def test_parameters_are_recovered_inside_their_intervals(drawn, beliefs):
+    """Of all parameters of all curves nine in ten; of each alone no fewer than chance would leave of 80 curves."""
+    inside = {name: [] for name in _DRAWN}
+    for one, truth in drawn:
+        weighted = explain(one, one.fit, one.holdout, beliefs, _LOG_SAMPLES)
+        for name in _DRAWN:
+            values = weighted.parameters[:, INDEX[name]]
+            order = np.argsort(values)
+            low, high = np.interp([0.05, 0.95], np.cumsum(weighted.weights[order]), values[order])
+            inside[name].append(low <= truth[INDEX[name]] <= high)
+    shares = {name: np.mean(found) for name, found in inside.items()}
+    assert 0.87 <= np.mean(list(shares.values())) <= 0.93
+    assert all(0.78 <= share <= 1.0 for share in shares.values()), shares

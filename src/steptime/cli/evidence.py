@@ -25,18 +25,27 @@ def evidence(
 
 
 def _show(found: dict[str, Any]) -> None:
+    from rich import box
     from rich.console import Console
     from rich.table import Column, Table
 
-    table = Table(Column("of", no_wrap=True), "points", "MAPE", "median", "P90", "bias", "in 90%", "score")
+    numbers = ("points", "MAPE", "median", "P90", "bias", "in 90%", "score")
+    columns = [Column("of", no_wrap=True), *(Column(name, no_wrap=True, justify="right") for name in numbers)]
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
     summary = found["summary"]
-    rows = [("all", summary["all"]), *summary["by_class"].items(), *summary["by_source"].items()]
-    nulls = [(f"null: {name}", score) for name, score in found["null_models"].items()]
-    references = [(f"reference: {name}", score) for name, score in found["reference_models"].items()]
-    for name, score in (*rows, *nulls, *references):
-        if score["n"]:
-            errors = [f"{score[key]:.1f}" for key in ("mape", "median_ape", "p90_ape", "bias")]
-            table.add_row(
-                name, str(score["n"]), *errors, f"{score['coverage90']:.0%}", f"{score['interval_score']:.3f}"
-            )
+    for rows in (
+        {"all": summary["all"], **summary["by_class"]},
+        summary["by_source"],
+        {f"null: {name}": score for name, score in found["null_models"].items()},
+        {f"reference: {name}": score for name, score in found["reference_models"].items()},
+    ):
+        for name, score in rows.items():
+            if score["n"]:
+                table.add_row(name, *_cells(score))
+        table.add_section()
     Console().print(table)
+
+
+def _cells(score: dict[str, float]) -> list[str]:
+    errors = [f"{score[key]:.1f}" for key in ("mape", "median_ape", "p90_ape", "bias")]
+    return [str(score["n"]), *errors, f"{score['coverage90']:.0%}", f"{score['interval_score']:.3f}"]

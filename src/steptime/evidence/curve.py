@@ -57,6 +57,15 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Prediction:
+    """A predicted time in seconds with its interval of 90 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Curve:
     """A set-up with the points that a model may see and those that it has to predict, by rising workers."""
 

@@ -16,7 +16,7 @@ from scipy.stats import qmc  # type: ignore[import-untyped]
 
 from steptime.evidence.curve import Array
 
-LOG_SAMPLES = 12
+LOG_SAMPLES = 13
 _SEED = 20170301
 
 
@@ -66,6 +66,7 @@ PARAMETERS = (
     Parameter("half", "logit", 0.5, 3.0, "whether mixed precision sends two bytes per value (1) or four (0)"),
     Parameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),
     Parameter("walk", "log", 0.012, 0.7, "relative drift from the model per root of a doubling of workers"),
+    Parameter("host_walk", "log", 0.02, 1.0, "relative drift from the model per root of a doubling of hosts"),
     Parameter("crossing", "log", 0.04, 0.8, "relative error common to all points beyond one host"),
 )
 """In the order of the columns of a sample."""

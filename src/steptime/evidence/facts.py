@@ -37,7 +37,21 @@ _TENSORS: Mapping[str, int] = {
 }  # fmt: skip
 """Tensors of weights that a framework exchanges; batch normalisation has two."""
 
+_VALUE_WIDTHS: tuple[tuple[re.Pattern[str], float], ...] = (
+    (re.compile(r"MirroredStrategy", re.IGNORECASE), 0.0),
+    (re.compile(r"PaddlePaddle|APEX|gluon-nlp", re.IGNORECASE), 1.0),
+    (re.compile(r"NGC TensorFlow.*Horovod.* bert", re.IGNORECASE), 1.0),
+)
+"""How stacks send gradients in mixed precision: four bytes (0) or two (1), by their documentation or their source.
+
+Keras keeps variables and so gradients in four bytes. APEX (level O2) and gluon-nlp cast the whole model, Paddle marks
+the gradients before the cast for its exchange, and NVIDIA's BERT for TensorFlow 1 asks Horovod for two bytes.
+"""
+
 _USUAL_TENSORS = 100
+_TENSORS_PER_LAYER = 2
+LAYERS_OF_UNKNOWN = _USUAL_TENSORS // _TENSORS_PER_LAYER
+"""Of a workload that nothing is known of."""
 _BUCKET = 32e6
 """Bytes of gradients that a stack usually exchanges at once."""
 
@@ -67,11 +81,10 @@ class Facts:
 
 def facts_of(setup: Setup) -> Facts:
     """Return what the columns of a set-up say."""
-    half = {"fp16": 1.0, "bf16": 1.0, "amp_fp16": 0.5, "amp_bf16": 0.5}
     rate = setup.inter_host_rate or _USUAL_NETWORK
     return Facts(
-        gradient_bytes=gradient_bytes(_workload(setup)) or _USUAL_GRADIENTS,
-        half_bytes=half.get(setup.precision, 0.0),
+        gradient_bytes=gradient_bytes(workload_of(setup)) or _USUAL_GRADIENTS,
+        half_bytes=_half_bytes(setup),
         inside_rate=INSIDE_RATES.get(setup.intra_host_link, _USUAL_INSIDE_RATE),
         card_rate=rate * (setup.cards_per_host or 1),
         cards=setup.cards_per_host or 1,
@@ -83,8 +96,15 @@ def facts_of(setup: Setup) -> Facts:
     )
 
 
+def _half_bytes(setup: Setup) -> float:
+    if not setup.precision.startswith("amp_"):
+        return 1.0 if setup.precision in {"fp16", "bf16"} else 0.0
+    stack = f"{setup.framework} {workload_of(setup)}"
+    return next((width for pattern, width in _VALUE_WIDTHS if pattern.search(stack)), 0.5)
+
+
 def _messages(setup: Setup) -> int:
-    workload = _workload(setup)
+    workload = workload_of(setup)
     if _PER_TENSOR.search(setup.framework):
         return _TENSORS.get(workload, _USUAL_TENSORS)
     if _AFTER_BACKWARD.search(setup.framework):
@@ -92,10 +112,15 @@ def _messages(setup: Setup) -> int:
     return ceil((gradient_bytes(workload) or _USUAL_GRADIENTS) / _BUCKET)
 
 
-def _workload(setup: Setup) -> str:
+def workload_of(setup: Setup) -> str:
     """Return the workload, which a table may name only in its free text."""
     if setup.workload in LIBRARY or setup.workload in COST_ONLY:
         return setup.workload
     text = re.sub(r"[^a-z0-9]", "", setup.framework.lower())
     known = [name for name in (*COST_ONLY, *LIBRARY) if name.replace("_", "") in text]
     return max(known, key=len, default=setup.workload)
+
+
+def layers_of(workload: str) -> int | None:
+    """Return how many layers with weights a workload has, or None where nothing is known of it."""
+    return _TENSORS[workload] // _TENSORS_PER_LAYER if workload in _TENSORS else None

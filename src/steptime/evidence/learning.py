@@ -22,6 +22,7 @@ _LOG_SAMPLES = 11
 
 _BEYOND_HOST = {
     "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "congestion", "crossing",
+    "host_walk",
 }  # fmt: skip
 _WITHIN_HOST = {"contention", "crowding", "inside"}
 

@@ -1,24 +1,47 @@
 """Null and reference models on the same points, with the intervals that their own errors would have needed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from steptime.evidence.curve import Curve, times, workers
+from steptime.evidence.curve import Array, Curve, Prediction, times, workers
+from steptime.evidence.jobs import job_of
+from steptime.evidence.judging import Asked, Predictor, judge
 from steptime.evidence.scoring import Judged
 from steptime.perfmodels.references.curve_model import CurveModel
+from steptime.perfmodels.references.informed.job import InformedModel
+from steptime.perfmodels.references.informed.table import INFORMED
+from steptime.perfmodels.references.table import REFERENCES
 
 _LEVELS = (0.05, 0.95)
 
 
-def judge_reference(model: CurveModel, curves: Sequence[Curve]) -> list[Judged]:
-    """Return a reference model's predictions of all holdout points.
+def judge_references(curves: Sequence[Curve]) -> dict[str, list[Judged]]:
+    """Return every reference model's predictions of all holdout points, by the model's name."""
+    predictors: Mapping[str, Predictor] = {
+        **{name: of_curve(model) for name, model in REFERENCES.items()},
+        **{name: of_job(model) for name, model in INFORMED.items()},
+    }
+    return {name: _with_own_quantiles(judge(curves, predictor)) for name, predictor in predictors.items()}
 
-    Its intervals are the quantiles of its own errors on the very points of each class: knowledge after the event,
-    which flatters the reference, so that a model whose intervals score better has earned it.
+
+def of_curve(model: CurveModel) -> Predictor:
+    """Return a model of workers and times as a predictor of curves, without intervals."""
+    return lambda curve, asked: _sure(model(workers(curve.fit), times(curve.fit), _counts(asked)))
+
+
+def of_job(model: InformedModel) -> Predictor:
+    """Return a model that is told of a job as a predictor of curves, without intervals."""
+    return lambda curve, asked: _sure(model(job_of(curve, asked), workers(curve.fit), times(curve.fit), _counts(asked)))
+
+
+def _with_own_quantiles(judged: Sequence[Judged]) -> list[Judged]:
+    """Give each point the quantiles of the model's own errors on the very points of its class.
+
+    That is knowledge after the event, which flatters the reference, so that a model whose intervals score better has
+    earned it.
     """
-    judged = [point for curve in curves for point in _predicted(model, curve)]
     found: dict[str, tuple[float, float]] = {}
     for regime in {point.regime for point in judged}:
         errors = [np.log(point.measured / point.predicted) for point in judged if point.regime == regime]
@@ -30,20 +53,9 @@ def judge_reference(model: CurveModel, curves: Sequence[Curve]) -> list[Judged]:
     ]
 
 
-def _predicted(model: CurveModel, curve: Curve) -> list[Judged]:
-    if not curve.holdout:
-        return []
-    values = model(workers(curve.fit), times(curve.fit), workers(curve.holdout))
-    return [
-        Judged(
-            curve=curve.name,
-            source=curve.setup.source,
-            regime=curve.regime(point.workers),
-            workers=point.workers,
-            measured=point.step_time,
-            predicted=float(value),
-            low=float(value),
-            high=float(value),
-        )
-        for point, value in zip(curve.holdout, values, strict=True)
-    ]
+def _counts(asked: Asked) -> Array:
+    return np.array([count for count, _ in asked], dtype=float)
+
+
+def _sure(values: Array) -> list[Prediction]:
+    return [Prediction(value, value, value) for value in map(float, values)]

@@ -1,8 +1,9 @@
 """From fit points and beliefs to predictions: samples of the parameters, weighted by how well they explain the points.
 
 The logarithm of a time is the model's plus what no model knows: noise of each point, a drift that grows with the
-distance in doublings, and an error common to all points beyond one host. Given a sample these are a Gaussian process,
-so that a prediction follows the last points where the model is off. The mixture over samples has heavy tails.
+distance in doublings of workers, another with doublings of hosts, and an error common to all points beyond one host.
+Given a sample these are a Gaussian process, so that a prediction follows the last points where the model is off. The
+mixture over samples has heavy tails.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.evidence.curve import Array, Curve, Point, times, workers
+from steptime.evidence.curve import Array, Curve, Point, Prediction, times, workers
 from steptime.evidence.draws import INDEX, LOG_SAMPLES, Beliefs, Normals, normals
 from steptime.evidence.shape import relative_times
 
@@ -20,6 +21,8 @@ _SCALE_VARIANCE = 1.0
 _HALVES = 8
 """Normal quantiles that stand for the remaining uncertainty of one sample."""
 _ROUNDS = 2
+_SEARCH_LOG_SAMPLES = 11
+"""Enough to see where explanations lie; only the last round, which predicts, needs more."""
 _WIDER = 1.5
 _LEAST_SPREAD = 0.3
 """Of the spread believed: no parameter is known so well that its tails are not tried."""
@@ -37,21 +40,14 @@ class Weighted:
     deviation: Array
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """A predicted time in seconds with its interval of 90 %."""
-
-    value: float
-    low: float
-    high: float
-
-
-def predict(curve: Curve, points: Sequence[tuple[int, int | None]], beliefs: Beliefs) -> list[Prediction]:
+def predict(
+    curve: Curve, points: Sequence[tuple[int, int | None]], beliefs: Beliefs, log_samples: int = LOG_SAMPLES
+) -> list[Prediction]:
     """Return predictions for (workers, servers) from the fit points of a curve."""
     if not points:
         return []
     asked = [Point(count, servers, 1.0) for count, servers in points]
-    weighted = explain(curve, curve.fit, asked, beliefs)
+    weighted = explain(curve, curve.fit, asked, beliefs, log_samples)
     spread = ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     logs = weighted.mean[:, :, None] + weighted.deviation[:, :, None] * spread
     weights = np.repeat(weighted.weights / _HALVES, _HALVES)
@@ -70,7 +66,7 @@ def explain(
     """
     believed = near = normals(beliefs)
     for _ in range(_ROUNDS):
-        found = _weigh(curve, seen, asked, (believed, near), log_samples)
+        found = _weigh(curve, seen, asked, (believed, near), min(log_samples, _SEARCH_LOG_SAMPLES))
         mean = found.weights @ found.parameters
         spread = np.sqrt(found.weights @ np.square(found.parameters - mean))
         near = Normals(mean, np.clip(_WIDER * spread, _LEAST_SPREAD * believed.spread, believed.spread))
@@ -105,18 +101,24 @@ def _weigh(
 def _covariance(curve: Curve, count: Array, parameters: Array) -> Array:
     walk = np.exp(2 * parameters[:, INDEX["walk"]])
     crossing = np.exp(2 * parameters[:, INDEX["crossing"]])
-    doublings = np.log2(count)
-    common = np.minimum(doublings[:, None], doublings[None, :])
-    beyond = np.array([curve.hosts(int(workers)) > 1 for workers in count], dtype=float)
-    outside = beyond[:, None] * beyond[None, :]
+    host_walk = np.exp(2 * parameters[:, INDEX["host_walk"]])
+    hosts = np.array([curve.hosts(int(workers)) for workers in count], dtype=float)
+    outside = np.outer(hosts > 1, hosts > 1).astype(float)
     noise = np.exp(2 * parameters[:, INDEX["noise"]])
     covariance: Array = (
         _SCALE_VARIANCE
-        + walk[:, None, None] * common
+        + walk[:, None, None] * _common(np.log2(count))
+        + host_walk[:, None, None] * _common(np.log2(hosts))
         + crossing[:, None, None] * outside
         + noise[:, None, None] * np.eye(len(count))
     )
     return covariance
+
+
+def _common(doublings: Array) -> Array:
+    """Return how far two points walk together, for each pair."""
+    shared: Array = np.minimum(doublings[:, None], doublings[None, :])
+    return shared
 
 
 def _quantiles(values: Array, weights: Array, levels: Sequence[float]) -> Array:

@@ -6,7 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from steptime.evidence.curve import Curve, Prediction
 from steptime.evidence.draws import Belief, Beliefs
+from steptime.evidence.judging import Asked
+from steptime.evidence.posterior import predict
 
 ALL_SOURCES = ""
 """The name of what was learned from all sources, for curves of a source that is none of them."""
@@ -16,6 +19,11 @@ def beliefs_for(source: str) -> Beliefs:
     """Return the beliefs that a curve of ``source`` may be predicted with: never any learned from that source."""
     known = _learned()
     return known.get(source, known[ALL_SOURCES])
+
+
+def predict_curve(curve: Curve, asked: Asked) -> list[Prediction]:
+    """Return predictions from a curve's fit points with what may be believed of its source."""
+    return predict(curve, asked, beliefs_for(curve.setup.source))
 
 
 def learned_sources() -> list[str]:

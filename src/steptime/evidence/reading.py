@@ -57,6 +57,10 @@ def read_curves(path: Path) -> list[Curve]:
     if missing:
         message = f"{path}: the table lacks the columns {', '.join(missing)}; it must have {', '.join(COLUMNS)}"
         raise EvidenceError(message)
+    twice = sorted({column for column in COLUMNS if header.count(column) > 1})
+    if twice:
+        message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
+        raise EvidenceError(message)
     if not rows:
         message = f"{path}: the table has no rows; every measured point is one"
         raise EvidenceError(message)
