@@ -200,8 +200,9 @@ def _queued(scene: Scene) -> Outcome:
         away = scene.sizes.sum() * (1.0 - 1.0 / scene.graph.servers)
         held = ((scene.workers - 1.0) * held + away) / scene.workers
     service = np.minimum(np.maximum(held / shop.rate, held / shop.update_rate), lonely)
-    variation = np.asarray(scene.crew.spread.transient) * scene.computing / lonely
-    rate = updates_per_second(scene.workers, lonely - service, service, variation)
+    thinks = np.maximum(lonely - service, np.finfo(float).tiny)
+    variation = np.asarray(scene.crew.spread.transient) * scene.computing / thinks
+    rate = updates_per_second(scene.workers, thinks, service, variation)
     behind = scene.workers / rate - scene.computing
     alone_s = 2.0 * scene.sizes.sum() / shop.rate
     return Outcome(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))

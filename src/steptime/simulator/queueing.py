@@ -7,31 +7,40 @@ from steptime.perfmodels.parameter_server import asynchronous_bound
 
 Array = NDArray[np.float64]
 
+_SPACING = 0.8
+_EVEN_SERVICE = 0.6
 _MOST = 4096
 """Workers up to which the recursion runs; beyond, the servers are busy all the time or never."""
 
 
-def updates_per_second(workers: Array, thinking: Array, service: Array, variation: Array | float = 0.0) -> Array:
+def updates_per_second(
+    workers: Array, thinking: Array, service: Array, variation: Array | float = 0.0, service_variation: float = 0.0
+) -> Array:
     """Return the updates per second of all workers together, (configurations,).
 
     A worker computes for Z seconds, then waits for S seconds of the servers. Where times hardly vary, workers fall
     into turns and nobody waits until the servers are saturated: ``min(p/(Z+S), 1/S)``. Where they vary as widely as
-    exponential ones, mean-value analysis is exact. Between the two the rate is taken in proportion to the squared
-    coefficient of variation, as waiting times are in P. Pollaczek's formula; tests hold this to a simulation of events.
+    exponential ones, mean-value analysis is exact. What lies between is taken from how widely a worker's arrival
+    strays, in units of the time between two arrivals, ``1 - exp(-p s / (0.8 (Z+S)))``, and from what even services of
+    random arrivals wait, a little more than half (Pollaczek). The two numbers were found by simulating events, which
+    tests hold this to: half of the rates within 1 %, all within 10 %.
 
     Args:
         workers: p, whole numbers.
         thinking: Z, seconds between the end of one service and the next request.
         service: S, seconds of one update on the busiest server.
-        variation: coefficient of variation of a worker's whole round.
+        variation: coefficient of variation of Z.
+        service_variation: of S.
     """
     workers, thinking, service = np.broadcast_arrays(
         *(np.asarray(each, float) for each in (workers, thinking, service))
     )
     bound: Array = np.asarray(asynchronous_bound(workers, thinking, np.maximum(service, np.finfo(float).tiny)), float)
-    chance = np.minimum(1.0, np.square(variation))
-    if not np.any(chance):
+    strays = np.hypot(variation * thinking, service_variation * service)
+    if not np.any(strays):
         return bound
+    chance = 1.0 - np.exp(-workers * strays / (_SPACING * (thinking + service)))
+    chance *= _EVEN_SERVICE + (1.0 - _EVEN_SERVICE) * min(service_variation, 1.0) ** 2
     rate: Array = bound + chance * (_mean_value(workers, thinking, service) - bound)
     return rate
 

@@ -45,7 +45,7 @@ def largest_of(uniform: Array, workers: Real) -> Array:
     return found
 
 
-def classes_of(workers: int, most: int = 64) -> tuple[Array, Array]:
+def classes_of(workers: int, single: int = 16) -> tuple[Array, Array]:
     """Return how workers of a normal spread part into classes: standard scores, and how many workers have each.
 
     The few slowest, who decide when a step ends, are each a class of their own; towards the mean classes double in
@@ -53,9 +53,9 @@ def classes_of(workers: int, most: int = 64) -> tuple[Array, Array]:
 
     Args:
         workers: p.
-        most: how many workers are told apart one by one at the slow end, at least.
+        single: how many workers are told apart at the slow end.
     """
-    sizes = [1] * min(workers, most // 4)
+    sizes = [1] * min(workers, single)
     left, width = workers - len(sizes), 2
     while left > 0:
         sizes.append(min(width, left))
@@ -68,16 +68,29 @@ def classes_of(workers: int, most: int = 64) -> tuple[Array, Array]:
     return scores, counts
 
 
+def _launch_of(workers: int, generator: np.random.Generator) -> tuple[Array, Array]:
+    """Return classes as ``classes_of`` does, with the slowest workers where one launch happens to have them.
+
+    The largest of p uniform numbers is u^(1/p), the next the largest of p-1 below it, and so on.
+    """
+    scores, counts = classes_of(workers)
+    single = int((np.cumsum(counts) == np.arange(1, len(counts) + 1)).sum())
+    logarithms = np.cumsum(np.log(generator.random(single)) / (workers - np.arange(single)))
+    scores[:single] = ndtri_exp(logarithms)
+    scores[single:] = np.minimum(scores[single:], scores[single - 1])
+    return scores, counts
+
+
 def draw_slowest(spread: Spread, workers: int, steps: int, generator: np.random.Generator) -> Array:
     """Return the slowest worker's time over the mean for every step of a launch, (steps,).
 
-    What persists is the same in all steps; each step draws the largest transient part of every class of workers.
+    What persists is drawn once for the launch; each step draws the largest transient part of every class of workers.
     """
     if workers <= 1:
         return np.asarray(1.0 + float(spread.transient) * generator.standard_normal(steps), float)
     if float(spread.persistent) <= 0.0:
         return 1.0 + float(spread.transient) * largest_of(generator.random(steps), workers)
-    scores, counts = classes_of(workers)
+    scores, counts = _launch_of(workers, generator)
     lasting = float(spread.persistent) * scores
     passing = float(spread.transient) * largest_of(generator.random((steps, len(counts))), counts)
     slowest: Array = 1.0 + (lasting + passing).max(axis=1)

@@ -1,0 +1,63 @@
+"""Slow and simple simulations, event by event, to hold closed forms against."""
+
+import heapq
+
+import numpy as np
+
+
+def closed_queue(workers, think, serve, updates, generator):
+    """Return updates per second and mean staleness of workers that take turns at one server."""
+    arrivals = [(think(generator), worker) for worker in range(workers)]
+    heapq.heapify(arrivals)
+    free, pulled, late, times = 0.0, [0] * workers, [], []
+    for version in range(updates):
+        when, worker = heapq.heappop(arrivals)
+        free = max(free, when) + serve(generator)
+        late.append(version - pulled[worker])
+        pulled[worker] = version + 1
+        times.append(free)
+        heapq.heappush(arrivals, (free + think(generator), worker))
+    half = updates // 2
+    return half / (times[-1] - times[-1 - half]), np.mean(late[half:])
+
+
+def shared_link(situation, in_flight, slowdown, tick):
+    """Return the ends of exchanges and of computing, by small steps of time."""
+    ready, start, transfer, computing = situation
+    count = len(ready)
+    alone = np.add(start, transfer)
+    load = np.divide(transfer, alone)
+    left, flying, launched = dict.fromkeys(range(count)), [], 0
+    ends, progress, clock, computed = [None] * count, 0.0, 0.0, None
+    while computed is None or None in ends:
+        while len(flying) < in_flight and launched < count and progress >= ready[launched] - 1e-12:
+            flying.append(launched)
+            left[launched] = alone[launched]
+            launched += 1
+        pace = 1.0 / max(1.0, sum(load[each] for each in flying))
+        progress += tick / (1.0 + slowdown * bool(flying))
+        clock += tick
+        for each in list(flying):
+            left[each] -= tick * pace
+            if left[each] <= 0:
+                flying.remove(each)
+                ends[each] = clock
+        if computed is None and progress >= computing:
+            computed = clock
+    return ends, computed
+
+
+def fused(waiting, seconds, *, threshold, cycle, negotiation):
+    """Return when all is sent by a thread that looks every cycle and first in the middle of one."""
+    clock = 0.0
+    while waiting:
+        clock = max(clock, waiting[0][0] + cycle / 2)
+        there = [size for moment, size in waiting if moment <= clock]
+        waiting = waiting[len(there) :]
+        clock += negotiation
+        while there:
+            pack = [there.pop(0)]
+            while there and sum(pack) + there[0] <= threshold:
+                pack.append(there.pop(0))
+            clock += seconds(sum(pack))
+    return clock

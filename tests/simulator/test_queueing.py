@@ -1,0 +1,78 @@
+"""Workers without steps, beside a simulation of every visit to the server."""
+
+import numpy as np
+import pytest
+from brute_force import closed_queue
+
+from steptime.simulator.queueing import staleness, updates_per_second
+
+
+def _gamma(mean, variation):
+    if variation == 0:
+        return lambda _: mean
+    shape = variation**-2
+    return lambda generator: generator.gamma(shape, mean / shape)
+
+
+def _simulated(workers, load, variations, seed=0):
+    """Return rate and staleness for services of 0.1 s at ``load`` times what the server can do."""
+    think = workers * 0.1 / load - 0.1
+    found = closed_queue(
+        workers, _gamma(think, variations[0]), _gamma(0.1, variations[1]), 10_000, np.random.default_rng(seed)
+    )
+    return think, *found
+
+
+CASES = [
+    (workers, load, variations)
+    for workers in (2, 4, 16, 32)
+    for load in (0.5, 0.8, 1.0, 1.3)
+    for variations in ((0.02, 0), (0.1, 0), (0.3, 0), (0.3, 0.5), (1, 1))
+]
+
+
+@pytest.fixture(scope="module")
+def errors():
+    found = {}
+    for case in CASES:
+        workers, load, (thinking_cv, service_cv) = case
+        think, rate, _ = _simulated(workers, load, (thinking_cv, service_cv))
+        found[case] = float(updates_per_second(workers, think, 0.1, thinking_cv, service_cv)) / rate - 1
+    return found
+
+
+def test_half_of_the_rates_are_within_one_percent(errors):
+    assert np.median(np.abs(list(errors.values()))) < 0.01
+
+
+def test_all_rates_are_within_a_tenth(errors):
+    assert max(map(abs, errors.values())) < 0.10
+
+
+@pytest.mark.parametrize("workers", [2, 8, 32])
+def test_exponential_times_are_exact(workers):
+    think, rate, _ = _simulated(workers, 1.0, (1, 1))
+
+    assert float(updates_per_second(workers, think, 0.1, 1.0, 1.0)) == pytest.approx(rate, rel=0.05)
+
+
+@pytest.mark.parametrize("workers", [2, 8, 16])
+@pytest.mark.parametrize("variation", [0, 0.3])
+def test_an_update_is_as_stale_as_there_are_other_workers(workers, variation):
+    _, _, late = _simulated(workers, 1.0, (variation, 0))
+
+    assert late == pytest.approx(float(staleness(workers)), abs=0.01)
+
+
+def test_servers_that_are_busy_all_the_time_bound_the_rate():
+    assert float(updates_per_second(1000, 1.0, 0.1)) == pytest.approx(10.0)
+
+
+def test_a_million_workers_are_no_harder_than_many():
+    assert float(updates_per_second(1_000_000, 1.0, 0.1, 0.3)) == pytest.approx(10.0)
+
+
+def test_rates_grow_with_workers():
+    rates = updates_per_second(np.arange(1.0, 60.0), 1.0, 0.05, 0.2)
+
+    assert (np.diff(rates) > -1e-12).all()
