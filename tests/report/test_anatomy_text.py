@@ -73,7 +73,7 @@ def test_a_single_block_has_no_interval():
         "17.0 % always the same worker",
         "worker 1 on host h1 is to blame",
         "communication takes 12.5 ms (11.2 to 13.8) in all; computation covers 60.0 % of it, 7.50 ms",
-        "3 launches; marking costs 0.400 % (-0.600 to 1.400) of a step",
+        "3 launches; marking costs 0.40 % (-0.60 to 1.40) of a step",
         "their step is 2.00 % (1.00 to 3.00) shorter than that of the timing runs",
     ],
 )

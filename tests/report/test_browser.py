@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from anatomies import dissected, emulated
 from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
 
@@ -27,6 +28,8 @@ STUDIES = {
     "race": quickstart(),
     "forty trials": many(40),
     "sweep": sweep(),
+    "dissected": dissected(),
+    "emulated hosts": emulated(),
     "long names": summary(
         [
             trial(
@@ -98,7 +101,8 @@ def test_the_page_asks_for_nothing_but_itself(opened):
 
 def test_every_chart_is_visible_and_fits(opened, width):
     sizes = opened.execute_script(
-        "return [...document.querySelectorAll('svg')].map(e => {const r = e.getBoundingClientRect();"
+        "return [...document.querySelectorAll('svg')].filter(e => e.checkVisibility()).map(e => {"
+        "const r = e.getBoundingClientRect();"
         "return [r.width, r.height, r.left, r.right, getComputedStyle(e).visibility]})"
     )
 
@@ -113,7 +117,7 @@ def test_every_chart_is_visible_and_fits(opened, width):
 def test_letters_of_charts_can_be_read(opened):
     """A chart that is shrunk onto a phone keeps letters of 9 pixels or more."""
     letters = opened.execute_script(
-        "return [...document.querySelectorAll('svg text')].filter(e => e.textContent).map(e =>"
+        "return [...document.querySelectorAll('svg text')].filter(e => e.textContent && e.checkVisibility()).map(e =>"
         "parseFloat(getComputedStyle(e).fontSize) * e.ownerSVGElement.getBoundingClientRect().width"
         " / e.ownerSVGElement.viewBox.baseVal.width)"
     )
@@ -159,3 +163,14 @@ def test_a_wide_table_scrolls_inside_its_box(opened, width):
 
     assert boxes
     assert all(wide <= width and overflow == "auto" for wide, overflow in boxes)
+
+
+def test_a_page_shows_one_gap_of_a_group_and_another_when_it_is_chosen(browser, pages):
+    browser.get((pages / "dissected.html").as_uri())
+    shown = "return [...document.querySelectorAll('.chooser:has(select) .chosen')].filter(e => e.checkVisibility())"
+    name = f"{shown}.map(e => [...e.classList].join(' '))"
+    before = browser.execute_script(name)
+    browser.execute_script("document.querySelector('.chooser select').selectedIndex = 3")
+
+    assert before == ["chosen c1"]
+    assert browser.execute_script(name) == ["chosen c4"]

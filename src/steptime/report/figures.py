@@ -43,14 +43,14 @@ def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> lis
     figures = []
     if len(rows) > 1:  # a bar alone compares nothing
         bars = [_row(group, row, row.rate.line, row.trial.throughput_samples_per_s, marks) for row in rows]
-        figures.append(_figure(f"Throughput{some}", throughput_bars(bars), group.title))
+        figures.append(picture(f"Throughput{some}", throughput_bars(bars), group.title))
         ratios = [_row(group, row, row.ratio.line, row.place.ratio_to_best, marks) for row in rows]
-        figures.append(_figure(f"Time against best{some}", ratio_chart(ratios), group.title))
+        figures.append(picture(f"Time against best{some}", ratio_chart(ratios), group.title))
     drawn = [row for row in rows if len(quantiles.get(row.trial.id, ())) > 1]
-    for part in _parts(drawn):
+    for part in parts(drawn):
         which = f", ranks {part[0].place.rank} to {part[-1].place.rank}" if len(drawn) > MOST else ""
         figures.append(
-            _figure(f"How step times spread{which}", _distribution(group, part, drawn, quantiles, marks), group.title)
+            picture(f"How step times spread{which}", _distribution(group, part, drawn, quantiles, marks), group.title)
         )
     return figures
 
@@ -59,8 +59,8 @@ def staleness_figures(group: LearningGroup, marks: Marks) -> list[Figure]:
     """Return how stale the updates of a group's asynchronous trials were."""
     stale = [row.row for row in group.rows if row.row.trial.staleness]
     return [
-        _figure("How stale updates were", staleness_chart(list(_staleness_rows(part)), marks), group.title)
-        for part in _parts(stale)
+        picture("How stale updates were", staleness_chart(list(_staleness_rows(part)), marks), group.title)
+        for part in parts(stale)
     ]
 
 
@@ -76,16 +76,17 @@ def _staleness_rows(rows: Sequence[Row]) -> Iterator[Spec]:
 def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:
     """Return throughput and, where there is a baseline, efficiency against workers."""
     figures = []
-    for part in _parts(panel.curves):
+    for part in parts(panel.curves):
         throughput = [row for curve in part for row in _throughput_rows(curve)]
-        figures.append(_figure("Throughput", throughput_lines(throughput, marks), panel.title))
+        figures.append(picture("Throughput", throughput_lines(throughput, marks), panel.title))
         efficiency = [row for curve in part for row in _efficiency_rows(curve)]
         if panel.weak and efficiency:
-            figures.append(_figure("Efficiency", efficiency_lines(efficiency, marks), panel.title))
+            figures.append(picture("Efficiency", efficiency_lines(efficiency, marks), panel.title))
     return figures
 
 
-def _figure(title: str, spec: Spec, conditions: str) -> Figure:
+def picture(title: str, spec: Spec, conditions: str) -> Figure:
+    """Return the figure of a chart; ``conditions`` are for those who hear the page."""
     return Figure(title, to_svg(spec, f"{title}: {conditions}"))
 
 
@@ -142,7 +143,7 @@ def _point(curve: Curve, trial: TrialSummary, value: Value | Efficiency) -> Spec
     }
 
 
-def _parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+def parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """Yield as many items as one chart can tell apart, until all are drawn."""
     for start in range(0, len(items), MOST):
         yield items[start : start + MOST]

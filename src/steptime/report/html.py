@@ -9,7 +9,8 @@ from steptime.measurements.distribution import step_time_quantiles
 from steptime.measurements.jsonlines import write_whole
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import conditions, wording
+from steptime.report import anatomy, clusters, conditions, wording
+from steptime.report.anatomy_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
@@ -50,6 +51,9 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
     series = {(trial.framework, names.short(trial)) for trial in measured}
     # Strategies one after the other: what is drawn in one chart is then most often one of them, or close by.
     marks = Marks(sorted(series, key=lambda pair: (pair[1].removeprefix(pair[0]), pair[0])))
+    dissected = anatomy.anatomy_groups(groups)
+    compared = max(1, sum(len(group.rows) > 1 for group in dissected))
+    gaps = [gap_figures(group, max(1, MOST_PAIRS // compared)) for group in dissected]
     environment = Environment(
         loader=PackageLoader("steptime.report"),
         autoescape=True,
@@ -68,6 +72,14 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
         comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
         learning=[(group, staleness_figures(group, marks)) for group in learning_groups(groups)],
+        dissected=[
+            (group, phase_figures(group), heat_figures(group, max(1, MOST_MAPS // compared)), ways)
+            for group, ways in zip(dissected, gaps, strict=True)
+        ],
+        most_gaps=max(map(len, gaps), default=0),
+        anatomy=anatomy,
+        clusters=clusters.clusters(summary, names),
+        about_clusters=clusters.EXPLANATION,
         explanation=EXPLANATION,
         unranked=unranked(summary),
         flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),

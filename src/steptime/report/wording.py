@@ -138,9 +138,10 @@ def _places(value: float, half_width: float = 0.0) -> int:
     """Return how many decimals show what is known: at least three digits, and no more than the interval allows.
 
     That is the first digit of the interval's half-width behind the point, and the second before it; negative
-    where whole numbers are rounded.
+    where whole numbers are rounded. A value far below its interval has no digits of its own.
     """
-    first = floor(log10(abs(value))) if value else 0
+    size = max(abs(value), half_width)
+    first = floor(log10(size)) if size else 0
     least = _FEWEST_DIGITS - 1 - first
     if half_width <= 0.0:
         return max(0, least)
@@ -151,4 +152,4 @@ def _places(value: float, half_width: float = 0.0) -> int:
 
 
 def _rounded(value: float, places: int) -> str:
-    return f"{round(value, places):.{max(0, places)}f}"
+    return f"{round(value, places) + 0.0:.{max(0, places)}f}"  # + 0.0, because nobody measures -0

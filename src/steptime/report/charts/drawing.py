@@ -48,6 +48,13 @@ SHARES: Spec = {"format": "%", "values": [0.0, 0.25, 0.5, 0.75, 1.0]}
 _FIRST_TAG = re.compile(r"<svg [^>]*>")
 _SIZE = re.compile(r'viewBox="0 0 (\d+) (\d+)"')
 _FINE = re.compile(r"(\d\.\d\d)\d+")
+_TAG = re.compile(r"<[^>]*>")
+_NEEDLESS = re.compile(
+    r' (?:class|role|aria-hidden|aria-roledescription|pointer-events|font-family|stroke-miterlimit)="[^"]*"'
+    r'| opacity="1"| font-weight="normal"'
+)
+"""What says nothing inside a picture that is one to a reader, or what its first tag says for all."""
+_UNSEEN = '<path d="" display="none"/>'
 _ATTRIBUTE = re.compile(r' (?:d|transform)="[^"]*"')
 
 
@@ -88,8 +95,10 @@ def to_svg(spec: Spec, name: str) -> Markup:
     width, height = size.groups() if size else (str(WIDTH), str(HEIGHT))
     # Hundredths of a pixel are fine enough, and make curves half as long.
     svg = _ATTRIBUTE.sub(lambda found: _FINE.sub(r"\1", found[0]), svg)
+    svg = _TAG.sub(lambda tag: _NEEDLESS.sub("", tag[0]), svg).replace(_UNSEEN, "")
+    said = escape(name)
     first = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'role="img" aria-label="{escape(name)}"><title>{escape(name)}</title>'
+        f'font-family="{_FONT}" stroke-miterlimit="10" role="img" aria-label="{said}"><title>{said}</title>'
     )
     return Markup(_FIRST_TAG.sub(lambda _: first, svg, count=1))  # noqa: S704 - vl-convert escapes all text

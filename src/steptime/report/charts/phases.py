@@ -1,0 +1,118 @@
+"""Where the time of a step goes: a bar per trial, stacked of its phases, with the interval of each below."""
+
+from collections.abc import Sequence
+
+from steptime.report.charts.drawing import WIDTH, Spec, chart
+from steptime.report.charts.rows import Y, headings
+
+COLOURS = {
+    "input_wait": "#E69F00",
+    "h2d": "#8C6D31",
+    "forward": "#56B4E9",
+    "backward": "#0072B2",
+    "comm_exposed": "#D55E00",
+    "sync_wait": "#CC79A7",
+    "update": "#009E73",
+    "residual": "#B8BFC7",
+}
+"""Of the phases on the whole page; they stay apart for every common kind of colour vision."""
+_INK = {name: "white" if name in ("h2d", "backward", "comm_exposed", "update") else "#1b1f24" for name in COLOURS}
+"""Of letters on these colours."""
+_LETTER = 6.5
+"""Pixels of a letter, on average."""
+_ROOM = 1.2
+"""The axis ends at the longest step times this; intervals that go further are cut there."""
+_ROW, _LANE = 40, 5
+"""Pixels of a row without its intervals, and of the interval of one phase."""
+
+
+def phases_chart(rows: Sequence[Spec], parts: Sequence[Spec], titles: dict[str, str], unit: str) -> Spec:
+    """Return the chart.
+
+    Args:
+        rows: a trial each, with ``name`` (different in each) and ``shown`` (its step time in words).
+        parts: the known phases of all trials in their order: ``name`` of the trial, ``phase``, and in ``unit``
+            ``value``, ``low`` and ``high`` (which may be None).
+        titles: of the phases to show, in their order.
+        unit: of the times, in letters.
+    """
+    placed = [{**part, "title": titles[part["phase"]]} for part in _placed(parts)]
+    ends = [part[end] for part in placed for end in ("start", "end")]
+    x = {
+        "type": "quantitative",
+        "title": f"time of a step ({unit}), from 0",
+        "scale": {"domain": [min(0.0, *ends), _ROOM * max(ends)], "nice": False, "clamp": True},
+        "axis": {"tickCount": 6, "format": ",~f"},
+    }
+    height = _ROW + _LANE * len(titles)
+    up = height / 2
+    layers: list[Spec] = [
+        *headings(rows, round(up - 9)),
+        {
+            "data": {"values": placed},
+            "mark": {"type": "bar", "height": 14, "yOffset": 27 - up},
+            "encoding": {
+                "y": Y,
+                "x": {**x, "field": "start"},
+                "x2": {"field": "end"},
+                "color": {
+                    "field": "title",
+                    "type": "nominal",
+                    "scale": {
+                        "domain": list(titles.values()),
+                        "range": [COLOURS[name] for name in titles],
+                    },
+                    "legend": {"columns": 3, "symbolType": "square", "labelLimit": WIDTH / 3 - 20},
+                },
+            },
+        },
+    ]
+    layers.append(_words(placed, x, 27 - up))
+    layers += [
+        _interval([part for part in placed if part["phase"] == name], x, 38 - up + _LANE * lane, COLOURS[name])
+        for lane, name in enumerate(titles)
+    ]
+    return chart(layers, rows, height=height * len(rows))
+
+
+def _placed(parts: Sequence[Spec]) -> list[Spec]:
+    """Return parts one behind the other, negative ones to the left of 0, with the ends of their intervals."""
+    reached: dict[tuple[str, bool], float] = {}
+    placed = []
+    for part in parts:
+        key = (part["name"], part["value"] < 0.0)
+        start = reached.get(key, 0.0)
+        end = reached[key] = start + part["value"]
+        known = part["low"] is not None and part["high"] is not None
+        bounds = {
+            "from": end + part["low"] - part["value"] if known else None,
+            "to": end + part["high"] - part["value"] if known else None,
+        }
+        placed.append({"name": part["name"], "phase": part["phase"], "start": start, "end": end, **bounds})
+    return placed
+
+
+def _words(placed: Sequence[Spec], x: Spec, offset: float) -> Spec:
+    """Return the names of the parts that have room for theirs: a colour alone says too little."""
+    low, high = x["scale"]["domain"]
+    room = WIDTH / (high - low) / _LETTER
+    wide = [part for part in placed if abs(part["end"] - part["start"]) * room > len(part["title"]) + 1]
+    middles = [{**part, "middle": (part["start"] + part["end"]) / 2, "ink": _INK[part["phase"]]} for part in wide]
+    return {
+        "data": {"values": middles},
+        "mark": {"type": "text", "fontSize": 11, "yOffset": offset},
+        "encoding": {
+            "y": Y,
+            "x": {**x, "field": "middle"},
+            "text": {"field": "title"},
+            "color": {"field": "ink", "type": "nominal", "scale": None},
+        },
+    }
+
+
+def _interval(parts: Sequence[Spec], x: Spec, offset: float, colour: str) -> Spec:
+    return {
+        "data": {"values": [part for part in parts if part["from"] is not None]},
+        "mark": {"type": "rule", "strokeWidth": 2.5, "yOffset": offset, "color": colour},
+        "encoding": {"y": Y, "x": {**x, "field": "from"}, "x2": {"field": "to"}},
+    }
