@@ -22,10 +22,9 @@ NOT_YET = {
     "tensorflow",
 }
 """Rooms whose steps nobody has taken apart yet; whoever does strikes the room out."""
-MOVED = {
-    room: "its functions run once when they are made, and leave other weights"
-    for room in ("horovod_tensorflow", "tensorflow")
-}
+MOVED = dict.fromkeys(
+    ("horovod_tensorflow", "tensorflow"), "its functions run once when they are made, and leave other weights"
+)
 """Rooms whose rungs train by being made, which `Session.rungs` allows."""
 LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
 """For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
