@@ -36,15 +36,16 @@ class CntkSession(Session):
 
     def __init__(self, cntk, job, place):
         from steptime.worker.builders.cntk import WorkloadFunction
-        from steptime.worker.loaders.cntk import open_loader
+        from steptime.worker.loaders.cntk import batches_ahead, open_loader
 
         self._cntk = cntk
         self._batch = job["batch_per_worker"]
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         dropout_seed = 1 + 1000 * (job["seed"] * place.workers + place.rank)
         self._function = function = WorkloadFunction(job["workload"], weights, self._batch, dropout_seed)
-        self._distributed = job["strategy"] != "single"
-        learner = _learner(cntk, function.parameters, job["optimizer"])
+        self._strategy, self._workers = job["strategy"], place.workers
+        self._distributed = self._strategy != "single"
+        self._learner = learner = _learner(cntk, function.parameters, job["optimizer"])
         if self._distributed:
             from steptime.frameworks.cntk.distributing import distributed
 
@@ -53,9 +54,14 @@ class CntkSession(Session):
         self._device = cntk.device.cpu()
         self._fetched = {}
         self._loader = open_loader(job, place)
+        self._ahead = batches_ahead(job["loader"])
+        self._optimizer = job["optimizer"]
+        self._stages = None
 
     def step(self):
-        inputs, targets = self._loader.next()
+        self._train(*self._loader.next())
+
+    def _train(self, inputs, targets):
         function = self._function
         arguments = {function.features: inputs}
         if function.labels is not None:
@@ -65,6 +71,30 @@ class CntkSession(Session):
         # Trainer's own method of this name would turn what is fetched into numpy in every step. The loss that the
         # trainer remembers is the average of all workers.
         self._cntk.cntk_py.Trainer.train_minibatch(self._trainer, arguments, False, fetched, self._device)
+
+    def rungs(self):
+        from steptime.frameworks.cntk.stages import Stages
+
+        # A distributed learner keeps the state of the learner that it was given; the rungs get one of their own.
+        learner = self._learner
+        if self._distributed:
+            learner = _learner(self._cntk, self._function.parameters, self._optimizer)
+        several = self._workers > 1
+        # The other strategies exchange something else than gradients as they are.
+        communicator = self._cntk.distributed.mpi_communicator() if several and self._strategy == "allreduce" else None
+        self._stages = Stages(self._function, learner, self._loader, self._train, communicator)
+        return self._stages.rungs(several)
+
+    @property
+    def marks(self):
+        return () if self._stages is None or self._distributed else self._stages.marks
+
+    def marked_step(self, mark):
+        self._stages.marked_step(mark)
+        self._fetched = {None: self._stages.losses}
+
+    def batches_ahead(self):
+        return self._ahead
 
     def wait(self):
         """Return at once: CNTK on the CPU has finished when a step returns."""

@@ -43,6 +43,12 @@ def open_loader(job, place):
     return kind(job, order, encode)
 
 
+def batches_ahead(loader):
+    """Return how many batches the job's ``loader`` may hold ready."""
+    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
+    return _PREFETCHED_BATCHES if folder and loader["processes"] else 0
+
+
 class SyntheticLoader(object):
     """Batches that are CNTK's already, one after the other without end."""
 
