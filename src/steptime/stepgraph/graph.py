@@ -169,15 +169,15 @@ class _Gathers:
         if place not in self._first:
             return []
         own = self._first.index(place)
-        self._until(own, last, add)
+        self._until(own, (last,), add)
         mine = [self._drawn[own]] if own in self._drawn else []
-        self._until(own + self._prefetch, mine[0] if mine else last, add)
+        self._until(own + self._prefetch, (last, *mine), add)
         return mine
 
-    def _until(self, end: int, since: int, add: Callable[[Node], int]) -> None:
+    def _until(self, end: int, since: tuple[int, ...], add: Callable[[Node], int]) -> None:
         while self._next <= min(end, len(self._order) - 1):
             if self._wanted[self._next]:
                 index, gather = self._order[self._next]
-                node = Node(f"gather {index}", "gather", "link", (since,), message=index, bytes=gather.bytes)
+                node = Node(f"gather {index}", "gather", "link", since, message=index, bytes=gather.bytes)
                 self._drawn[self._next] = add(node)
             self._next += 1
