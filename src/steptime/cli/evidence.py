@@ -31,13 +31,13 @@ def _show(found: dict[str, Any]) -> None:
 
     numbers = ("points", "MAPE", "median", "P90", "bias", "in 90%", "score")
     columns = [Column("of", no_wrap=True), *(Column(name, no_wrap=True, justify="right") for name in numbers)]
-    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(*columns, box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
     summary = found["summary"]
     for rows in (
         {"all": summary["all"], **summary["by_class"]},
         summary["by_source"],
         {f"null: {name}": score for name, score in found["null_models"].items()},
-        {f"reference: {name}": score for name, score in found["reference_models"].items()},
+        {f"other: {name}": score for name, score in found["reference_models"].items()},
     ):
         for name, score in rows.items():
             if score["n"]:
