@@ -6,38 +6,86 @@ from jax import numpy
 from steptime.frameworks.jax.averaging import mean_of_all
 
 
-def compiled_step(network, job, mesh, placement):
-    """Return the function ``(state, inputs, targets) -> (state, losses)``, which takes the state's memory over.
+class Step(object):
+    """The stages of a step as pure functions of ``(state, inputs, targets)``, which return ``(state, losses)``.
 
     The state is ``(variables, velocities, statistics, number of the step, random keys)``. Losses are one per worker,
     as are statistics and keys: normalisation and dropout are each worker's own.
     """
-    optimizer = job["optimizer"]
-    momentum, rate, decay = (optimizer[name] for name in ("momentum", "learning_rate", "weight_decay"))
-    together = job["strategy"] == "allreduce"
-    pack_kb = job["options"].get("pack_kb", 0)
 
-    def train(state, inputs, targets):
+    def __init__(self, network, job, mesh, placement):
+        optimizer = job["optimizer"]
+        self._network = network
+        self._momentum, self._rate, self._decay = (
+            optimizer[name] for name in ("momentum", "learning_rate", "weight_decay")
+        )
+        self._together = job["strategy"] == "allreduce"
+        self._pack_kb = job["options"].get("pack_kb", 0)
+        self._mesh = mesh
+        self._placement = placement
+
+    def train(self, state, inputs, targets):
+        """Run a whole step."""
+        loss, statistics, gradients = self._gradients(state, inputs, targets)
+        if self._together:
+            gradients = mean_of_all(gradients, self._pack_kb)
+        return self._updated(state, statistics, gradients), loss[None]
+
+    def forward(self, state, inputs, targets):
+        """Compute the loss, in training."""
         variables, velocities, statistics, number, keys = state
-        key = jax.random.fold_in(jax.random.wrap_key_data(keys[0]), number)
-        of_loss = jax.value_and_grad(network.loss, has_aux=True)
-        (loss, statistics), gradients = of_loss(variables, statistics, inputs, targets, key)
-        if together:
-            gradients = mean_of_all(gradients, pack_kb)
+        loss, statistics = self._network.loss(variables, statistics, inputs, targets, _key(state))
+        return (variables, velocities, statistics, number, keys), loss[None]
+
+    def backward(self, state, inputs, targets):
+        """Compute this worker's gradients, which are left where the velocities were."""
+        loss, statistics, gradients = self._gradients(state, inputs, targets)
+        variables, _, _, number, keys = state
+        return (variables, gradients, statistics, number, keys), loss[None]
+
+    def local(self, state, inputs, targets):
+        """Run a step without the other workers."""
+        loss, statistics, gradients = self._gradients(state, inputs, targets)
+        return self._updated(state, statistics, gradients), loss[None]
+
+    def communication(self, state, _inputs, _targets):
+        """Average the arrays in the place of the velocities as ``train`` averages gradients."""
+        variables, velocities, statistics, number, keys = state
+        means = mean_of_all(velocities, self._pack_kb)
+        return (variables, means, statistics, number, keys), numpy.zeros(1)
+
+    def compiled(self, function, **settings):
+        """Return one of these functions compiled, with settings of ``jax.jit``; it takes the state's memory over."""
+        if self._together:
+            alike, split = self._placement.alike, self._placement.split
+            state = (alike, alike, split, alike, split)
+            # Variables stay alike because gradients are; XLA cannot know this of every sum, so it is not asked to
+            # check.
+            function = jax.shard_map(
+                function, mesh=self._mesh, in_specs=(state, split, split), out_specs=(state, split), check_vma=False
+            )
+        return jax.jit(function, donate_argnums=0, **settings)
+
+    def _gradients(self, state, inputs, targets):
+        variables, _, statistics, _, _ = state
+        of_loss = jax.value_and_grad(self._network.loss, has_aux=True)
+        (loss, statistics), gradients = of_loss(variables, statistics, inputs, targets, _key(state))
+        return loss, statistics, gradients
+
+    def _updated(self, state, statistics, gradients):
+        variables, velocities, _, number, keys = state
+        momentum, rate, decay = self._momentum, self._rate, self._decay
         if decay:
             gradients = jax.tree.map(lambda gradient, value: gradient + decay * value, gradients, variables)
         velocities = jax.tree.map(lambda velocity, gradient: momentum * velocity + gradient, velocities, gradients)
         variables = jax.tree.map(lambda value, velocity: value - rate * velocity, variables, velocities)
-        return (variables, velocities, statistics, number + 1, keys), loss[None]
+        return variables, velocities, statistics, number + 1, keys
 
-    if together:
-        alike, split = placement.alike, placement.split
-        state = (alike, alike, split, alike, split)
-        # Variables stay alike because gradients are; XLA cannot know this of every sum, so it is not asked to check.
-        train = jax.shard_map(
-            train, mesh=mesh, in_specs=(state, split, split), out_specs=(state, split), check_vma=False
-        )
-    return jax.jit(train, donate_argnums=0)
+
+def _key(state):
+    """Return the random key of this step and this worker."""
+    _, _, _, number, keys = state
+    return jax.random.fold_in(jax.random.wrap_key_data(keys[0]), number)
 
 
 def first_state(network, weights, job, place, placement):

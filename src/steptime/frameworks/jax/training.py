@@ -4,7 +4,7 @@ import jax
 import numpy
 
 from steptime.frameworks.jax.marks import step_clock
-from steptime.frameworks.jax.step import compiled_step, first_state
+from steptime.frameworks.jax.step import Step, first_state
 from steptime.frameworks.jax.workers import Placement, open_mesh, part
 from steptime.worker.builders.jax import JaxNetwork
 from steptime.worker.loaders.jax import open_batches
@@ -22,19 +22,39 @@ class JaxSession(Session):
         self._network = JaxNetwork(job["workload"], job["precision"], job["device"])
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self._state = first_state(self._network, weights, job, place, self._placement)
-        self._train = compiled_step(self._network, job, mesh, self._placement)
+        self._step = Step(self._network, job, mesh, self._placement)
+        self._train = self._step.compiled(self._step.train)
         self._batches = open_batches(job, place, self._placement.put_split)
+        self._workers = place.workers
         self._losses = None
+        self._newest = None
 
     def step(self):
-        inputs, targets = next(self._batches)
-        self._state, self._losses = self._train(self._state, inputs, targets)
+        self._run(self._train, next(self._batches))
+
+    def _run(self, program, batch):
+        self._state, self._losses = program(self._state, *batch)
+        self._newest = self._losses
+
+    def rungs(self):
+        from steptime.frameworks.jax.rungs import rungs_of
+
+        return rungs_of(self._step, self._train, self._run, self._take, together=self._workers > 1)
+
+    def _take(self):
+        """Return the next batch, which the clock may wait for."""
+        batch = next(self._batches)
+        self._newest = batch[0]
+        return batch
+
+    def batches_ahead(self):
+        return self._batches.ahead
 
     def wait(self):
-        jax.block_until_ready((self._state, self._losses))
+        jax.block_until_ready((self._state, self._newest))
 
     def clock(self):
-        return step_clock(lambda: self._losses, self.wait)
+        return step_clock(lambda: self._newest, self.wait)
 
     def loss(self):
         return float(self._placement.own(self._losses)[0])

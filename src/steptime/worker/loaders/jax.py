@@ -6,7 +6,7 @@ import numpy
 
 from steptime.worker.batches import synthetic_batches
 from steptime.worker.loaders.jax_images import ArrayReader, PhotoReader
-from steptime.worker.loaders.jax_prefetching import with_helpers
+from steptime.worker.loaders.jax_prefetching import PER_HELPER, with_helpers
 from steptime.worker.sampling import batch_indices
 
 
@@ -39,15 +39,16 @@ def open_batches(job, place, put):
         return Batches(map(on_device, map(ArrayReader(dataset, workload["input_shape"]), plan)))
     reader = PhotoReader(dataset, workload["input_shape"], job["seed"])
     read, close = with_helpers(reader.read, plan, loader["processes"])
-    return Batches((on_device(reader.finish(*pair)) for pair in read), close)
+    return Batches((on_device(reader.finish(*pair)) for pair in read), close, PER_HELPER * loader["processes"])
 
 
 class Batches(object):
-    """An endless iterator, and what ends its helpers."""
+    """An endless iterator, what ends its helpers, and ``ahead``, how many batches these may hold ready."""
 
-    def __init__(self, batches, close=lambda: None):
+    def __init__(self, batches, close=lambda: None, ahead=0):
         self._batches = batches
         self.close = close
+        self.ahead = ahead
 
     def __iter__(self):
         return self

@@ -6,7 +6,8 @@ import multiprocessing
 
 from steptime.worker.tether import die_with_parent
 
-_PER_HELPER = 2
+PER_HELPER = 2
+"""How many entries each helper holds."""
 
 
 def with_helpers(make, plan, processes):
@@ -30,7 +31,7 @@ def with_helpers(make, plan, processes):
 
 def _in_turn(helpers, plan):
     """Give each entry to the next helper, and take the results in the same order."""
-    for helper, entry in zip(helpers * _PER_HELPER, plan):
+    for helper, entry in zip(helpers * PER_HELPER, plan):
         helper.begin(entry)
     for helper in itertools.cycle(helpers):
         done = helper.finished()
