@@ -6,20 +6,38 @@ from typing import Annotated, Literal
 
 import typer
 
-_FORMATS: dict[str, Literal["parquet", "csv"]] = {"parquet": "parquet", "csv": "csv"}
+_TABLES: dict[str, Literal["parquet", "csv"]] = {"parquet": "parquet", "csv": "csv"}
+_FORMATS = (*_TABLES, "chrome")
 
 
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
-    to: Annotated[str, typer.Option("--to", help="parquet or csv.", autocompletion=lambda: list(_FORMATS))] = "parquet",
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", help="parquet, csv, or chrome: a trace for Perfetto.", autocompletion=lambda: list(_FORMATS)
+        ),
+    ] = "parquet",
+    trial: Annotated[str | None, typer.Option(metavar="ID", help="Only this trial; with --to chrome.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
-    """Write one table of trials and one of steps, for spreadsheets and notebooks."""
+    """Write tables of trials and steps for notebooks, or traces of steps that Perfetto opens."""
     from steptime.errors import UsageError, choices_message
-    from steptime.measurements.export import export_tables
     from steptime.measurements.store import Store
 
     if to not in _FORMATS:
         raise UsageError(choices_message("format", to, _FORMATS))
-    for path in export_tables(Store.open(folder), output or folder / "export", _FORMATS[to]):
+    if trial is not None and to in _TABLES:
+        message = f"--trial {trial} needs --to chrome; tables hold all trials of a folder"
+        raise UsageError(message)
+    store, target = Store.open(folder), output or folder / "export"
+    if to in _TABLES:
+        from steptime.measurements.export import export_tables
+
+        paths = export_tables(store, target, _TABLES[to])
+    else:
+        from steptime.measurements.chrome import export_traces
+
+        paths = export_traces(store, target, trial)
+    for path in paths:
         sys.stdout.write(f"{path}\n")

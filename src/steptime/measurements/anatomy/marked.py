@@ -5,7 +5,8 @@ import numpy as np
 from steptime.measurements.anatomy.clocks import aligned, uncertainty_s
 from steptime.measurements.anatomy.records import AnatomyLaunch
 
-_NAMES = {"input": "input_wait", "h2d": "h2d", "forward": "forward", "backward": "backward", "update": "update"}
+PHASE_OF_MARK = {"input": "input_wait", "h2d": "h2d", "forward": "forward", "backward": "backward", "update": "update"}
+"""Marks that end a phase of their own; ``exchange`` ends two, which arrivals tell apart."""
 
 
 def marked_phases(launch: AnatomyLaunch, *, synchronous: bool) -> dict[str, float]:
@@ -21,7 +22,9 @@ def marked_phases(launch: AnatomyLaunch, *, synchronous: bool) -> dict[str, floa
     ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
     gaps = np.diff(ends, axis=-1)
     marks = workers[0].marks
-    phases = {_NAMES[mark]: float(gaps[..., index].mean()) for index, mark in enumerate(marks) if mark in _NAMES}
+    phases = {
+        PHASE_OF_MARK[mark]: float(gaps[..., index].mean()) for index, mark in enumerate(marks) if mark in PHASE_OF_MARK
+    }
     if "exchange" not in marks:
         return phases
     exchange = float(gaps[..., marks.index("exchange")].mean())
