@@ -56,6 +56,13 @@ def test_an_assessment_has_every_point_and_every_null(tmp_path):
     assert found["summary"]["by_source"]["somewhere"]["n"] == 2
 
 
+def test_points_below_those_fitted_are_scored_too(tmp_path):
+    """A line through 8 and 16 workers meets no time at all at one."""
+    found = assess([curve(tmp_path, {1: 0.15, 8: 0.2, 16: 0.3}, holdout={1})])
+    assert found["summary"]["all"]["n"] == 1
+    assert all(score["n"] == 1 for score in found["null_models"].values())
+
+
 def test_curves_without_anything_to_predict_give_an_empty_assessment(tmp_path):
     found = assess([curve(tmp_path, {1: 0.2, 2: 0.21})])
     assert found["points"] == []

@@ -15,6 +15,8 @@ from steptime.perfmodels.references.informed.table import INFORMED
 from steptime.perfmodels.references.table import REFERENCES
 
 _LEVELS = (0.05, 0.95)
+_LEAST_SHARE = 1e-3
+"""Of the smallest measured time: nothing is predicted to take less."""
 
 
 def judge_references(curves: Sequence[Curve]) -> dict[str, list[Judged]]:
@@ -28,12 +30,14 @@ def judge_references(curves: Sequence[Curve]) -> dict[str, list[Judged]]:
 
 def of_curve(model: CurveModel) -> Predictor:
     """Return a model of workers and times as a predictor of curves, without intervals."""
-    return lambda curve, asked: _sure(model(workers(curve.fit), times(curve.fit), _counts(asked)))
+    return lambda curve, asked: _sure(curve, model(workers(curve.fit), times(curve.fit), _counts(asked)))
 
 
 def of_job(model: InformedModel) -> Predictor:
     """Return a model that is told of a job as a predictor of curves, without intervals."""
-    return lambda curve, asked: _sure(model(job_of(curve, asked), workers(curve.fit), times(curve.fit), _counts(asked)))
+    return lambda curve, asked: _sure(
+        curve, model(job_of(curve, asked), workers(curve.fit), times(curve.fit), _counts(asked))
+    )
 
 
 def _with_own_quantiles(judged: Sequence[Judged]) -> list[Judged]:
@@ -57,5 +61,7 @@ def _counts(asked: Asked) -> Array:
     return np.array([count for count, _ in asked], dtype=float)
 
 
-def _sure(values: Array) -> list[Prediction]:
-    return [Prediction(value, value, value) for value in map(float, values)]
+def _sure(curve: Curve, values: Array) -> list[Prediction]:
+    """Return values without intervals; below the points fitted, some models come down to no time at all."""
+    least = _LEAST_SHARE * times(curve.fit).min()
+    return [Prediction(value, value, value) for value in map(float, np.maximum(values, least))]
