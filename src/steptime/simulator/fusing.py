@@ -47,7 +47,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
         head = np.minimum(first, count - 1)
         earliest = ready[every, head]
         look = np.maximum(clock, earliest + phase * cycle)
-        seen = np.maximum((ready <= look[:, None]).sum(axis=1), head + 1)
+        seen = np.maximum(_ready_by(ready, look, first), head + 1)
         clock = np.where(active, look + negotiation, clock)
         spent = np.where(active, spent + negotiation, spent)
         while True:
@@ -61,3 +61,15 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
             head = np.where(going, stop, head)
         first = np.where(active, seen, first)
     return clock, spent, exchanges
+
+
+def _ready_by(ready: Array, look: Array, least: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return how many gradients of each row are there at its look, at least ``least``; by halving."""
+    every = np.arange(len(look))
+    low, high = least.copy(), np.full(len(look), ready.shape[1])
+    for _ in range(int(ready.shape[1]).bit_length()):
+        middle = (low + high) // 2
+        there = (middle < high) & (ready[every, np.minimum(middle, ready.shape[1] - 1)] <= look)
+        low = np.where(there, middle + 1, low)
+        high = np.where(there, high, middle)
+    return low
