@@ -18,14 +18,6 @@ from steptime.runner.stage import stage
 MANIFESTS = load_manifests()
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]
 """What a session may mark, in the order in which a step passes it."""
-NOT_YET = {
-    "tensorflow",
-}
-"""Rooms whose steps nobody has taken apart yet; whoever does strikes the room out."""
-MOVED = dict.fromkeys(
-    ("horovod_tensorflow", "tensorflow"), "its functions run once when they are made, and leave other weights"
-)
-"""Rooms whose rungs train by being made, which `Session.rungs` allows."""
 LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
 """For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
 
@@ -91,8 +83,6 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
     results: dict[tuple[str, str], LaunchResult] = {}
 
     def look(room: str, strategy: str) -> LaunchResult:
-        if room in NOT_YET:
-            pytest.skip(f"{room} has no rungs yet")
         if (room, strategy) not in results:
             results[room, strategy] = _launch(tmp_path_factory.mktemp("anatomy"), room, strategy)
         return results[room, strategy]
@@ -209,10 +199,6 @@ def stepping_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("stepping_in_every_way")
 @pytest.mark.parametrize(("name", "strategy"), cases(lambda room, name: MANIFESTS[room].strategies[name].synchronous))
 def test_steps_that_are_taken_apart_train_what_the_reference_trains(trained_room, name, strategy, expected, tmp_path):
-    if name in NOT_YET:
-        pytest.skip(f"{name} has no rungs yet")
-    if name in MOVED:
-        pytest.skip(MOVED[name])
     result = _launch(tmp_path, trained_room, strategy, batch=8, batches=1)
     assert_well_ended(result)
     assert result.weights, "no worker saved its weights"

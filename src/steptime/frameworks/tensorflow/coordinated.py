@@ -1,7 +1,9 @@
 """A worker of the strategy ``ps_async``: its TensorFlow server computes, and its Python asks for each step."""
 
+import functools
+
 from steptime.frameworks.tensorflow.cluster import start_server
-from steptime.frameworks.tensorflow.talking import call
+from steptime.frameworks.tensorflow.talking import RUNG, call
 from steptime.worker.session import Session
 
 
@@ -18,6 +20,12 @@ class CoordinatedSession(Session):
 
     def step(self):
         self._ask("step")
+
+    def rungs(self):
+        return {name: functools.partial(self._ask, RUNG + name) for name in self._ask("rungs")}
+
+    def batches_ahead(self):
+        return self._ask("batches_ahead")
 
     def wait(self):
         """A step has finished when the coordinator says so."""

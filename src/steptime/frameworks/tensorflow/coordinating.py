@@ -11,8 +11,9 @@ import numpy
 import tensorflow as tf
 
 from steptime.frameworks.tensorflow.cluster import cluster_of
+from steptime.frameworks.tensorflow.coordinated_rungs import rungs_of
 from steptime.frameworks.tensorflow.counted_training import CountedTraining
-from steptime.frameworks.tensorflow.talking import Line, listen
+from steptime.frameworks.tensorflow.talking import RUNG, Line, listen
 from steptime.worker.builders.tensorflow import TensorFlowNetwork
 from steptime.worker.builders.tensorflow_cluster import call_directly
 from steptime.worker.loaders import tensorflow as loaders
@@ -39,6 +40,7 @@ class Coordinator(object):
             self._network = TensorFlowNetwork(job["workload"], weights, job["precision"])
             self._training = CountedTraining(self._network, job["optimizer"], strategy.extended, updates)
         self._first_is_done = threading.Event()
+        self._building = threading.Lock()
         self._all_leave = threading.Barrier(place.workers)
 
     def coordinate(self):
@@ -68,18 +70,30 @@ class Coordinator(object):
             advance = batches.feed(self._training.step)
             line.say({"is": {"servers": self._place.servers, "loader_threads": batches.threads}})
             results = Results(self._network)
-            # Worker 0 takes the very first step alone: its first loss is that of the initial weights.
-            asked = line.hear()
-            if rank:
-                self._first_is_done.wait()
-            while asked == "step":
+            answers = dict(results.answers, batches_ahead=lambda: batches.ahead)
+
+            def step():
                 results.add(advance())
-                line.say({"is": None})
                 self._first_is_done.set()
+
+            def first_step():
+                # Worker 0 takes the very first step alone: its first loss is that of the initial weights.
+                if rank:
+                    self._first_is_done.wait()
+                answers["step"] = step
+                step()
+
+            def rungs():
+                with self._building:
+                    built = rungs_of(self._job, self._training, batches)
+                answers.update((RUNG + name, _silent(run)) for name, run in built.items())
+                return list(built)
+
+            answers.update(step=first_step, rungs=rungs)
+            asked = line.hear()
+            while asked in answers:
+                line.say({"is": answers[asked]()})
                 asked = line.hear()
-                while asked in results.answers:
-                    line.say({"is": results.answers[asked]()})
-                    asked = line.hear()
         if asked == "leave":
             # TensorFlow loses heart when a process of its cluster goes while others still work.
             self._all_leave.wait()
@@ -92,6 +106,15 @@ class Coordinator(object):
         if job["loader"]["kind"] == "synthetic":
             return loaders.synthetic(job["workload"], batch, job["loader"]["distinct_batches"], seed, rank)
         return loaders.native(job["loader"], shape, batch, seed, rank, self._place.workers, elsewhere=True)
+
+
+def _silent(run):
+    """Return what runs ``run`` and keeps its results to itself."""
+
+    def answer():
+        run()
+
+    return answer
 
 
 class Results(object):

@@ -35,6 +35,14 @@ class CountedTraining(TensorFlowTraining):
         """Train on one batch and return its loss before the update and the update's staleness, as one tensor."""
         pulled = self._count.read_value()
         loss, updates = self._train(inputs, targets)
+        return tf.stack([loss, tf.cast(self._late(pulled, updates), tf.float32)])
+
+    def exchange(self, gradients):
+        """Do what a step does beside its computation: pull all weights, and push ``gradients``."""
+        pulled = self._count.read_value()
+        weights = [tf.identity(variable) for variable in self._variables]
+        return self._late(pulled, self.update(gradients)), weights
+
+    def _late(self, pulled, updates):
         with tf.control_dependencies(updates):
-            late = self._count.assign_add(1).read_value() - 1 - pulled
-        return tf.stack([loss, tf.cast(late, tf.float32)])
+            return self._count.assign_add(1).read_value() - 1 - pulled

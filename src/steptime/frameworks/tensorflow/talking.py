@@ -12,6 +12,8 @@ import time
 _POLL_S = 0.05
 _MEETING_LIMIT_S = 300.0
 _FILE = "coordinator.json"
+RUNG = "rung "
+"""Before the name of a rung, in what a worker asks for."""
 
 
 class Line(object):

@@ -4,7 +4,7 @@ from steptime.worker.sessions.graph_building import clear_away
 
 
 def rungs_of(tf, strategy, batches, *, together):
-    """Return the rungs of ``Session.rungs``, each a compiled function of its own, which has run once.
+    """Return the rungs of ``Session.rungs``, each a compiled function of its own, whose graph is built.
 
     Results are what keeps a function from being pruned: all gradients leave the function that applies them to
     nothing.
@@ -19,22 +19,18 @@ def rungs_of(tf, strategy, batches, *, together):
     take = batches.taker()
     held = take()
 
-    def compiled(function):
-        return tf.function(strategy.wrap(function), autograph=False)
+    def on(function, *arguments):
+        compiled = tf.function(strategy.wrap(function), autograph=False)
+        compiled.get_concrete_function(*arguments)  # builds its graph, and runs nothing
+        return lambda: compiled(*arguments)
 
-    def on_held(function):
-        function = compiled(function)
-        return lambda: function(*held)
-
-    rungs = {name: on_held(getattr(training, name)) for name in ("forward", "backward", "local")}
+    rungs = {name: on(getattr(training, name), *held) for name in ("forward", "backward", "local")}
     rungs["input"] = take
     if together:
-        rungs["exchange"] = on_held(training.step)
+        rungs["exchange"] = on(training.step, *held)
         _, gradients = rungs["backward"]()
         # As results of operations they lie on a device, which collectives ask for; arguments lie nowhere.
-        combine = compiled(lambda pieces: training.combine([tf.identity(piece) for piece in pieces]))
-        rungs["communication"] = lambda: combine(gradients)
-    for name in sorted(rungs):  # in the same order on all workers, since some wait for each other
-        rungs[name]()
+        combine = lambda pieces: training.combine([tf.identity(piece) for piece in pieces])  # noqa: E731 - wrapped
+        rungs["communication"] = on(combine, gradients)
     clear_away()
     return rungs
