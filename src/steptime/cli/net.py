@@ -135,17 +135,17 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:
+    from steptime.cli.report import net_of, report_console
+    from steptime.measurements.net.form import NetSummary
     from steptime.measurements.store import Store
-    from steptime.perfmodels.communication.measured import net_summary
 
     store = Store.open(folder)
-    found = net_summary(store.net())
+    found = net_of(store) or NetSummary(rows=[])
     if as_json:
         from steptime.cli.tables import print_json
 
         print_json({"folder": str(folder), "net": found.to_json(), "problems": store.problems})
         return
-    from steptime.cli.report import report_console
     from steptime.report.links import render_links
 
     report_console().print(render_links(found))

@@ -9,6 +9,9 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from steptime.measurements.net.form import NetSummary
+    from steptime.measurements.store import Store
+
 _FILE_WIDTH = 140
 """Columns where no terminal sets them: a line per trial can be searched and cut."""
 
@@ -32,19 +35,35 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
 
     store = Store.open(folder)
     summary = summarise(store)
+    net = net_of(store)
     if as_json:
         from steptime.cli.tables import print_json
 
-        print_json(summary.to_json())
+        print_json({**summary.to_json(), "net": net.to_json() if net else []})
     else:
+        from steptime.report.links import render_links
         from steptime.report.terminal import render
 
-        report_console().print(render(summary))
+        console = report_console()
+        if summary.trials or not net:
+            console.print(render(summary))
+        if net:
+            console.print(render_links(net))
     if html is not None:
         from steptime.report.html import write_page
 
-        write_page(store, summary, html)
+        write_page(store, summary, html, net)
         sys.stderr.write(f"report: {html.resolve()}\n")
+
+
+def net_of(store: "Store") -> "NetSummary | None":
+    """Return what the network benchmark found, if it was run into the folder."""
+    launches = store.net()
+    if not launches:
+        return None
+    from steptime.perfmodels.communication.measured import net_summary
+
+    return net_summary(launches)
 
 
 def report_console() -> "Console":

@@ -7,20 +7,22 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import steptime
 from steptime.measurements.distribution import step_time_quantiles
 from steptime.measurements.jsonlines import write_whole
+from steptime.measurements.net.form import NetSummary
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import anatomy, clusters, conditions, wording
+from steptime.report import anatomy, clusters, conditions, links, wording
 from steptime.report.anatomy_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
 from steptime.report.groups import ranked_groups, unranked
+from steptime.report.link_figures import link_groups
 from steptime.report.naming import Names, check_name
 from steptime.report.verdict import verdict
 
 
-def write_page(store: Store, summary: Summary, path: Path) -> None:
+def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None) -> None:
     """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all.
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
@@ -31,12 +33,14 @@ def write_page(store: Store, summary: Summary, path: Path) -> None:
         for trial in summary.trials
         if trial.id in ranked
     }
-    page = page_text(summary, quantiles, store.study_text, str(store.path))
+    page = page_text(summary, quantiles, store.study_text, str(store.path), net)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page.encode())
 
 
-def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: str) -> str:
+def page_text(
+    summary: Summary, quantiles: Quantiles, study_text: str, folder: str, net: NetSummary | None = None
+) -> str:
     """Return the page.
 
     Args:
@@ -44,6 +48,7 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
         quantiles: of the step times of trials that have any.
         study_text: the study file, word by word.
         folder: where the results are, for the reader.
+        net: what the network benchmark found, if it was run into the same folder.
     """
     names = Names(summary.trials)
     groups = ranked_groups(summary, names)
@@ -54,6 +59,7 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
     dissected = anatomy.anatomy_groups(groups)
     compared = max(1, sum(len(group.rows) > 1 for group in dissected))
     gaps = [gap_figures(group, max(1, MOST_PAIRS // compared)) for group in dissected]
+    found_links = link_groups(net) if net else []
     environment = Environment(
         loader=PackageLoader("steptime.report"),
         autoescape=True,
@@ -80,6 +86,9 @@ def page_text(summary: Summary, quantiles: Quantiles, study_text: str, folder: s
         anatomy=anatomy,
         clusters=clusters.clusters(summary, names),
         about_clusters=clusters.EXPLANATION,
+        link_groups=found_links,
+        about_links=links.EXPLANATION,
+        trained=bool(summary.trials) or not found_links,
         explanation=EXPLANATION,
         unranked=unranked(summary),
         flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),

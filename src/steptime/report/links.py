@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -10,8 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.net.form import NetRow, NetSummary, NetValue
-from steptime.report.wording import UNKNOWN, count, number
+from steptime.report.wording import NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.units import format_bit_rate, format_bytes, format_seconds
+
+_UNSURE = 10
+"""An interval that reaches further than this many times its number, in both directions, says nothing in figures."""
 
 EXPLANATION = (
     "alpha: one way of one byte over a plain socket between the same processes. Latencies: what a message without a "
@@ -36,6 +40,34 @@ def conditions(row: NetRow) -> str:
     return "between emulated hosts" + (f", {', '.join(parts)} asked for" if parts else "")
 
 
+class Told(NamedTuple):
+    """A row in words."""
+
+    row: NetRow
+    who: str
+    """How many workers and servers."""
+    alpha: Shown
+    latencies: Shown
+    bandwidth: Shown
+    worst: str
+    """The error of largest size, and where it is."""
+
+
+def told(row: NetRow) -> Told:
+    """Return a row in words."""
+    fit = row.fit
+    rate = fit.bandwidth_bytes_per_s if fit else NetValue()
+    bits = NetValue(**{name: value and 8.0 * value for name, value in rate.model_dump().items()})
+    return Told(
+        row=row,
+        who=f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers),
+        alpha=_shown(row.alpha_s, format_seconds),
+        latencies=_shown(fit.latencies_per_step if fit else NetValue(), number),
+        bandwidth=_shown(bits, format_bit_rate),
+        worst=f"{fit.worst_error:+.1%} at {format_bytes(fit.worst_bytes)}" if fit else UNKNOWN,
+    )
+
+
 class _Links:
     def __init__(self, found: NetSummary) -> None:
         self._rows = found.rows
@@ -45,53 +77,60 @@ class _Links:
             yield Text("No back end was measured yet.", style="yellow")
             return
         for title, group in groupby(self._rows, conditions):
-            rows = list(group)
+            rows = [told(row) for row in group]
             yield Text(f"Messages {title}", style="bold cyan")
             for layout in (_wide, _plain, _narrow):
                 table = layout(rows)
                 if Measurement.get(console, options.update(max_width=10_000), table).maximum <= options.max_width:
                     break
             yield table
-            for row in rows:
-                if row.status != "ok":
-                    yield Text(f"{row.status}: {_name(row)}: {row.reason}", style="red")
-            for flag in sorted({flag for row in rows for flag in row.flags}):
-                bearers = sorted({_name(row) for row in rows if flag in row.flags})
+            for each in rows:
+                if each.row.status != "ok":
+                    yield Text(f"{each.row.status}: {_name(each.row)}: {each.row.reason}", style="red")
+            for flag in sorted({flag for each in rows for flag in each.row.flags}):
+                bearers = sorted({_name(each.row) for each in rows if flag in each.row.flags})
                 whose = "all" if len(bearers) == len(rows) else ", ".join(bearers)
                 yield Text(f"note: {flag} ({whose})", style="dim")
             yield Text()
         yield Text(EXPLANATION, style="dim")
 
 
-def _wide(rows: Sequence[NetRow]) -> Table:
+def _wide(rows: Sequence[Told]) -> Table:
     """Everything, with the error of every size."""
-    sizes = sorted({size.bytes for row in rows for size in row.sizes})
+    sizes = sorted({size.bytes for each in rows for size in each.row.sizes})
     table = _table("back end", "operation", "workers", "alpha", "latencies per step", "bandwidth")
     for size in sizes:
         table.add_column(format_bytes(size), justify="right", no_wrap=True)
-    for row in rows:
-        errors = {size.bytes: f"{size.error:+.1%}" for size in row.sizes} if row.fit else {}
+    for each in rows:
+        errors = {size.bytes: f"{size.error:+.1%}" for size in each.row.sizes} if each.row.fit else {}
+        numbers = [shown.line for shown in (each.alpha, each.latencies, each.bandwidth)]
         cells = [errors.get(size, UNKNOWN) for size in sizes]
-        table.add_row(row.back_end, row.operation, _who(row), *_numbers(row, bounds=True), *cells)
+        table.add_row(each.row.back_end, each.row.operation, each.who, *numbers, *cells)
     return table
 
 
-def _plain(rows: Sequence[NetRow]) -> Table:
-    """Without intervals, and with the worst error only."""
-    table = _table("back end", "operation", "workers", "alpha", "latencies", "bandwidth", "worst error")
-    for row in rows:
-        table.add_row(row.back_end, row.operation, _who(row), *_numbers(row, bounds=False), _worst(row))
+def _plain(rows: Sequence[Told]) -> Table:
+    """Intervals under their numbers, and the worst error only."""
+    table = _table("back end", "operation", "workers", "alpha", "latencies\nper step", "bandwidth", "worst error")
+    for each in rows:
+        numbers = ["\n".join(filter(None, shown)) for shown in (each.alpha, each.latencies, each.bandwidth)]
+        table.add_row(each.row.back_end, each.row.operation, each.who, *numbers, each.worst.replace(" at ", "\nat "))
     return table
 
 
-def _narrow(rows: Sequence[NetRow]) -> Table:
+def _narrow(rows: Sequence[Told]) -> Table:
     """A paragraph for each row."""
     table = Table.grid(padding=(0, 1))
     table.add_column(overflow="fold")
-    for row in rows:
-        alpha, latencies, bandwidth = _numbers(row, bounds=False)
-        lines = [_name(row), f"  alpha {alpha}", f"  latencies per step {latencies}", f"  bandwidth {bandwidth}"]
-        table.add_row(Text("\n".join([*lines, f"  worst error {_worst(row)}"])))
+    for each in rows:
+        lines = [
+            _name(each.row),
+            f"  alpha {each.alpha.line}",
+            f"  latencies per step {each.latencies.line}",
+            f"  bandwidth {each.bandwidth.line}",
+            f"  worst error {each.worst}",
+        ]
+        table.add_row(Text("\n".join(lines)))
     return table
 
 
@@ -102,32 +141,20 @@ def _table(*titles: str) -> Table:
     return table
 
 
-def _numbers(row: NetRow, *, bounds: bool) -> list[str]:
-    fit = row.fit
-    rate = fit.bandwidth_bytes_per_s if fit else NetValue()
-    bits = NetValue(**{name: value and 8.0 * value for name, value in rate.model_dump().items()})
-    return [
-        _shown(row.alpha_s, format_seconds, bounds=bounds),
-        _shown(fit.latencies_per_step if fit else NetValue(), number, bounds=bounds),
-        _shown(bits, format_bit_rate, bounds=bounds),
-    ]
-
-
-def _shown(found: NetValue, form: Callable[[float], str], *, bounds: bool) -> str:
+def _shown(found: NetValue, form: Callable[[float], str]) -> Shown:
     if found.value is None:
-        return UNKNOWN
-    text = form(found.value)
-    if not bounds or found.low is None or found.high is None:
-        return text
-    return f"{text} ({form(found.low)} to {form(found.high)})"
-
-
-def _worst(row: NetRow) -> str:
-    return f"{row.fit.worst_error:+.1%} at {format_bytes(row.fit.worst_bytes)}" if row.fit else UNKNOWN
-
-
-def _who(row: NetRow) -> str:
-    return f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers)
+        return Shown(UNKNOWN, "")
+    if found.low is None:
+        return Shown(form(found.value), NO_INTERVAL)
+    if found.high is None:
+        return Shown(form(found.value), f"{form(found.low)} or more")
+    if found.low <= 0.0 or found.high > _UNSURE**2 * found.low:
+        return Shown(form(found.value), f"unsure by more than {_UNSURE}x")
+    texts = [form(each) for each in (found.value, found.low, found.high)]
+    # A unit that all three have is said once.
+    units = {text.partition(" ")[2] for text in texts}
+    low, high = [text.partition(" ")[0] if len(units) == 1 else text for text in texts[1:]]
+    return Shown(texts[0], f"{low} to {high}")
 
 
 def _name(row: NetRow) -> str:

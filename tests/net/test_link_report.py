@@ -1,0 +1,91 @@
+"""What the network benchmark found, in words, in a table and on a page."""
+
+import io
+
+import pytest
+from rich.console import Console
+from simulated import launch, setting
+
+from steptime.measurements.net.form import NetValue
+from steptime.measurements.store import Store
+from steptime.measurements.summary import summarise
+from steptime.perfmodels.communication.measured import net_summary
+from steptime.report.html import page_text, write_page
+from steptime.report.links import render_links, told
+
+
+def gloo_like(workers: int):
+    return lambda size: 4 * (workers - 1) * 1e-3 + 2 * (workers - 1) / workers * size / 12.5e6
+
+
+def found():
+    """Two back ends, one with two and three workers, and one that was wrong; and one on emulated hosts."""
+    launches = [launch(setting(p), k, gloo_like(p), noise=0.01) for p in (2, 3) for k in range(3)]
+    other = setting(2, "incast", back_end="another")
+    launches += [launch(other, k, lambda size: 2e-3 + size / 1e7, noise=0.01) for k in range(3)]
+    launches.append(launch(setting(2, back_end="errs"), 0, gloo_like(2), status="wrong", wrong=1))
+    return launches
+
+
+def printed(width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(render_links(net_summary(found())))
+    return console.export_text()
+
+
+@pytest.mark.parametrize("width", [50, 80, 120, 220])
+def test_the_table_fits_and_says_the_same_in_every_width(width):
+    text = printed(width)
+    assert all(len(line.rstrip()) <= width for line in text.splitlines())
+    for words in ("made-up", "another", "errs", "100 Mbit/s", "because"):
+        assert words in text
+    if width == 220:
+        assert "16 KiB" in text
+
+
+def test_a_number_comes_with_its_interval_and_the_unit_once():
+    (row,) = net_summary([launch(setting(2), k, gloo_like(2), noise=0.01) for k in range(3)]).rows
+    shown = told(row)
+    assert shown.bandwidth.text.endswith("Mbit/s")
+    assert " to " in shown.bandwidth.interval
+    assert "Mbit/s" not in shown.bandwidth.interval
+
+
+def test_an_interval_without_sense_is_said_to_have_none():
+    (row,) = net_summary([launch(setting(2), k, gloo_like(2)) for k in range(3)]).rows
+    wide = row.model_copy(update={"alpha_s": NetValue(value=1e-3, low=1e-9, high=1e3)})
+    assert told(wide).alpha.interval == "unsure by more than 10x"
+    open_ended = row.fit.model_copy(update={"bandwidth_bytes_per_s": NetValue(value=1e6, low=5e5, high=None)})
+    assert told(row.model_copy(update={"fit": open_ended})).bandwidth.interval == "4 Mbit/s or more"
+
+
+def store_with(folder, launches) -> Store:
+    store = Store.create(folder, study_text="#", study_json={"name": "net", "question": "How long?"})
+    for each in launches:
+        store.append_net(each)
+    return store
+
+
+def test_the_store_gives_back_what_it_was_given(tmp_path):
+    launches = found()
+    assert store_with(tmp_path / "found", launches).net() == launches
+
+
+def test_the_page_has_a_chart_for_every_operation_and_number_of_workers(tmp_path):
+    store = store_with(tmp_path / "found", found())
+    write_page(store, summarise(store), tmp_path / "page.html", net_summary(store.net()))
+    page = (tmp_path / "page.html").read_text()
+    for title in ("allreduce, 2 workers", "allreduce, 3 workers", "incast, 2 workers"):
+        assert f"<figcaption>{title}</figcaption>" in page
+    assert "wrong: because" in page
+    assert 'id="links"' in page
+    # Nothing was trained, and nothing is said about it.
+    assert 'id="gate"' not in page
+    assert len(page) < 300_000
+
+
+def test_a_page_without_messages_says_nothing_of_links(tmp_path):
+    store = store_with(tmp_path / "found", [])
+    page = page_text(summarise(store), {}, "#", "here", None)
+    assert 'id="links"' not in page
+    assert 'id="gate"' in page
