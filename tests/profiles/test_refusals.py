@@ -60,7 +60,6 @@ def test_emulated_hosts_do_not_stand_for_a_thousand_real_ones():
         ("device=cuda", "device: cuda"),
         ("precision=bf16", "precision: bf16"),
         ("loader=native", "loaders: native"),
-        ("strategy=block_momentum", "measure it"),
     ],
 )
 def test_what_nobody_measured_is_refused_with_the_measurement_that_is_missing(override, remedy):

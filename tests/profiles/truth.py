@@ -7,7 +7,6 @@ import numpy as np
 
 from steptime.perfmodels.imbalance import expected_maximum
 from steptime.profiles.asking import read_wishes
-from steptime.profiles.exchanging import costs_of
 from steptime.profiles.fitting import crowd_of, fit_group, scene_of
 from steptime.profiles.form import SCHEMA, LinkFacts, Machine, NetLink, Profile
 from steptime.profiles.links import LATENCIES
@@ -66,13 +65,10 @@ class World:
     def step(self, key: Key, setting: Setting) -> tuple[float, dict[str, float]]:
         """Return the true step and its phases."""
         parameters = {name: np.array([value]) for name, value in self.truth.items()}
-        cost = costs_of(key.workload, key.input_shape, key.classes)
         link = LinkFacts(
             start_s=LATENCIES * self.alpha_s, rate=self.rate, source="cluster", between_hosts=True, alpha_s=self.alpha_s
         )
-        scene = scene_of(
-            key, setting, cost, link if setting.workers > 1 else None, crowd_of(setting, key, self.machine)
-        )
+        scene = scene_of(key, setting, link if setting.workers > 1 else None, crowd_of(setting, key, self.machine))
         phases = play(parameters, scene)
         return float(step_of(phases)[0]), {name: float(values[0]) for name, values in phases.items()}
 

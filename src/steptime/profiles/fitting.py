@@ -11,14 +11,12 @@ from steptime.measurements.student import t_reach
 from steptime.perfmodels.communication.link import Link
 from steptime.profiles.computing import Computed, Crowd, fit_computing
 from steptime.profiles.drawing import LEVEL, Array, bounds
-from steptime.profiles.exchanging import EXCHANGES, costs_of, graph_of, pieces
+from steptime.profiles.exchanging import costs_of, graph_of, is_played, is_written_down
 from steptime.profiles.explaining import Believed, Seen, explain
 from steptime.profiles.form import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
 from steptime.profiles.links import SPREADS, link_behind, net_links
 from steptime.profiles.observation import Key, Observation, Setting
 from steptime.profiles.playing import Scene
-from steptime.stepgraph.policies.table import POLICIES
-from steptime.workloads.costs import Costs
 
 _SEED = 20261121
 _EARLY = (3.0, 1.0)
@@ -64,7 +62,7 @@ def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, n
         return Group(key=key, measured=measured, parameters={}, spread=0.0, held=[], notes=[], refused=reason)
     draws, how = dict(found.draws), dict(found.how)
     ours = measured[: len(own)]
-    seen = _seen([*zip(own, ours, strict=True)], found, cost, machine)
+    seen = _seen([*zip(own, ours, strict=True)], found, machine)
     exchanging = explain(found.draws, seen, _believed(key, ours), rng)
     draws |= exchanging
     how |= dict.fromkeys(exchanging, "measured" if seen else "believed")
@@ -74,7 +72,7 @@ def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, n
         parameters={name: _parameter(values, how[name]) for name, values in draws.items()},
         spread=_launch_spread(used),
         held=[],
-        notes=found.notes,
+        notes=[*found.notes, *_plainest(key)],
     )
 
 
@@ -85,12 +83,10 @@ def crowd_of(setting: Setting, key: Key, machine: Machine) -> tuple[int, int]:
     return crowd, max(slots, 1)
 
 
-def scene_of(key: Key, setting: Setting, cost: Costs, link: LinkFacts | None, crowd: tuple[int, int]) -> Scene:
+def scene_of(key: Key, setting: Setting, link: LinkFacts | None, crowd: tuple[int, int]) -> Scene:
     """Return all that playing a step needs beside parameters."""
     return Scene(
-        strategy=key.strategy,
         setting=setting,
-        pieces=pieces(cost),
         graph=graph_of(key, setting),
         link=None if link is None else Link(rate=link.rate, latency=link.start_s),
         crowd=crowd[0],
@@ -100,7 +96,13 @@ def scene_of(key: Key, setting: Setting, cost: Costs, link: LinkFacts | None, cr
 
 def early_of(key: Key) -> tuple[float, float]:
     """Return what is believed of the share that hides: the mean of its logit, and the standard deviation."""
-    return _EARLY if (key.framework, key.strategy) in POLICIES else _UNKNOWN_EARLY
+    return _EARLY if is_written_down(key) else _UNKNOWN_EARLY
+
+
+def _plainest(key: Key) -> list[str]:
+    if key.strategy == "single" or is_written_down(key):
+        return []
+    return [f"how {key.framework} exchanges with {key.strategy} is not written down; the plainest way is assumed"]
 
 
 def _source(measured: Sequence[Measured]) -> Literal["net", "cluster", "believed"]:
@@ -115,17 +117,17 @@ def _believed(key: Key, measured: Sequence[Measured]) -> Believed:
     return Believed(np.array([0.0, 0.0, early]), np.array([start, rate, early_spread]))
 
 
-def _seen(own: Sequence[tuple[Observation, Measured]], found: Computed, cost: Costs, machine: Machine) -> list[Seen]:
+def _seen(own: Sequence[tuple[Observation, Measured]], found: Computed, machine: Machine) -> list[Seen]:
     source = _source([measured for _, measured in own])
     return [
         Seen(
-            scene=scene_of(each.key, each.setting, cost, measured.link, crowd_of(each.setting, each.key, machine)),
+            scene=scene_of(each.key, each.setting, measured.link, crowd_of(each.setting, each.key, machine)),
             step_s=measured.step_s,
             error=float(np.hypot(found.spread / np.sqrt(len(each.steps_s)), 0.01)),
             communication_s=_mean([one.communication_s for one in each.dissected]),
         )
         for each, measured in own
-        if each.key.strategy in EXCHANGES and measured.link and measured.link.source == source
+        if is_played(each.key.strategy) and measured.link and measured.link.source == source
     ]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.profiles.asking import Wish
-from steptime.profiles.exchanging import EXCHANGES, has_servers
+from steptime.profiles.exchanging import has_servers, is_played
 from steptime.profiles.fitting import crowd_of
 from steptime.profiles.form import Group, LinkFacts, Measured, Profile
 from steptime.profiles.links import LATENCIES, SPREADS, Spread, matching
@@ -51,7 +51,7 @@ def place(profile: Profile, target: Target, wish: Wish, workers: int) -> Place:
     crowd = _crowd(profile, target, wish, setting, own)
     if workers == 1 and not setting.servers:
         return Place(setting, crowd, None, _EXACT, factors=False, nearest=own)
-    if target.key.strategy not in EXCHANGES:
+    if not is_played(target.key.strategy):
         message = (
             f"nobody has a formula for what {target.key.strategy} exchanges, and a step of {workers} workers does "
             f"not follow from others; measure it: workers: {workers}"

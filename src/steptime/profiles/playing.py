@@ -1,20 +1,18 @@
-"""One step played with numbers: from parameters, a setting and a link to the seconds of every phase."""
+"""One step played with draws of its parameters: from a setting and a link to the seconds of every phase."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.measurements.steps import ASYNCHRONOUS
 from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
-from steptime.perfmodels.imbalance import expected_maximum
-from steptime.perfmodels.overlap import finish
-from steptime.perfmodels.parameter_server import asynchronous_bound
 from steptime.profiles.drawing import Array
-from steptime.profiles.exchanging import Pieces, exchange_seconds
 from steptime.profiles.observation import Setting
-from steptime.simulator import play as simulator
+from steptime.simulator.phases import Phases
+from steptime.simulator.play import Crew, Durations
+from steptime.simulator.play import play as played_step
+from steptime.simulator.spread import Spread
 from steptime.stepgraph.graph import StepGraph
 
 Parameters = Mapping[str, Array]
@@ -34,7 +32,7 @@ MEANINGS: Mapping[str, str] = {
     "timing": "timed step over the sum of the phases, one worker",
     "start": "factor on the link's start of a step",
     "rate": "factor on the link's rate",
-    "hidden": "share of the exchange that starts during the backward pass",
+    "hidden": "share of what the step graph lets hide behind computing that does hide",
 }
 
 
@@ -42,14 +40,11 @@ MEANINGS: Mapping[str, str] = {
 class Scene:
     """All that a step needs beside parameters."""
 
-    strategy: str
     setting: Setting
-    pieces: Pieces
-    """What is exchanged, where no graph says it."""
-    graph: StepGraph | None
-    """What the framework exchanges after what; None for a strategy that has no graph."""
+    graph: StepGraph
+    """What the framework exchanges after what."""
     link: Link | None
-    """None for one worker."""
+    """None for a worker who exchanges with nobody."""
     crowd: int
     """Workers that share processors."""
     slots: int
@@ -65,23 +60,23 @@ def play(parameters: Parameters, scene: Scene) -> dict[str, Array]:
     """Return the seconds of every phase that sums to the step, and ``comm_hidden`` beside them, (draws,) each.
 
     Computing is affine in the batch, ``ceil(p/c)`` times as long where p workers share c processors, and a measured
-    factor longer beside others. Exchanges follow the recursion of ``perfmodels/overlap``; the step waits for the
-    slowest worker by order statistics.
+    factor longer beside others. The simulator plays it on the step graph; of what hides there, a share does not.
     """
     setting = scene.setting
     factor = scene.sharing * (parameters["beside"] if scene.crowd > 1 else 1.0)
     forward = factor * (parameters["forward_fixed_s"] + parameters["forward_per_sample_s"] * setting.batch)
     backward = factor * (parameters["backward_fixed_s"] + parameters["backward_per_sample_s"] * setting.batch)
     update = factor * parameters["update_s"]
+    exposed = hidden = sync = np.zeros_like(forward)
+    if scene.link is not None:
+        played = _exchanged(parameters, scene, scene.link, (forward, backward, update))
+        backward, update, sync = played.backward, played.update, played.sync_wait
+        hides = np.maximum(played.comm_hidden, 0.0)
+        exposed = np.maximum(played.comm_exposed, 0.0) + (1.0 - parameters["hidden"]) * hides
+        hidden = parameters["hidden"] * hides
     computing = forward + backward + update
-    alone = setting.workers == 1
-    waits = not alone and scene.strategy not in ASYNCHRONOUS
-    spread = np.sqrt(parameters["persistent"] ** 2 + parameters["transient"] ** 2)
-    sync = computing * spread * expected_maximum(setting.workers) if waits else np.zeros_like(computing)
-    exposed, hidden = _communication(parameters, scene, forward, backward, update)
     reading = scene.sharing * parameters["input_per_sample_s"] * setting.batch
-    rest = computing + sync + exposed
-    waiting = np.maximum(parameters["input_share"] * reading, reading - rest)
+    waiting = np.maximum(parameters["input_share"] * reading, reading - computing - sync - exposed)
     return {
         "input_wait": waiting,
         "h2d": np.zeros_like(computing),
@@ -101,57 +96,20 @@ def step_of(phases: Mapping[str, Array]) -> Array:
     return total
 
 
-def _communication(
-    parameters: Parameters, scene: Scene, forward: Array, backward: Array, update: Array
-) -> tuple[Array, Array]:
-    """Return the seconds of exchange that are waited for, and those that hide."""
-    computing = forward + backward + update
-    nothing = np.zeros_like(computing)
-    if scene.link is None:
-        return nothing, nothing
-    link = Link(rate=scene.link.rate * parameters["rate"], latency=scene.link.start * parameters["start"])
-    if scene.strategy in ASYNCHRONOUS:
-        return _asynchronous(scene, computing, link), nothing
-    if scene.graph is not None:
-        behind, total = _played(scene, scene.graph, (forward, backward), link)
-    else:
-        column = Link(rate=np.asarray(link.rate)[:, None], latency=np.asarray(link.latency)[:, None])
-        lasting = exchange_seconds(scene.strategy, scene.pieces.sizes, scene.setting, column)
-        total = lasting.sum(axis=-1)
-        behind = finish(backward[:, None] * scene.pieces.ready, lasting) - backward
-    share = parameters["hidden"]
-    exposed = share * behind + (1.0 - share) * total
-    return exposed, total - exposed
-
-
-def _played(scene: Scene, graph: StepGraph, passes: tuple[Array, Array], link: Link) -> tuple[Array, Array]:
-    """Return the seconds that come behind computing, and those of the whole exchange, as the simulator plays them."""
+def _exchanged(parameters: Parameters, scene: Scene, link: Link, parts: tuple[Array, Array, Array]) -> Phases:
     setting = scene.setting
-    forward, backward, rate, latency = np.broadcast_arrays(*passes, link.rate, link.latency)
-    played = simulator.play(
-        graph,
-        simulator.Durations(forward=forward, backward=backward),
-        simulator.Crew(
+    forward, backward, update = parts
+    return played_step(
+        scene.graph,
+        Durations(forward=forward, backward=backward, update=update),
+        Crew(
             workers=setting.workers,
             servers=setting.servers,
-            negotiation=latency * 2.0 * np.ceil(np.log2(setting.workers)) if graph.plan.fusion else 0.0,
+            spread=Spread(parameters["persistent"], parameters["transient"]),
+            colocated=setting.placement == "colocated",
         ),
         Interconnect(
-            Link(rate=rate, latency=latency), workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1
+            Link(rate=link.rate * parameters["rate"], latency=link.start * parameters["start"]),
+            workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1,
         ),
     )
-    behind = np.maximum(played.comm_exposed, 0.0)
-    return behind, behind + np.maximum(played.comm_hidden, 0.0)
-
-
-def _asynchronous(scene: Scene, computing: Array, link: Link) -> Array:
-    """A worker's round without others, and the servers that all of them share."""
-    setting, total = scene.setting, scene.pieces.sizes.sum()
-    servers = max(setting.servers, 1)
-    beside = 2.0 if setting.placement == "colocated" else 1.0
-    start, rate = link.start, link.rate
-    travel = 2.0 * len(scene.pieces.sizes) * start + 2.0 * total / rate
-    service = beside * total / (servers * rate)
-    updates = asynchronous_bound(setting.workers, computing + travel - service, service)
-    waited: Array = setting.workers / updates - computing
-    return np.maximum(waited, 0.0)

@@ -110,10 +110,10 @@ def _predicted(profile: Profile, target: Target, wish: Wish, workers: int) -> Pr
     parameters, scaled = _parameters(target, group, where, cost, rng)
     reach = _reach(group, where, scaled)
     error = np.exp(np.hypot(reach.deviation, group.spread) * rng.standard_normal(DRAWS))
-    phases = play(parameters, scene_of(target.key, where.setting, cost, where.link, where.crowd))
+    phases = play(parameters, scene_of(target.key, where.setting, where.link, where.crowd))
     step = step_of(phases)
     alone = replace(where.setting, workers=1, servers=0, hosts=1, workers_per_host=1)
-    baseline = step_of(play(parameters, scene_of(target.key, alone, cost, None, (1, where.crowd[1]))))
+    baseline = step_of(play(parameters, scene_of(target.key, alone, None, (1, where.crowd[1]))))
     samples = wish.samples or _samples(target.key)
     rate = workers * where.setting.batch
     shown = {name: _phase(name, values, group, target) for name, values in phases.items()}
