@@ -72,6 +72,8 @@ def test_a_launch_keeps_what_else_the_machine_did(measured):
 def test_results_of_a_study_and_of_messages_share_a_folder(measured):
     data = json.loads(steptime("report", "found", "--json", cwd=measured).stdout)
     assert data["trials"] == []
+    assert [row["workers"] for row in data["net"]] == [2, 3]
+    assert "Messages on this host" in steptime("report", "found", cwd=measured).stdout
 
 
 def test_a_dry_run_starts_nothing(tmp_path):

@@ -141,3 +141,16 @@ def _batches(job, place):
     from steptime.frameworks.tensorflow1.holding import HeldBatches
 
     return HeldBatches(batches)
+
+
+def open_exchange(job, place):
+    """Return the exchange that the network benchmark times."""
+    from steptime.frameworks.tensorflow1.exchanging import Pushing
+    from steptime.worker.builders.tensorflow1 import import_graph_mode
+
+    return Pushing(import_graph_mode(), job, place)
+
+
+def serve_exchange(job, place):
+    """Be a server of the network benchmark."""
+    serve(job, place)
