@@ -9,6 +9,7 @@ from steptime.units import (
     format_bytes,
     format_seconds,
     parse_bit_rate,
+    parse_bytes,
     parse_duration,
     parse_share,
 )
@@ -86,3 +87,17 @@ def test_what_is_no_bit_rate_is_refused_with_an_example(text):
 @given(st.floats(min_value=1.0, max_value=9e11))
 def test_a_shown_bit_rate_is_within_half_a_percent_and_can_be_read_again(rate):
     assert parse_bit_rate(format_bit_rate(rate)) == pytest.approx(rate, rel=6e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("512B", 512), ("1KiB", 1024), ("4 kB", 4000), ("1.5 MiB", 1572864), ("2mib", 2097152), ("1GB", 10**9)],
+)
+def test_a_size_is_read_with_prefixes_of_both_kinds(text, count):
+    assert parse_bytes(text) == count
+
+
+@pytest.mark.parametrize("text", ["", "1024", "MiB", "4Mbit", "-1KiB", "0.3B", "1 TiB"])
+def test_what_is_no_size_is_refused_with_an_example(text):
+    with pytest.raises(ValueError, match="write for example 64KiB"):
+        parse_bytes(text)
