@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from steptime.perfmodels.communication.carriage import Interconnect, carriage
+from steptime.perfmodels.communication.carriage import Interconnect, Switch, carriage
 from steptime.perfmodels.communication.link import Link
 from steptime.simulator.play import play
 from steptime.simulator.scene import Crew, Durations, shares_of
@@ -197,6 +197,17 @@ def test_waiting_for_the_slowest_is_what_order_statistics_say():
     (wait,) = _play("pytorch", "allreduce", AT_EASE, workers=2, spread=Spread(0.0, 0.1)).sync_wait
 
     assert wait == pytest.approx(0.3 * 0.1 * 0.56419, rel=1e-4)
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "horovod_pytorch", "caffe"])
+def test_a_switch_to_the_same_changes_nothing(framework):
+    link = Link(2e8, 1e-4)
+    plain, switched = (
+        play(_graph(framework, "allreduce"), STEP, Crew(4), Interconnect(link, switches=switches)).step
+        for switches in ((), (Switch(2e6, link, "ring"),))
+    )
+
+    assert switched == pytest.approx(plain)
 
 
 def test_the_longest_phase_is_named():

@@ -18,6 +18,18 @@ def step_seconds(batch: Real, per_step: Real, per_sample: Real, floor: Real = 0.
     return seconds
 
 
+def turns(workers: Real, cores: Real) -> Real:
+    """Return how many workers take turns on a core: ``ceil(p/c)``, since the slowest core decides.
+
+    With three workers on two cores a step takes twice as long, not one and a half times.
+
+    >>> float(turns(3, 2))
+    2.0
+    """
+    count: Real = np.maximum(1.0, np.ceil(np.asarray(workers, float) / cores))
+    return count
+
+
 def roofline(flops: Real, traffic: Real, flop_rate: Real, memory_rate: Real) -> Real:
     """Return the seconds of work that either computes or waits for memory: ``max(F/R, M/B)``.
 

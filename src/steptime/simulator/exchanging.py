@@ -92,11 +92,17 @@ def _fused(scene: Scene) -> Outcome:
         raise ValueError(message)
     unit = carriage("allreduce", 1.0, scene.workers, scene.interconnect)
     start, per_byte = (np.broadcast_to(each[..., 0], scene.workers.shape) for each in (unit.start, unit.transfer))
+
+    def lasting(size: Array) -> Array:
+        if scene.interconnect.switches:
+            return carriage("allreduce", size[:, None], scene.workers, scene.interconnect).alone[:, 0]
+        return start + per_byte * size
+
     negotiation = start if scene.crew.negotiation is None else np.broadcast_to(scene.crew.negotiation, start.shape)
     end, spent, _ = fuse(
         scene.moments,
         scene.sizes,
-        lambda size: start + per_byte * size,
+        lasting,
         threshold=fusion.threshold,
         cycle=np.maximum(fusion.cycle_s, negotiation),
         negotiation=negotiation,
