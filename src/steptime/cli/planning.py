@@ -44,8 +44,18 @@ class Plan:
     def estimate_s(self) -> float:
         """About how long the launches will take, without environments, datasets and checks."""
         per_launch = START_S + self.study.seconds_per_launch
-        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch
+        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch + self.anatomy_s
         return wanted if self.budget_s is None else min(wanted, self.budget_s)
+
+    @property
+    def anatomy_launches(self) -> int:
+        """How many launches will take steps apart, over all trials."""
+        return len(self.expansion.trials) * self.study.anatomy.launches if self.study.anatomy else 0
+
+    @property
+    def anatomy_s(self) -> float:
+        """About how long these will take, if the budget has room for all of them."""
+        return self.anatomy_launches * (START_S + self.study.anatomy.seconds) if self.study.anatomy else 0.0
 
 
 def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget: str | None) -> Plan:
@@ -104,6 +114,11 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     console.print(
         f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks"
     )
+    if plan.anatomy_launches:
+        console.print(
+            f"among them {plan.anatomy_launches} launches that take steps apart, about "
+            f"{format_seconds(plan.anatomy_s)}{' if the budget has room for them' if budget else ''}"
+        )
     console.print(f"results go to {plan.folder}", markup=False)
 
 
@@ -112,6 +127,8 @@ def _as_json(plan: Plan, commands: dict[str, list[str]]) -> dict[str, Any]:
         "study": plan.study.name,
         "folder": str(plan.folder),
         "estimated_s": plan.estimate_s,
+        "anatomy_launches": plan.anatomy_launches,
+        "anatomy_estimated_s": plan.anatomy_s,
         "budget_s": plan.budget_s,
         "trials": [_trial_as_json(trial, commands[trial.id]) for trial in plan.expansion.trials],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],

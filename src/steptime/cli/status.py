@@ -25,10 +25,13 @@ def status(
         _row(trial.id, (row for row in rows if row.trial == trial.id), verdicts.get(trial.id))
         for trial in store.trials()
     ]
+    apart = any(row["anatomy_ok"] for row in shown) or bool(store.study_json.get("anatomy"))
     columns = {
         "trial": "trial",
-        "ok": "launches ok",
-        "failed": "failed",
+        "ok": "ok",
+        **({"failed": "failed"} if any(row["failed"] for row in shown) else {}),
+        **({"anatomy_ok": "taken apart"} if apart else {}),
+        **({"anatomy_failed": "failed"} if any(row["anatomy_failed"] for row in shown) else {}),
         "steps": "steps",
         "reason": "why it stopped",
     }
@@ -36,13 +39,17 @@ def status(
 
 
 def _row(trial: str, rows: Iterable["IndexRow"], verdict: dict[str, str] | None) -> dict[str, Any]:
-    launches = list(rows)
-    failures = [launch.reason for launch in launches if launch.status != "ok"]
+    known = list(rows)
+    launches = [row for row in known if row.kind == "timing"]
+    apart = [row for row in known if row.kind == "anatomy"]
+    failures = [row.reason for row in (*launches, *apart) if row.status != "ok"]
     return {
         "trial": trial,
-        "ok": len(launches) - len(failures),
-        "failed": len(failures),
+        "ok": sum(launch.status == "ok" for launch in launches),
+        "failed": sum(launch.status != "ok" for launch in launches),
+        "anatomy_ok": sum(launch.status == "ok" for launch in apart),
+        "anatomy_failed": sum(launch.status != "ok" for launch in apart),
         "steps": sum(launch.steps for launch in launches),
-        "last_launch_at": max((launch.started_at for launch in launches), default=None),
+        "last_launch_at": max((row.started_at for row in known), default=None),
         "reason": verdict["reason"] if verdict else next(iter(failures), None),
     }

@@ -22,8 +22,9 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *,
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(columns.values()):
-        # The first column names the row, and is what one copies; the others give way.
-        table.add_column(title, overflow="fold", no_wrap=number == 0)
+        # The first column names the row, and is what one copies; the others give way, but not within a word.
+        word = max(map(len, title.split()), default=0)
+        table.add_column(title, overflow="fold", no_wrap=number == 0, min_width=word)
     for row in rows:
         table.add_row(*(_cell(row.get(key)) for key in columns))
     Console().print(table)

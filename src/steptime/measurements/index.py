@@ -6,10 +6,10 @@ when it does not fit the records. Where it cannot be written it is kept in memor
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,12 +17,17 @@ from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.records import Launch
 from steptime.measurements.steps import step_times
 
-_VERSION = 1
+Kind = Literal["timing", "anatomy"]
+FILES: Mapping[Kind, str] = {"timing": "records.jsonl", "anatomy": "anatomy.jsonl"}
+"""Where the launches of a trial are, in its folder."""
+_VERSION = 2
 _TABLES = """
-CREATE TABLE IF NOT EXISTS files (trial TEXT PRIMARY KEY, end INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS files (
+    trial TEXT NOT NULL, kind TEXT NOT NULL, end INTEGER NOT NULL, PRIMARY KEY (trial, kind));
 CREATE TABLE IF NOT EXISTS launches (
     trial TEXT NOT NULL, launch INTEGER NOT NULL, block INTEGER NOT NULL, status TEXT NOT NULL,
-    started_at TEXT NOT NULL, wall_s REAL NOT NULL, steps INTEGER NOT NULL, median_s REAL, reason TEXT);
+    started_at TEXT NOT NULL, wall_s REAL NOT NULL, steps INTEGER NOT NULL, median_s REAL, reason TEXT,
+    kind TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS launches_by_trial ON launches (trial, launch);
 """
 
@@ -41,13 +46,15 @@ class IndexRow:
     median_s: float | None
     """Median step time over all timed steps; None when there are none."""
     reason: str | None
+    kind: Kind = "timing"
+    """A launch that takes steps apart has no steps of its own here, and the number of its launch as its block."""
 
 
 def progress(rows: Sequence[IndexRow], trials: Sequence[str]) -> list[dict[str, Any]]:
     """Return one object per trial: its id, its launches that were ok and that failed, their steps, the last start."""
     found = []
     for trial in trials:
-        own = [row for row in rows if row.trial == trial]
+        own = [row for row in rows if row.trial == trial and row.kind == "timing"]
         ok = [row for row in own if row.status == "ok"]
         last = max((row.started_at for row in own), default=None)
         steps = sum(row.steps for row in ok)
@@ -62,7 +69,7 @@ class Index:
         self._path = path
 
     def rows(self, folder: Path, strategies: Mapping[str, str]) -> list[IndexRow]:
-        """Catch up with the records below ``folder`` and return all rows, by trial and launch.
+        """Catch up with the records below ``folder`` and return all rows, by trial, timing launches first.
 
         Args:
             folder: the results folder.
@@ -92,45 +99,45 @@ class Index:
                 connection.executescript(_TABLES)
                 connection.execute(f"PRAGMA user_version={_VERSION}")
                 for trial, strategy in strategies.items():
-                    self._catch_up(connection, folder / "trials" / trial / "records.jsonl", trial, strategy)
-            query = "SELECT * FROM launches ORDER BY trial, launch"
+                    for kind in FILES:
+                        self._catch_up(connection, folder / "trials" / trial, trial, kind, strategy)
+            query = "SELECT * FROM launches ORDER BY trial, kind DESC, launch"
             return [IndexRow(*row) for row in connection.execute(query) if row[0] in strategies]
 
-    def _catch_up(self, connection: sqlite3.Connection, path: Path, trial: str, strategy: str) -> None:
+    def _catch_up(self, connection: sqlite3.Connection, folder: Path, trial: str, kind: Kind, strategy: str) -> None:
+        path = folder / FILES[kind]
         size = path.stat().st_size if path.exists() else 0
-        known = connection.execute("SELECT end FROM files WHERE trial = ?", (trial,)).fetchone()
+        own = (trial, kind)
+        known = connection.execute("SELECT end FROM files WHERE trial = ? AND kind = ?", own).fetchone()
         start = known[0] if known else 0
         if size < start:  # replaced by a shorter file
-            connection.execute("DELETE FROM launches WHERE trial = ?", (trial,))
+            connection.execute("DELETE FROM launches WHERE trial = ? AND kind = ?", own)
             start = 0
         end = start
-        for behind, row in _read(path, start, strategy):
-            end = behind
+        for line in read_lines(path, start):
+            end = line.end
+            row = None
+            if line.value is not None:
+                with contextlib.suppress(KeyError, TypeError):
+                    row = _timing_row(line.value, strategy) if kind == "timing" else _anatomy_row(line.value)
             if row is not None:
-                connection.execute("INSERT INTO launches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *row))
+                places = ", ".join("?" * (len(row) + 2))
+                connection.execute(f"INSERT INTO launches VALUES ({places})", (trial, *row, kind))  # noqa: S608 - marks only
         if end != start or known is None or size < known[0]:
-            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?)", (trial, end))
+            connection.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (*own, end))
 
 
 _Row = tuple[int, int, str, str, float, int, float | None, str | None]
 
 
-def _read(path: Path, start: int, strategy: str) -> Iterator[tuple[int, _Row | None]]:
-    for line in read_lines(path, start):
-        row: _Row | None = None
-        with contextlib.suppress(KeyError, TypeError):
-            if line.value is not None:
-                launch = Launch.from_json(line.value)
-                times = step_times(launch, strategy)
-                median = float(np.median(times)) if len(times) else None
-                row = (
-                    launch.launch,
-                    launch.block,
-                    launch.status,
-                    launch.started_at,
-                    launch.wall_s,
-                    len(times),
-                    median,
-                    launch.reason,
-                )
-        yield line.end, row
+def _timing_row(value: dict[str, Any], strategy: str) -> _Row:
+    launch = Launch.from_json(value)
+    times = step_times(launch, strategy)
+    median = float(np.median(times)) if len(times) else None
+    shared = (launch.launch, launch.block, launch.status, launch.started_at, launch.wall_s)
+    return (*shared, len(times), median, launch.reason)
+
+
+def _anatomy_row(value: dict[str, Any]) -> _Row:
+    shared = (value["launch"], value["launch"], value["status"], value["started_at"], value["wall_s"])
+    return (*shared, 0, None, value["reason"])

@@ -223,7 +223,7 @@ class Store:
         return list(self._records(self.path / "net.jsonl", NetLaunch.from_json))
 
     def index(self) -> list[IndexRow]:
-        """Return one row per launch, reading only what was written since the index was last used."""
+        """Return one row per launch of either kind, reading only what was written since the index was last used."""
         return self._index.rows(self.path, self._trial_strategies())
 
     def status(self) -> list[dict[str, Any]]:
