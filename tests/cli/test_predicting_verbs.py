@@ -1,6 +1,7 @@
 """``steptime fit`` and ``steptime predict``, as a user calls them."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -142,3 +143,26 @@ def test_a_folder_without_results_cannot_be_fitted(tmp_path):
 
 def test_keys_are_completed():
     assert _complete_keys("inter") == ["interconnect.bandwidth=", "interconnect.delay="]
+
+
+def test_a_report_stands_beside_the_profile_of_its_folder(results):
+    CliRunner().invoke(app, ["fit", str(results)])
+    found = json.loads(CliRunner().invoke(app, ["report", str(results), "--json"]).stdout)
+    bands = [trial["band"] for trial in found["trials"]]
+    assert all({"verdict", "predicted_s", "ratio", "phase"} == set(band) for band in bands if band)
+    assert any(bands)
+    assert "steps are normal" in CliRunner().invoke(app, ["report", str(results)]).stdout
+
+
+def test_a_report_without_a_profile_has_no_bands(results, tmp_path):
+    copy = shutil.copytree(results, tmp_path / "copy")
+    found = json.loads(CliRunner().invoke(app, ["report", str(copy), "--json"]).stdout)
+    assert [trial["band"] for trial in found["trials"]] == [None] * 4
+
+
+def test_a_report_beside_a_profile_that_cannot_be_read_says_so_and_goes_on(results, tmp_path):
+    copy = shutil.copytree(results, tmp_path / "copy")
+    (tmp_path / "copy.profile.json").write_text("{}")
+    result = CliRunner().invoke(app, ["report", str(copy), "--json"])
+    assert result.exit_code == 0
+    assert "no predictions" in result.stderr

@@ -29,7 +29,7 @@ def fit(
     store = Store.open(folder)
     observations = observe(store)
     profile = with_holdout(fitted(store, observations), observations)
-    path = output or folder.with_name(folder.resolve().name + _SUFFIX)
+    path = output or profile_beside(folder)
     write_profile(profile, path)
     for problem in store.problems:
         sys.stderr.write(f"{problem}\n")
@@ -40,6 +40,12 @@ def fit(
     else:
         _show(profile)
         sys.stderr.write(f"profile: {path}\n")
+
+
+def profile_beside(folder: Path) -> Path:
+    """Return where the profile of a results folder is written if nobody says where."""
+    whole = folder.resolve()
+    return whole.with_name(whole.name + _SUFFIX)
 
 
 def _form(group: "Group") -> dict[str, object]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.cli.bands import tell_bands, with_bands
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -39,7 +41,7 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
     if as_json:
         from steptime.cli.tables import print_json
 
-        print_json({**summary.to_json(), "net": net.to_json() if net else []})
+        print_json(with_bands({**summary.to_json(), "net": net.to_json() if net else []}, folder))
     else:
         from steptime.report.links import render_links
         from steptime.report.terminal import render
@@ -49,6 +51,7 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
             console.print(render(summary))
         if net:
             console.print(render_links(net))
+        tell_bands(summary.to_json(), folder)
     if html is not None:
         from steptime.report.html import write_page
 
