@@ -9,6 +9,7 @@ from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
 from steptime.simulator.play import play
 from steptime.simulator.scene import Crew, Durations
+from steptime.simulator.sharing import share
 from steptime.stepgraph.graph import step_graph
 from steptime.stepgraph.plan import Circumstances
 
@@ -49,3 +50,18 @@ def test_steps_above_300_ms_are_predicted_within_three_percent(errors):
     assert len(long) == 17
     assert max(map(abs, long)) <= 0.03
     assert abs(errors["small_alexnet", 200, 4]) <= 0.032
+
+
+def test_the_second_bucket_of_the_mlp_overtakes_the_first_as_it_was_seen_to():
+    # Measured: the first was there after 337 ms, the second after 245.
+    work = small_works.mlp()
+    sizes = np.array(
+        [[message.bytes for message in step_graph(work, "pytorch", "allreduce", Circumstances()).messages]]
+    )
+    transfer = sizes * 8 / (LINKS[200][1] * 1e6)
+    ready = np.array([CALIBRATION["mlp"][2][1]]) * 1e-3
+
+    played = share(ready, np.full((1, 2), LINKS[200][0] * 1e-3), transfer, ready[:, -1], in_flight=2)
+
+    assert played.ends[0, 1] < played.ends[0, 0]
+    assert played.ends[0] == pytest.approx([0.337, 0.245], rel=0.15)
