@@ -149,3 +149,9 @@ def test_one_worker_that_goes_through_the_exchange_all_the_same_is_charged_for_i
     found = taken_apart([launch_of(seed, workers=1, noise=0.0) for seed in range(2)], ALONE)
     assert found.phases["comm_exposed"].value_s == pytest.approx(STAGES["exchange"])
     assert found.phases["comm_exposed"].how == "derived"
+
+
+def test_what_rounding_leaves_of_a_step_is_nothing():
+    found = dissect(a_trial(workers=2, strategy="allreduce"), [launch_of(0), launch_of(1)], [])
+    assert found.phases["residual"].value_s == 0.0
+    assert found.closure_error == 0.0

@@ -18,6 +18,8 @@ from steptime.measurements.steps import ASYNCHRONOUS
 from steptime.study.trial import Trial
 
 _HEAT_STEPS = 120
+_ROUNDING = 1e-9
+"""Of a step: what is left of it below this is what floating point leaves of a sum."""
 _NEVER_OVERLAPPED = ("input_wait", "h2d", "update")
 How = str
 
@@ -62,7 +64,7 @@ def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Seque
         launches=len(good),
         step_s=_phase(step, "direct"),
         phases=phases,
-        closure_error=abs(known - step.value) / step.value,
+        closure_error=round(abs(known - step.value) / step.value, 9),
         native={name: phase for name, phase in native.items() if phase},
         overlap=_overlap(good, climbed, phases["comm_exposed"], trial.workers),
         imbalance=_imbalance(imbalance(climbed), good[0], climbed[0]),
@@ -105,7 +107,7 @@ def _residual(
             own = ladder.get(name)
             if phase:
                 left -= phase.value_s if phase.how == "direct" or own is None else own
-        rest.append(left)
+        rest.append(np.where(np.abs(left) > _ROUNDING * step, left, 0.0))
     return _phase(over_blocks(rest), "derived")
 
 

@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict
 from steptime.measurements.anatomy.form import Anatomy, Phase
 
 REST = "residual"
+_ROUNDING = 1e-12
+"""Of a step: less is what floating point leaves of a sum."""
 
 
 class _Form(BaseModel):
@@ -61,7 +63,7 @@ def gap(first: str, one: Anatomy, second: str, other: Anatomy) -> Gap:
     rest = _difference(_rest(one, folded), _rest(other, folded))
     # What is left, so that the parts sum to the difference of the steps to the last digit.
     left = whole.value_s - math.fsum(part.value_s for part in parts.values())
-    parts[REST] = _moved(rest, left - rest.value_s)
+    parts[REST] = _moved(rest, left - rest.value_s if abs(left) > _ROUNDING * one.step_s.value_s else -rest.value_s)
     return Gap(first=first, second=second, step_s=whole, parts=parts, folded=folded)
 
 
