@@ -5,7 +5,7 @@ import pytest
 
 from steptime.perfmodels.compute import turns
 from steptime.perfmodels.devices import DEVICES, transfer
-from steptime.perfmodels.layers import layer_shares
+from steptime.perfmodels.layers import launched_seconds, layer_shares
 from steptime.workloads.costs import costs
 from steptime.workloads.table import build_workload
 
@@ -74,3 +74,16 @@ def test_half_precision_uses_tensor_cores_where_there_are_any():
     )
 
     assert half < single
+
+
+def test_small_batches_take_the_time_of_starting_their_layers():
+    few, more, many = (launched_seconds(FLOPS, TRAFFIC, batch, (1e13, 1e12), 1e-5).sum() for batch in (1, 1.001, 1000))
+    layers = sum(flops > 0 for flops in FLOPS)
+
+    assert few >= layers * 1e-5
+    assert more / few < 1.001
+    assert many == pytest.approx(1000 * launched_seconds(FLOPS, TRAFFIC, 1, (1e13, 1e12), 0.0).sum(), rel=0.05)
+
+
+def test_layers_without_work_need_no_start():
+    assert launched_seconds([0.0, 1.0], [0.0, 1.0], 1, (1.0, 1.0), 5.0) == pytest.approx([0.0, 5.0])

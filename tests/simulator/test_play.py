@@ -210,6 +210,15 @@ def test_a_switch_to_the_same_changes_nothing(framework):
     assert switched == pytest.approx(plain)
 
 
+@pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "allreduce"), ("horovod_pytorch", "allreduce")])
+def test_exchanges_that_take_from_computing_stretch_the_backward_pass(framework, strategy):
+    link = Link(1e9, 1e-5)
+    plain, slowed = (_play(framework, strategy, link, slowdown=share) for share in (0.0, 0.5))
+
+    assert plain.comm_hidden > 0
+    assert 0 < slowed.backward - plain.backward <= 0.5 * slowed.comm_hidden + 1e-9
+
+
 def test_the_longest_phase_is_named():
     assert _play("pytorch", "allreduce", Link(np.array([1e6, 1e18]))).dominant() == ["comm_exposed", "backward"]
 

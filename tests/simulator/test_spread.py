@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from steptime.simulator.spread import Spread, classes_of, draw_slowest, largest_of
+from steptime.simulator.spread import Spread, classes_of, draw_slowest, expected_of_hosts, largest_of
 
 
 def _every_worker(spread, workers, steps, launches, seed=0):
@@ -67,3 +67,15 @@ def test_one_worker_varies_and_waits_for_nobody():
     drawn = draw_slowest(Spread(0.3, 0.1), 1, 5000, np.random.default_rng(0))
 
     assert drawn.mean() == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("factors", "workers"), [([1.0], [8]), ([1.0, 1.1], [15, 1]), ([1.0, 1.5], [3, 1]), ([1.0, 1.1, 1.2], [100, 10, 2])]
+)
+@pytest.mark.parametrize("deviation", [0.02, 0.1])
+def test_slow_hosts_are_waited_for_as_in_drawing_all(factors, workers, deviation):
+    generator = np.random.default_rng(4)
+    mean = np.repeat(factors, workers)
+    drawn = (mean * (1 + deviation * generator.standard_normal((20_000, len(mean))))).max(axis=1).mean()
+
+    assert expected_of_hosts(factors, workers, Spread(0.0, deviation)) == pytest.approx(drawn, abs=3e-3)

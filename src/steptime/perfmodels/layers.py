@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.perfmodels.compute import layer_seconds
+from steptime.perfmodels.compute import layer_seconds, roofline
 
 Array = NDArray[np.float64]
 
@@ -31,6 +31,24 @@ class Shares:
     def reached(self) -> Array:
         """Share of the forward pass that is over when a layer begins."""
         return np.cumsum(self.forward) - self.forward
+
+
+def launched_seconds(
+    flops: Sequence[float], traffic: Sequence[float], batch: float, device: tuple[float, float], launch: float
+) -> Array:
+    """Return the seconds of each layer for a batch: those of its roofline, and at least those of starting its kernel.
+
+    What makes small batches take as long as less small ones on devices: ``max(l, b max(F/R, M/B))`` (layers,).
+
+    Args:
+        flops: of each layer, per sample.
+        traffic: bytes of each layer, per sample.
+        batch: samples.
+        device: FLOPs and bytes per second that it reaches.
+        launch: seconds that starting a layer takes; layers without work need no start.
+    """
+    work = np.asarray(roofline(np.asarray(flops, float), np.asarray(traffic, float), *device), float)
+    return np.asarray(np.where(work > 0, np.maximum(launch, batch * work), 0.0), float)
 
 
 def layer_shares(

@@ -1,7 +1,7 @@
 """What of a step's exchanges is waited for: one function for each way in which frameworks exchange."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -45,6 +45,21 @@ def way_of(scene: Scene) -> Callable[[Scene], Outcome]:
         return _gathered
     alone = plan.in_flight == 1 or len(plan.messages) == 1
     return _in_order if alone and not np.any(scene.crew.slowdown) else _shared
+
+
+def exchange(scene: Scene) -> Outcome:
+    """Play the exchanges of a scene in the way of its plan.
+
+    Where the way does not know of the slowdown, the backward pass is stretched by what is hidden beside it, and played
+    once more.
+    """
+    way = way_of(scene)
+    found = way(scene)
+    if way in {_shared, _nothing} or not np.any(scene.crew.slowdown):
+        return found
+    stretched = scene.crew.slowdown * np.minimum(found.hidden, scene.backward)
+    again = way(replace(scene, backward=scene.backward + stretched))
+    return Outcome(again.exposed, again.hidden, stretched + again.stretched)
 
 
 def alone(scene: Scene, messages: Sequence[Message]) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.layers import Shares
-from steptime.simulator.exchanging import alone, way_of
+from steptime.simulator.exchanging import alone, exchange
 from steptime.simulator.phases import Phases
 from steptime.simulator.scene import Crew, Durations, Scene, readiness, shares_of
 from steptime.stepgraph.graph import StepGraph
@@ -51,7 +51,7 @@ def play(  # noqa: PLR0913 - what is played, and what is known better than by de
         update=update,
         workers=workers,
     )
-    outcome = way_of(scene)(scene)
+    outcome = exchange(scene)
     exposed = outcome.exposed + np.add(*alone(scene, graph.plan.after_update)).sum(axis=1)
     own = update if graph.plan.updated_by == "workers" else np.zeros_like(update)
     sync = (slowest - 1.0) * (forward + backward)

@@ -1,5 +1,6 @@
 """The slowest of p workers: expected, or drawn step by step, at a cost that does not depend on p."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,36 @@ class Spread:
         known, where = np.unique(every, return_inverse=True)
         largest = np.array([expected_maximum(float(each)) for each in known])[where].reshape(every.shape)
         return np.asarray(1.0 + largest * np.hypot(self.persistent, self.transient), float)
+
+
+_GRID = 2001
+_REACH = 9.0
+"""Standard deviations to either side between which the integral is taken."""
+
+
+def expected_of_hosts(factors: Sequence[float], workers: Sequence[int], spread: Spread) -> float:
+    """Return the expected time of the slowest over the mean of an ordinary worker, where some hosts are slow.
+
+    The mean of the largest of independent normal numbers that have several means, by integrating the product of
+    their distributions.
+
+    Args:
+        factors: how long computing takes on each kind of host; 1 on an ordinary one.
+        workers: how many workers each kind has.
+        spread: of workers on hosts of one kind, in proportion to their own time.
+
+    >>> round(expected_of_hosts([1.0, 2.0], [3, 1], Spread()), 6)
+    2.0
+    """
+    means, counts = np.asarray(factors, float), np.asarray(workers, float)
+    deviations = means * float(np.hypot(spread.persistent, spread.transient))
+    means, deviations, counts = means[counts > 0], deviations[counts > 0], counts[counts > 0]
+    if not deviations.any():
+        return float(means.max())
+    low, high = (means - _REACH * deviations).min(), (means + _REACH * deviations).max()
+    x = np.linspace(low, high, _GRID * len(means))
+    below = (counts[:, None] * log_ndtr((x - means[:, None]) / deviations[:, None])).sum(axis=0)
+    return float(high - np.trapezoid(np.exp(below), x))
 
 
 EVEN = Spread()
@@ -95,8 +126,3 @@ def draw_slowest(spread: Spread, workers: int, steps: int, generator: np.random.
     passing = float(spread.transient) * largest_of(generator.random((steps, len(counts))), counts)
     slowest: Array = 1.0 + (lasting + passing).max(axis=1)
     return slowest
-
-
-def probability_all_below(value: Array, workers: Real) -> Array:
-    """Return the probability that the largest of p standard normal numbers is below a value."""
-    return np.asarray(np.exp(np.asarray(workers, float) * log_ndtr(value)), float)
