@@ -56,7 +56,7 @@ PARAMETERS = (
     Parameter("inside", "log", 0.4, 1.0, "exposed time of the exchange inside a host, over bytes and nominal rate"),
     Parameter("efficiency", "log", 0.85, 0.3, "reached share of the network's nominal rate, were the hosts quick"),
     Parameter("stack_rate", "log", 6e9, 0.8, "bytes per second that a host moves per card, were the network quick"),
-    Parameter("hidden", "logit", 0.6, 1.5, "share of the exchange between hosts that may hide behind computing"),
+    Parameter("hidden", "logit", 0.8, 1.5, "share of the exchange between hosts that may hide, all but a bucket"),
     Parameter("flat", "logit", 0.98, 1.5, "flat ring (1) or two levels (0); servers apart (1) or on the hosts (0)"),
     Parameter("latency", "log", 1.0, 1.0, "latency of a step between hosts, over the usual one of the transport"),
     Parameter("host_jump", "log", 0.015, 1.0, "share of compute added by the first further host"),
