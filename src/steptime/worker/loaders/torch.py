@@ -11,6 +11,9 @@ from steptime.worker.loaders.torch_images import ArrayBatches, PhotoBatches
 from steptime.worker.loaders.torch_prefetching import on_device
 from steptime.worker.sampling import batch_indices
 
+_PER_HELPER = 2
+"""Batches that torch's loader asks of every helper process beforehand."""
+
 
 def open_batches(job, place, device, channels_last):
     """Return an endless iterator of ``(inputs, targets)`` on ``device``, as the job's loader says.
@@ -30,6 +33,15 @@ def open_batches(job, place, device, channels_last):
     if job["loader"]["kind"] == "synthetic":
         return _synthetic(job, place, device, channels_last)
     return _native(job, place, device, channels_last)
+
+
+def batches_ahead(loader, device):
+    """Return how many batches ``open_batches`` may hold ready, for a job's ``loader`` and a ``torch.device``."""
+    if loader["kind"] == "synthetic":
+        return 0
+    on_their_way = 1 if device.type == "cuda" else 0
+    helpers = loader["processes"] if loader["dataset"]["form"] == "image_folder" else 0
+    return on_their_way + _PER_HELPER * helpers
 
 
 def _synthetic(job, place, device, channels_last):
@@ -75,7 +87,10 @@ def _fetch(dataset, plan, processes, pin):
         return ((inputs.pin_memory(), targets.pin_memory()) for inputs, targets in batches) if pin else batches
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")  # the study chose the number
-        loader = DataLoader(dataset, batch_size=None, sampler=_Plan(plan), num_workers=processes, pin_memory=pin)
+        ahead = {"prefetch_factor": _PER_HELPER} if processes else {}
+        loader = DataLoader(
+            dataset, batch_size=None, sampler=_Plan(plan), num_workers=processes, pin_memory=pin, **ahead
+        )
         return iter(loader)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from steptime.worker.builders.torch import TorchWorkload
-from steptime.worker.loaders.torch import open_batches
+from steptime.worker.loaders.torch import batches_ahead, open_batches
 from steptime.worker.session import Session
 from steptime.worker.sessions.torch_devices import open_device
 from steptime.worker.sessions.torch_strategy import channels_innermost
@@ -44,6 +44,7 @@ class TorchSession(Session):
         self._criterion = _LOSSES[workload["loss"]]
         self._mixed = job["precision"] == "bf16"
         self._batches = open_batches(job, place, self._device.torch_device, self._channels_last)
+        self._ahead = batches_ahead(job["loader"], self._device.torch_device)
         self._loss = None
         self._output_shape = None
         self._stages = None
@@ -112,6 +113,9 @@ class TorchSession(Session):
         if self._mixed:
             return torch.autocast(self._device.torch_device.type, dtype=torch.bfloat16)
         return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
+
+    def batches_ahead(self):
+        return self._ahead
 
     def wait(self):
         self._device.wait()

@@ -1,0 +1,30 @@
+"""What PyTorch shows of its own exchanges in marked steps."""
+
+import pytest
+from dissecting import anatomy, by_step
+
+pytestmark = pytest.mark.framework("pytorch")
+
+
+def test_small_buckets_of_ddp_are_ready_in_the_backward_pass_one_after_the_other(tmp_path):
+    for seen in anatomy(tmp_path, "pytorch", "allreduce", options={"bucket_mb": 0.05}):
+        for ends, pieces in by_step(seen):
+            assert [piece[0] for piece in pieces] == [f"bucket {index}" for index in range(len(pieces))]
+            assert len(pieces) > 1
+            assert all(ends["forward"] <= ready <= ends["backward"] for _, _, ready, _ in pieces)
+            assert all(done <= ends["exchange"] for _, _, _, done in pieces)
+
+
+def test_one_bucket_of_ddp_is_ready_when_the_backward_pass_ends(tmp_path):
+    for seen in anatomy(tmp_path, "pytorch", "allreduce"):
+        for ends, pieces in by_step(seen):
+            assert len(pieces) == 1
+            assert pieces[0][3] > pieces[0][2]
+            assert ends["backward"] - pieces[0][2] < 0.5 * (ends["backward"] - ends["forward"])
+
+
+def test_fsdp_gathers_weights_before_it_sends_gradients(tmp_path):
+    for seen in anatomy(tmp_path, "pytorch", "fsdp"):
+        kinds = [piece[0].split()[0] for piece in seen["transfers"]]
+        assert kinds[0] == "weights"
+        assert kinds.count("gradients") == len(seen["marked"])
