@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 from steptime.errors import UsageError, choices_message
+from steptime.perfmodels.devices import DEVICES
 from steptime.profiles.form import Profile
 from steptime.study.strategies import STRATEGIES
 from steptime.study.trial import ServerPlacement
@@ -187,7 +188,7 @@ def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> I
         "strategy": list(STRATEGIES),
         "workload": list(LIBRARY),
         "loader": sorted({"synthetic", "native"} | {key.loader for key in keys}),
-        "device": ["cpu", "cuda"],
+        "device": ["cpu", "cuda", *DEVICES],
         "precision": ["fp32", "bf16"],
         "server_placement": ["own", "colocated"],
     }

@@ -14,7 +14,7 @@ from steptime.profiles.drawing import LEVEL, Array, bounds
 from steptime.profiles.exchanging import costs_of, graph_of, is_played, is_written_down
 from steptime.profiles.explaining import Believed, Seen, explain
 from steptime.profiles.form import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
-from steptime.profiles.links import SPREADS, link_behind, net_links
+from steptime.profiles.links import SPREADS, link_behind, net_links, spread_of
 from steptime.profiles.observation import Key, Observation, Setting
 from steptime.profiles.playing import Scene
 
@@ -42,13 +42,10 @@ def fit(store: Store, observations: Sequence[Observation]) -> Profile:
 
 
 def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, net: Sequence[NetLink]) -> Group:
-    """Return the model of the configurations with ``key``, which those of one worker that compute the same help."""
+    """Return the model of the configurations with ``key``; others that compute the same help, see ``_helps``."""
     rng = np.random.default_rng(_SEED)
     own = [each for each in observations if each.key == key]
-    helping = [
-        each for each in observations
-        if each.key != key and each.key.strategy == "single" and each.key.computes_as(key)
-    ]  # fmt: skip
+    helping = [each for each in observations if each.key != key and each.key.computes_as(key) and _helps(each)]
     used = [*own, *helping]
     cost = costs_of(key.workload, key.input_shape, key.classes)
     measured = [_measured(each, net) for each in used]
@@ -74,6 +71,11 @@ def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, n
         held=[],
         notes=[*found.notes, *_plainest(key)],
     )
+
+
+def _helps(other: Observation) -> bool:
+    """Say whether a configuration of another strategy tells what a worker computes: one worker, or one taken apart."""
+    return other.key.strategy == "single" or any(one.phases.get("backward") is not None for one in other.dissected)
 
 
 def crowd_of(setting: Setting, key: Key, machine: Machine) -> tuple[int, int]:
@@ -112,7 +114,9 @@ def _source(measured: Sequence[Measured]) -> Literal["net", "cluster", "believed
 
 
 def _believed(key: Key, measured: Sequence[Measured]) -> Believed:
-    start, rate = SPREADS[_source(measured)]
+    source = _source(measured)
+    spreads = [spread_of(each.link) for each in measured if each.link and each.link.source == source]
+    start, rate = np.max(spreads, axis=0) if spreads else SPREADS[source]
     early, early_spread = early_of(key)
     return Believed(np.array([0.0, 0.0, early]), np.array([start, rate, early_spread]))
 
@@ -186,4 +190,5 @@ def _machine(facts: Mapping[str, object]) -> Machine:
         cpu=str(cpu) if cpu else None,
         cores=cores if isinstance(cores, int) and cores > 0 else 1,
         gpus=len(gpus) if isinstance(gpus, list) else 0,
+        gpu=str(gpus[0].get("name")) if isinstance(gpus, list) and gpus and isinstance(gpus[0], dict) else None,
     )

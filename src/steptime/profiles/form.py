@@ -55,6 +55,8 @@ class LinkFacts(_Form):
     """That was asked for, where somebody asked."""
     alpha_s: float | None = None
     """One way of one byte over a plain socket."""
+    error: float = 0.0
+    """Largest relative error of the line through the micro-benchmark's sizes."""
 
 
 class NetLink(_Form):
@@ -122,7 +124,7 @@ class Group(_Form):
 
     key: Key
     measured: list[Measured]
-    """Configurations of this strategy, then those of one worker that compute the same."""
+    """Configurations of this strategy, then others that tell what its workers compute."""
     parameters: dict[str, Parameter]
     spread: float
     """Relative standard deviation of a launch around the model of its phase."""
@@ -139,6 +141,8 @@ class Machine(_Form):
     cpu: str | None
     cores: int
     gpus: int
+    gpu: str | None = None
+    """The devices' name as their driver has it."""
 
 
 class Profile(_Form):

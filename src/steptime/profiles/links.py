@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
 from steptime.perfmodels.communication.measured import link_of, net_summary
@@ -18,8 +20,19 @@ _BELIEVED_RATE = 1e9
 Spread = tuple[float, float]
 SPREADS: Mapping[str, Spread] = {"net": (0.15, 0.05), "cluster": (0.7, 0.1), "believed": (2.0, 1.5)}
 """Standard deviations of the logarithms of start and rate that are believed beforehand."""
+_MOST_ERROR = 0.7
 _BITS = 8
 _ALIKE = 0.02
+
+
+def spread_of(link: LinkFacts) -> Spread:
+    """Return the standard deviations of the logarithms of a link's start and rate that are believed beforehand.
+
+    Where no straight line describes the micro-benchmark, what it missed is not known to be the start or the rate.
+    """
+    start, rate = SPREADS[link.source]
+    error = min(link.error, _MOST_ERROR)
+    return float(np.hypot(start, error)), float(np.hypot(rate, error / 2.0))
 
 
 def net_links(launches: Iterable[NetLaunch]) -> list[NetLink]:
@@ -42,6 +55,7 @@ def link_behind(observation: Observation, net: Sequence[NetLink]) -> LinkFacts |
             between_hosts=setting.crosses,
             nominal_rate=nominal,
             alpha_s=row.alpha_s,
+            error=abs(row.worst_error),
         )
     if setting.crosses and observation.alpha_s is not None and observation.rate is not None:
         return LinkFacts(

@@ -9,7 +9,7 @@ from steptime.profiles.asking import Wish
 from steptime.profiles.exchanging import has_servers, is_played
 from steptime.profiles.fitting import crowd_of
 from steptime.profiles.form import Group, LinkFacts, Measured, Profile
-from steptime.profiles.links import LATENCIES, SPREADS, Spread, matching
+from steptime.profiles.links import LATENCIES, SPREADS, Spread, matching, spread_of
 from steptime.profiles.observation import Setting
 from steptime.profiles.targets import Target
 
@@ -115,8 +115,8 @@ def _crowd(profile: Profile, target: Target, wish: Wish, setting: Setting, own: 
             else "say how they are spread: workers_per_host=N interconnect.bandwidth=RATE"
         )
         message = (
-            f"{setting.workers} workers on {where} would be {crowd} on {slots} processors, and at most {most} were "
-            f"measured together; {remedy}, or measure workers: {setting.workers}"
+            f"{setting.workers} workers on {where} would be {crowd} on {slots} processors, and no more "
+            f"than {most} were measured together; {remedy}, or measure workers: {setting.workers}"
         )
         raise Refusal(message)
     return crowd, slots
@@ -138,8 +138,9 @@ def _link(
             between_hosts=crosses,
             nominal_rate=row.nominal_rate,
             alpha_s=row.alpha_s,
+            error=abs(row.worst_error),
         )
-        return (link, _EXACT, True) if any(each.source == "net" for each in known) else (link, SPREADS["net"], False)
+        return (link, _EXACT, True) if any(each.source == "net" for each in known) else (link, spread_of(link), False)
     if known and not asked:
         best = min(known, key=lambda link: link.source == "believed")
         if wish.bandwidth is None:  # who knows the card of a host has hosts of which no more than one is asked for

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.datasets.table import BUILTINS
+from steptime.perfmodels.devices import transfer
 from steptime.profiles.asking import Wish, check_sizes
 from steptime.profiles.drawing import DRAWS, Array, bounds
 from steptime.profiles.exchanging import costs_of
@@ -17,7 +18,9 @@ from steptime.profiles.placing import Place, Refusal, group_of, place, spread_dr
 from steptime.profiles.playing import play, step_of
 from steptime.profiles.reach import Reach, beyond
 from steptime.profiles.targets import Target, targets
+from steptime.stepgraph.work import work_of
 from steptime.workloads.costs import Costs
+from steptime.workloads.table import build_workload
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"
@@ -156,9 +159,31 @@ def _parameters(
     found["rate"] = found["rate"] * spread_draws(where.spread[1], rng, DRAWS)
     if target.key.loader != group.key.loader:
         found["input_per_sample_s"] = np.zeros(DRAWS)
+    if target.carried is not None:
+        found = _elsewhere(found, target, rng)
     if target.key.workload == group.key.workload and target.key.input_shape == group.key.input_shape:
         return found, 1.0
     return _scaled(found, group, cost)
+
+
+def _elsewhere(found: dict[str, Array], target: Target, rng: np.random.Generator) -> dict[str, Array]:
+    """Carry computing to another device by the data sheets of both, with the doubt of such a factor."""
+    here, there = target.carried or (None, None)
+    if here is None or there is None:
+        return found
+    key = target.key
+    layers = work_of(build_workload(key.workload, key.input_shape, key.classes)).layers
+    moved = transfer(
+        [layer.forward_flops + layer.backward_flops for layer in layers],
+        [3.0 * layer.traffic for layer in layers],  # there once, and back with two gradients
+        here,
+        there,
+        key.precision,
+    )
+    doubt = np.log(moved.high / moved.low) / (2 * 1.645)
+    factor = moved.factor * spread_draws(doubt, rng, DRAWS)
+    passes = [f"{name}_{part}" for name in ("forward", "backward") for part in ("fixed_s", "per_sample_s")]
+    return found | {name: found[name] * factor for name in (*passes, "update_s")}
 
 
 def _scaled(found: dict[str, Array], group: Group, cost: Costs) -> tuple[dict[str, Array], float]:

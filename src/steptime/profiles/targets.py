@@ -1,11 +1,13 @@
 """Which models answer a wish: where computing is taken from, where exchanging, and what nobody measured."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from steptime.errors import WorkloadError
+from steptime.perfmodels.devices import DEVICES, Device
 from steptime.profiles.asking import Wish
-from steptime.profiles.form import Group, Profile
+from steptime.profiles.form import Group, Machine, Profile
 from steptime.profiles.observation import Key
 from steptime.workloads.table import build_workload
 
@@ -22,6 +24,8 @@ class Target:
     exchange: Group | None
     """That exchanges in the same way, whatever it computes."""
     refused: str | None = None
+    carried: tuple[Device, Device] | None = None
+    """From the device that was measured to the one that is asked for, by their data sheets."""
 
 
 def targets(profile: Profile, wish: Wish) -> list[Target]:
@@ -32,7 +36,7 @@ def targets(profile: Profile, wish: Wish) -> list[Target]:
         name = tuple(getattr(key, part) for part in Key.__dataclass_fields__ if part != "options")
         measured = any(each.key == key for each in profile.groups)
         # Groups that differ in options alone stay apart where they were measured.
-        found.setdefault((*name, key.options if measured else ()), _target(profile, key))
+        found.setdefault((*name, key.options if measured else ()), _carried(profile, _target(profile, key), wish))
     exact = [target for target in found.values() if any(each.key == target.key for each in profile.groups)]
     derived = [
         target
@@ -54,12 +58,39 @@ def _candidates(profile: Profile, wish: Wish) -> list[Group]:
     ]
 
 
+def _carried(profile: Profile, target: Target, wish: Wish) -> Target:
+    """Return the target on the device that is asked for, refused where nothing relates it to what was measured."""
+    if wish.device is None or wish.device not in DEVICES or target.computing is None:
+        return target
+    here = measured_device(profile.machine)
+    if here is None:
+        reason = (
+            f"the measured device ({profile.machine.gpu}) is not in the table of data sheets, so that nothing relates "
+            f"it to {wish.device}; measure one worker there"
+        )
+        return replace(target, computing=None, refused=reason)
+    return replace(target, carried=(here, DEVICES[wish.device]))
+
+
 def _same_question(one: Key, other: Key) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in ("framework", *_CHANGED))
 
 
+def measured_device(machine: Machine) -> Device | None:
+    """Return the data sheet of the devices of a machine; None where it has none, or one that is not in the table."""
+    if machine.gpu is None:
+        return None
+    words = re.sub(r"[^a-z0-9]+", " ", machine.gpu.lower().replace("hbm3", "sxm")).split()
+    # A driver may write apart what the table writes together: "RTX 2080 Ti".
+    written = {"".join(words[begin:end]) for begin in range(len(words)) for end in range(begin + 1, len(words) + 1)}
+    found = [name for name in DEVICES if all(part in written for part in name.split("-"))]
+    return DEVICES[max(found, key=len)] if found else None
+
+
 def _changed(key: Key, wish: Wish) -> Key:
     changes = {name: value for name in _CHANGED if (value := getattr(wish, name)) is not None}
+    if wish.device in DEVICES:  # by its data sheet, from what was measured on another
+        changes["device"] = "cuda"
     changed = replace(key, **changes)
     if changed.workload == key.workload:
         return changed
