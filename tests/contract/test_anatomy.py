@@ -47,7 +47,7 @@ def run_anatomy(session, job, place, records):
         whole()
         session.wait()
         if session.marks:
-            session.marked_step(lambda phase: None)
+            session.marked_step(lambda phase, at_s=None: None)
         else:
             session.step()
         session.wait()

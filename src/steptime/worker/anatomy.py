@@ -101,8 +101,8 @@ class _Marker(object):
         if self.counting:
             self.steps.append(self._ends)
 
-    def _mark(self, _):
-        self._ends.append(time.monotonic())
+    def _mark(self, _, at_s=None):
+        self._ends.append(time.monotonic() if at_s is None else at_s)
 
 
 def _plan(costs, settle, schedule):

@@ -110,7 +110,8 @@ class Session(abc.ABC):
 
         The framework's own view of its step: explicit phases, hooks, its profiler. The phases are ``input`` (the
         batch is there), ``h2d``, ``forward``, ``backward`` (all gradients of this worker are computed: it has arrived
-        where the exchange needs it), ``exchange`` (the last gradient came back) and ``update``.
+        where the exchange needs it), ``exchange`` (the last gradient came back) and ``update``. Where the framework
+        tells only afterwards, ``mark(phase, at_s)`` takes the moment, in seconds of the host's monotonic clock.
         """
         raise NotImplementedError
 
