@@ -13,6 +13,8 @@ _OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
 class Alone(object):
     """One worker, which has nobody to exchange gradients with."""
 
+    marks = ("input", "forward", "backward", "update")
+
     def __init__(self, tf, job, place):
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self.network = TensorFlowNetwork(job["workload"], weights, job["precision"])
@@ -32,6 +34,8 @@ class Alone(object):
 
 class Summing(Alone):
     """Each gradient is an operation of Horovod in the graph, which waits for nothing but this gradient."""
+
+    marks = ("input", "forward", "backward", "exchange", "update")
 
     def __init__(self, tf, job, place):
         self._workers = HorovodWorkers("tensorflow", place, {name: job["options"][name] for name in _OPTIONS})

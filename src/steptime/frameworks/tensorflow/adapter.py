@@ -51,6 +51,7 @@ class _Single(object):
         self._xla = job["options"].get("xla", False)
         self.network = _network(job)
         self.training = TensorFlowTraining(self.network, job["optimizer"])
+        self.marks = () if self._xla else ("input", "forward", "backward", "update")  # XLA cannot tell the time
         self.facts = {"xla": self._xla}
 
     def wrap(self, function):
@@ -74,6 +75,7 @@ class _AllReduce(object):
             self.network = _network(job)
             self.training = TensorFlowTraining(self.network, job["optimizer"], mirrored.combine, 1.0 / mirrored.workers)
         self.wrap = mirrored.wrap
+        self.marks = ("input", "forward", "backward", "exchange", "update")
         self.part = mirrored.part
         self.facts = {"collectives": mirrored.implementation.value, "pack_mb": pack_mb}
 

@@ -55,6 +55,22 @@ class TensorFlowTraining(object):
         self.update(gradients)
         return loss
 
+    def stamped(self, inputs, targets, stamp):
+        """Train on one batch, and return its loss and moments that ``stamp`` (a ``Stamps``) made of it.
+
+        The moments: when the batch was there, the loss, each gradient, and each gradient of all workers.
+        """
+        moment_of_batch, inputs = stamp(inputs)
+        with tf.GradientTape() as tape:
+            loss = self._network.loss(inputs, targets)
+        moment_of_loss, noted = stamp(loss)
+        with tf.control_dependencies([noted]):  # of which the gradients do not depend otherwise
+            seed = tf.identity(self._share)
+        ready, gradients = zip(*map(stamp, tape.gradient(loss, self._variables, seed)))
+        done, combined = zip(*map(stamp, self.combine(list(gradients))))
+        self.update(combined)
+        return loss, tf.stack((moment_of_batch, moment_of_loss) + ready + done)
+
     def combine(self, gradients):
         """Return the gradients of all workers from this worker's, or these where there is nobody else."""
         return gradients if self._combine is None else self._combine(gradients)

@@ -15,8 +15,8 @@ class TensorFlowSession(Session):
         Args:
             tf: TensorFlow, as ``import_tensorflow`` gives it.
             strategy: has ``network`` (a ``TensorFlowNetwork``), ``training`` (a ``TensorFlowTraining``), ``wrap``
-                (which makes of a method of the training what is compiled here), ``facts``, and ``part`` to leave the
-                other workers.
+                (which makes of a method of the training what is compiled here), ``marks`` (the phases whose ends its
+                graph can tell on a CPU), ``facts``, and ``part`` to leave the other workers.
             job: the job.
             place: of this worker.
         """
@@ -25,6 +25,9 @@ class TensorFlowSession(Session):
         self._strategy = strategy
         self._workers = place.workers
         self._batches = _batches(job, place)
+        # A GPU computes after the operation of the host that would tell the time.
+        self.marks = strategy.marks if job["device"] == "cpu" else ()
+        self._stamped = None
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
         self._loss = None
@@ -43,6 +46,16 @@ class TensorFlowSession(Session):
         from steptime.worker.sessions.tensorflow_rungs import rungs_of
 
         return rungs_of(self._tf, self._strategy, self._batches, together=self._workers > 1)
+
+    def marked_step(self, mark):
+        if self._stamped is None:
+            from steptime.worker.sessions.tensorflow_marks import StampedSteps
+
+            self._stamped = StampedSteps(self._strategy, self._batches)
+        self._loss = self._stamped.step(mark)
+
+    def transfers(self):
+        return self._stamped.transfers() if self._stamped else None
 
     def batches_ahead(self):
         return self._batches.ahead
