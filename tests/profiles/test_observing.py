@@ -84,3 +84,40 @@ def test_steps_before_the_steady_part_do_not_count(store):
     store.append(a_launch(trial, 0, times.tolist()))
     (found,) = observe(store)
     assert found.steps_s[0] == pytest.approx(0.1, rel=0.01)
+
+
+def shown(shares, steps: int = 3):
+    """An anatomy launch whose framework shows pieces that went after these shares of backward passes of a second."""
+    launch = launch_of(1)
+    marked = [[10.0 * step, 10.0 * step + 1, 10.0 * step + 2, 10.0 * step + 3] for step in range(steps)]
+    transfers = [
+        (f"bucket {place}", 1000 * (1 + place), 10.0 * step + 2 + share, 10.0 * step + 4)
+        for step in range(steps)
+        for place, share in enumerate(shares)
+    ]
+    workers = [
+        replaced(worker, marks=["input", "forward", "backward"], marked=marked, transfers=transfers)
+        for worker in launch.workers
+    ]
+    return replaced(launch, workers=workers)
+
+
+def test_pieces_are_seen_with_their_sizes_and_when_they_went(store):
+    trial = a_trial(strategy="allreduce", workers=2)
+    store.add_trial(trial)
+    store.append(a_launch(trial, 0, [0.03] * 20))
+    store.append_anatomy(replaced(shown([0.25, 0.75]), trial=trial.id))
+    (found,) = observe(store)
+    (one, other) = found.dissected[0].pieces
+    assert one == pytest.approx((1000, 0.25))
+    assert other == pytest.approx((2000, 0.75))
+
+
+def test_steps_with_different_numbers_of_pieces_show_none(store):
+    trial = a_trial(strategy="allreduce", workers=2)
+    store.add_trial(trial)
+    store.append(a_launch(trial, 0, [0.03] * 20))
+    launch = shown([0.25, 0.75])
+    odd = [replaced(worker, transfers=worker.transfers[:-1]) for worker in launch.workers]
+    store.append_anatomy(replaced(launch, trial=trial.id, workers=odd))
+    assert observe(store)[0].dissected[0].pieces == ()

@@ -13,12 +13,12 @@ from steptime.workloads.costs import Costs
 
 _FIXED_SHARE = 0.3
 """A single batch does not show how much of a pass costs the same for any batch; at most so much is believed."""
-_BESIDE, _BESIDE_SPREAD = 0.04, 0.04
+_BESIDE, _BESIDE_SPREAD = 0.06, 0.1
 """Logarithm of the factor on computing beside other workers, where nobody measured it, and its spread."""
 _SPLIT_SPREAD = 0.25
 """Of the logarithm of backward over forward, where arithmetic alone divides a total."""
 _USUAL_UNEVEN, _UNEVEN_SPREAD = 0.01, 1.0
-_TIMING_SPREAD = 0.03
+_TIMING_SPREAD = 0.06
 _BELIEVED_UPDATE = 0.1
 """Share of a step that the update may have, where only totals were measured."""
 

@@ -1,7 +1,11 @@
 """What a framework exchanges in a step of a workload, and what the workload costs; made once for each question."""
 
+from collections.abc import Iterable, Sequence
 from functools import cache
 
+import numpy as np
+
+from steptime.profiles.drawing import Array
 from steptime.profiles.observation import Key, Setting
 from steptime.stepgraph.graph import StepGraph, step_graph
 from steptime.stepgraph.plan import Circumstances
@@ -10,6 +14,8 @@ from steptime.stepgraph.work import work_of
 from steptime.workloads.costs import Costs, costs
 from steptime.workloads.table import build_workload
 
+_ALIKE = 0.01
+"""Relative difference of sizes that padding makes."""
 _SERVERS = frozenset({"ps_sync", "ps_async"})
 
 
@@ -37,6 +43,20 @@ def graph_of(key: Key, setting: Setting) -> StepGraph:
             batch=setting.batch,
         ),
     )
+
+
+def readiness(graph: StepGraph, measured: Iterable[Sequence[tuple[float, float]]]) -> Array | None:
+    """Return after which share of the backward pass each message can go, where pieces of these sizes were seen to go.
+
+    None where none were: the simulator then takes the layers' arithmetic.
+    """
+    sizes = np.array([message.bytes for message in graph.messages], dtype=np.float64)
+    seen = [
+        [share for _, share in pieces]
+        for pieces in measured
+        if len(pieces) == len(sizes) and np.allclose([size for size, _ in pieces], sizes, rtol=_ALIKE)
+    ]
+    return np.mean(seen, axis=0) if seen else None
 
 
 def has_servers(strategy: str) -> bool:

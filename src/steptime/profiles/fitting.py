@@ -11,7 +11,7 @@ from steptime.measurements.student import t_reach
 from steptime.perfmodels.communication.link import Link
 from steptime.profiles.computing import Computed, Crowd, fit_computing
 from steptime.profiles.drawing import LEVEL, Array, bounds
-from steptime.profiles.exchanging import costs_of, graph_of, is_played, is_written_down
+from steptime.profiles.exchanging import costs_of, graph_of, is_played, is_written_down, readiness
 from steptime.profiles.explaining import Believed, Seen, explain
 from steptime.profiles.form import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
 from steptime.profiles.links import SPREADS, link_behind, net_links, spread_of
@@ -85,11 +85,15 @@ def crowd_of(setting: Setting, key: Key, machine: Machine) -> tuple[int, int]:
     return crowd, max(slots, 1)
 
 
-def scene_of(key: Key, setting: Setting, link: LinkFacts | None, crowd: tuple[int, int]) -> Scene:
-    """Return all that playing a step needs beside parameters."""
+def scene_of(
+    key: Key, setting: Setting, link: LinkFacts | None, crowd: tuple[int, int], measured: Sequence[Measured] = ()
+) -> Scene:
+    """Return all that playing a step needs beside parameters; ``measured`` are steps of the same workload."""
+    graph = graph_of(key, setting)
     return Scene(
         setting=setting,
-        graph=graph_of(key, setting),
+        graph=graph,
+        ready=readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
         link=None if link is None else Link(rate=link.rate, latency=link.start_s),
         crowd=crowd[0],
         slots=crowd[1],
@@ -122,10 +126,11 @@ def _believed(key: Key, measured: Sequence[Measured]) -> Believed:
 
 
 def _seen(own: Sequence[tuple[Observation, Measured]], found: Computed, machine: Machine) -> list[Seen]:
-    source = _source([measured for _, measured in own])
+    ours = [measured for _, measured in own]
+    source = _source(ours)
     return [
         Seen(
-            scene=scene_of(each.key, each.setting, measured.link, crowd_of(each.setting, each.key, machine)),
+            scene=scene_of(each.key, each.setting, measured.link, crowd_of(each.setting, each.key, machine), ours),
             step_s=measured.step_s,
             error=float(np.hypot(found.spread / np.sqrt(len(each.steps_s)), 0.01)),
             communication_s=_mean([one.communication_s for one in each.dissected]),
@@ -154,6 +159,7 @@ def _measured(each: Observation, net: Sequence[NetLink]) -> Measured:
         anatomy_launches=len(each.dissected),
         phases={name: _mean([one.phases.get(name) for one in each.dissected]) for name in names},
         link=link_behind(each, net),
+        pieces=list(next((one.pieces for one in each.dissected if one.pieces), ())),
     )
 
 

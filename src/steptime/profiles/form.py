@@ -92,6 +92,8 @@ class Measured(_Form):
     """Means of its anatomy launches, seconds; empty where there are none."""
     link: LinkFacts | None
     """None where its workers have nothing between them."""
+    pieces: list[tuple[float, float]]
+    """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
 
 
 class Expected(_Form):

@@ -72,6 +72,9 @@ class Dissected:
     """What the slowest worker computes longer than the mean one on average over all steps, as a share."""
     transient: float | None
     """What the slowest of each step adds to that, as a share."""
+    pieces: tuple[tuple[float, float], ...] = ()
+    """Bytes of each piece of gradients, and the share of the backward pass after which it could go, in the order in
+    which they went; empty where the framework does not show them."""
 
 
 @dataclass(frozen=True)

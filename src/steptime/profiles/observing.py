@@ -104,9 +104,30 @@ def _dissected(trial: Trial, launch: AnatomyLaunch) -> list[Dissected]:
                 input_s=float(climb.means("input").mean()) if "input" in climb.rungs else None,
                 persistent=uneven.persistent.value if uneven else None,
                 transient=uneven.transient.value if uneven else None,
+                pieces=_pieces(launch),
             )
         )
     return found
+
+
+def _pieces(launch: AnatomyLaunch) -> tuple[tuple[float, float], ...]:
+    """Return the pieces of a step: medians over the marked steps of all workers that show as many in each."""
+    shares, sizes = [], []
+    for worker in launch.workers:
+        steps = len(worker.marked)
+        count = len(worker.transfers) // steps if steps else 0
+        if not count or len(worker.transfers) != count * steps or not {"forward", "backward"} <= set(worker.marks):
+            continue
+        marked = np.asarray(worker.marked, dtype=np.float64)
+        begin, end = (marked[:, 1 + worker.marks.index(name)] for name in ("forward", "backward"))
+        ready = np.array([piece[2] for piece in worker.transfers]).reshape(steps, count)
+        length = np.maximum(end - begin, 1e-9)[:, None]
+        shares.append(np.clip((ready - begin[:, None]) / length, 0.0, 1.0))
+        sizes.append(np.array([piece[1] for piece in worker.transfers], dtype=np.float64).reshape(steps, count))
+    if not shares or len({each.shape[1] for each in shares}) > 1:
+        return ()
+    size, share = (np.median(np.concatenate(each), axis=0) for each in (sizes, shares))
+    return tuple((float(one), float(other)) for one, other in zip(size, np.maximum.accumulate(share), strict=True))
 
 
 def _median(values: Iterable[float]) -> float | None:

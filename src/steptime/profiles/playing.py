@@ -49,6 +49,8 @@ class Scene:
     """Workers that share processors."""
     slots: int
     """Workers that those processors can run at once."""
+    ready: Array | None = None
+    """Share of the backward pass after which each message can go, where that was measured."""
 
     @property
     def sharing(self) -> int:
@@ -112,4 +114,5 @@ def _exchanged(parameters: Parameters, scene: Scene, link: Link, parts: tuple[Ar
             Link(rate=link.rate * parameters["rate"], latency=link.start * parameters["start"]),
             workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1,
         ),
+        ready=scene.ready,
     )

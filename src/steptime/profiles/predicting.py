@@ -12,7 +12,7 @@ from steptime.profiles.drawing import DRAWS, Array, bounds
 from steptime.profiles.exchanging import costs_of
 from steptime.profiles.explaining import NAMES
 from steptime.profiles.fitting import early_of, scene_of
-from steptime.profiles.form import Group, Profile
+from steptime.profiles.form import Group, Measured, Profile
 from steptime.profiles.observation import Key, Setting
 from steptime.profiles.placing import Place, Refusal, group_of, place, spread_draws
 from steptime.profiles.playing import play, step_of
@@ -113,7 +113,8 @@ def _predicted(profile: Profile, target: Target, wish: Wish, workers: int) -> Pr
     parameters, scaled = _parameters(target, group, where, cost, rng)
     reach = _reach(group, where, scaled)
     error = np.exp(np.hypot(reach.deviation, group.spread) * rng.standard_normal(DRAWS))
-    phases = play(parameters, scene_of(target.key, where.setting, where.link, where.crowd))
+    seen = [each for each in _known(target) if each.strategy == target.key.strategy]
+    phases = play(parameters, scene_of(target.key, where.setting, where.link, where.crowd, seen))
     step = step_of(phases)
     alone = replace(where.setting, workers=1, servers=0, hosts=1, workers_per_host=1)
     baseline = step_of(play(parameters, scene_of(target.key, alone, None, (1, where.crowd[1]))))
@@ -138,6 +139,17 @@ def _predicted(profile: Profile, target: Target, wish: Wish, workers: int) -> Pr
         refused=None,
         notes=tuple(group.notes),
     )
+
+
+def _known(target: Target) -> list[Measured]:
+    """Return measured steps of the very workload that is asked for."""
+    groups = [group for group in (target.exchange, target.computing) if group is not None]
+    return [
+        each
+        for group in groups
+        if (group.key.workload, group.key.input_shape) == (target.key.workload, target.key.input_shape)
+        for each in group.measured
+    ]
 
 
 def _parameters(
