@@ -32,6 +32,8 @@ class LayerWork:
     """Bytes of activations that a forward pass reads and writes."""
     tensors: tuple[Tensor, ...] = ()
     """In the order in which the layer declares its parameters."""
+    block: int = 0
+    """Layers of one number stand between two points where a single array carries everything forward."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -70,6 +72,7 @@ def work_of(workload: Workload, value_bytes: int = _VALUE_BYTES) -> Work:
         value_bytes: width of an activation; gradients travel in 32 bits.
     """
     found = []
+    blocks = _blocks(workload)
     for place, (layer, cost) in enumerate(zip(workload.layers, costs(workload, value_bytes).layers, strict=True)):
         read = sum(prod(shape) for shape in layer.input_shapes)
         found.append(
@@ -82,6 +85,7 @@ def work_of(workload: Workload, value_bytes: int = _VALUE_BYTES) -> Work:
                 tensors=tuple(
                     Tensor(parameter.name, place, parameter.count * _VALUE_BYTES) for parameter in layer.parameters
                 ),
+                block=blocks[place],
             )
         )
     return Work(workload.name, tuple(found))
@@ -97,7 +101,19 @@ def even_work(name: str, gradient_bytes: int, pieces: int = 32) -> Work:
     return Work(
         name,
         tuple(
-            LayerWork(f"piece{place}", "unknown", 1.0, 2.0, 1.0, (Tensor(f"piece{place}.weight", place, size),))
+            LayerWork(f"piece{place}", "unknown", 1.0, 2.0, 1.0, (Tensor(f"piece{place}.weight", place, size),), place)
             for place, size in enumerate(sizes)
         ),
     )
+
+
+def _blocks(workload: Workload) -> list[int]:
+    """Return the block of every layer: a new one begins where only the newest output is read later."""
+    last_read = {name: place for place, layer in enumerate(workload.layers) for name in layer.inputs}
+    found, block, alive = [], 0, set[str]()
+    for place, layer in enumerate(workload.layers):
+        found.append(block)
+        alive = {name for name in (*alive, *layer.inputs, layer.name) if last_read.get(name, -1) > place}
+        if alive <= {layer.name}:
+            block += 1
+    return found

@@ -5,6 +5,7 @@ S. Rajbhandari et al., SC 2020; Y. Zhao et al., PVLDB 16 (2023) 3848; and what t
 """
 
 from collections.abc import Iterable
+from itertools import groupby
 
 from steptime.stepgraph.plan import Circumstances, Gather, Message, Plan
 from steptime.stepgraph.policies.flat import deepspeed
@@ -13,7 +14,7 @@ from steptime.stepgraph.work import LayerWork, Work
 
 _END = 0
 _SMALLEST_GROUP = 1_000_000
-"""Values from which neighbouring layers are gathered by themselves, as the room ``pytorch`` groups them."""
+"""Values from which neighbouring blocks are gathered by themselves, as the room ``pytorch`` groups them."""
 _KEPT = 100_000
 """Values up to which stage 3 keeps a parameter whole (``stage3_param_persistence_threshold``)."""
 
@@ -69,12 +70,13 @@ def _groups(work: Work) -> list[list[int]]:
     groups: list[list[int]] = []
     current: list[int] = []
     size = 0
-    for place, layer in enumerate(work.layers):
-        own = layer.gradient_bytes // VALUE_BYTES
+    for _, block in groupby(range(len(work.layers)), key=lambda place: work.layers[place].block):
+        places = list(block)
+        own = _bytes(work, places) // VALUE_BYTES
         if own and size >= _SMALLEST_GROUP:
             groups.append(current)
             current, size = [], 0
-        current.append(place)
+        current += places
         size += own
     if size >= _SMALLEST_GROUP or not groups:
         groups.append(current)
