@@ -3,8 +3,8 @@
 import io
 
 import pytest
+from messages import launch, setting
 from rich.console import Console
-from simulated import launch, setting
 
 from steptime.measurements.net.form import NetValue
 from steptime.measurements.store import Store

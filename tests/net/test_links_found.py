@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from simulated import SIZES, launch, setting
+from messages import SIZES, launch, setting
 
 from steptime.measurements.net.line import least_squares, through_ends
 from steptime.measurements.net.records import NetLaunch
