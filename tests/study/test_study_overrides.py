@@ -111,3 +111,11 @@ def test_mistakes_of_the_file_and_of_overrides_are_reported_together(mistakes):
     found = mistakes(TEXT + "target: much\n", "workers=none", "bad")
 
     assert [sentence.split(":")[0] for sentence in found] == ["race.yaml", "override 'workers=none'", "override 'bad'"]
+
+
+def test_anatomy_that_is_switched_on_takes_settings(read):
+    assert read(TEXT, "anatomy=true", "anatomy.seconds=3s").anatomy.seconds == 3.0
+
+
+def test_anatomy_that_is_switched_off_is_none(read):
+    assert read(TEXT, "anatomy=false").anatomy is None

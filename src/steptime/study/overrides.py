@@ -96,6 +96,8 @@ class _Steps:
             return [data]
         if isinstance(data, str) and len(path) > 1 and path[-2] in _NAMED:
             return {"name": data}
+        if isinstance(data, bool) and path == ("anatomy",):
+            return {}  # what `true` stands for
         if key.isdigit() and data is not None and not isinstance(data, list):
             return [data]
         return data
