@@ -2,14 +2,13 @@
 
 import itertools
 import multiprocessing
-import os
 import random
 
 import chainer
 import numpy
-from PIL import Image
 
 from steptime.worker.batches import synthetic_batches
+from steptime.worker.loaders.photographs import cropped_from_stream, decoded
 from steptime.worker.sampling import batch_indices, read_arrays, read_index, scale_and_shift
 
 _PREFETCHED_BATCHES = 4
@@ -168,10 +167,10 @@ class ImageFiles(chainer.dataset.DatasetMixin):
         self._input_shape = input_shape
         self._seed = seed
         self._shorter = dataset["transform"]["resize"]
-        self._height, self._width = dataset["transform"]["size"]
+        self._size = height, width = dataset["transform"]["size"]
         self._flip = dataset["transform"]["flip"]
         values = int(numpy.prod(input_shape))
-        self._channels = values // (self._height * self._width)
+        self._channels = values // (height * width)
         self._scale, self._shift = scale_and_shift(dataset["transform"], self._channels)
         self.sample_bytes = 4 * values
 
@@ -182,31 +181,14 @@ class ImageFiles(chainer.dataset.DatasetMixin):
         key = int(key)
         index = key % len(self._paths)
         try:
-            image = self._decoded(self._paths[index])
-        except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-            return BrokenFile("%s cannot be decoded: %s" % (os.path.abspath(self._paths[index]), error))
-        pixels = self._augmented(image, random.Random(self._seed << 64 | key))  # noqa: S311 - augmentation, no secret
+            image = decoded(self._paths[index], self._channels, self._shorter)
+        except ValueError as error:
+            return BrokenFile(str(error))
+        stream = random.Random(self._seed << 64 | key)  # noqa: S311 - augmentation, no secret
+        pixels = cropped_from_stream(image, self._size, self._flip, stream)
         inputs = pixels.transpose(2, 0, 1) * self._scale
         inputs += self._shift
         return inputs.reshape(self._input_shape), self._labels[index]
-
-    def _decoded(self, path):
-        with Image.open(path) as file:
-            image = file.convert("L" if self._channels == 1 else "RGB")
-        shorter = min(image.size)
-        if shorter != self._shorter:
-            sides = [max(self._shorter, round(side * self._shorter / float(shorter))) for side in image.size]
-            image = image.resize(tuple(sides), Image.BILINEAR)
-        return image
-
-    def _augmented(self, image, stream):
-        """Return a random part of the image as bytes: height, width, channels."""
-        left = stream.randint(0, image.size[0] - self._width)
-        top = stream.randint(0, image.size[1] - self._height)
-        pixels = numpy.asarray(image.crop((left, top, left + self._width, top + self._height)))
-        if self._flip and stream.random() < 0.5:  # noqa: PLR2004 - one half is what the protocol says
-            pixels = pixels[:, ::-1]
-        return pixels.reshape(self._height, self._width, self._channels)
 
 
 def _targets(targets):

@@ -6,15 +6,14 @@ holds no lock of Python's while it computes, and decoding none while it decodes,
 
 import collections
 import itertools
-import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 
 import cntk
 import numpy
-from PIL import Image
 
 from steptime.worker.batches import synthetic_batches
+from steptime.worker.loaders.photographs import cropped_from_stream, decoded
 from steptime.worker.sampling import batch_indices, read_arrays, read_index, scale_and_shift
 
 _PREFETCHED_BATCHES = 4
@@ -144,9 +143,9 @@ class ImageReader(object):
 
     def __init__(self, transform, input_shape, seed):
         self._shorter = transform["resize"]
-        self._height, self._width = transform["size"]
+        self._size = height, width = transform["size"]
         self._flip = transform["flip"]
-        self._channels = int(numpy.prod(input_shape)) // (self._height * self._width)
+        self._channels = int(numpy.prod(input_shape)) // (height * width)
         self._scale, self._shift = scale_and_shift(transform, self._channels)
         self._seed = seed
 
@@ -155,29 +154,9 @@ class ImageReader(object):
 
         Raises ValueError, naming the file, when it cannot be decoded.
         """
-        try:
-            image = self._decoded(path)
-        except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-            raise ValueError("%s cannot be decoded: %s" % (os.path.abspath(path), error)) from error
-        pixels = self._augmented(image, random.Random(self._seed << 64 | key))  # noqa: S311 - augmentation, no secret
-        out = out.reshape(self._channels, self._height, self._width)
+        image = decoded(path, self._channels, self._shorter)
+        stream = random.Random(self._seed << 64 | key)  # noqa: S311 - augmentation, no secret
+        pixels = cropped_from_stream(image, self._size, self._flip, stream)
+        out = out.reshape([self._channels] + list(self._size))
         numpy.multiply(pixels.transpose(2, 0, 1), self._scale, out=out)
         out += self._shift
-
-    def _decoded(self, path):
-        with Image.open(path) as file:
-            image = file.convert("L" if self._channels == 1 else "RGB")
-        shorter = min(image.size)
-        if shorter != self._shorter:
-            sides = [max(self._shorter, round(side * self._shorter / float(shorter))) for side in image.size]
-            image = image.resize(tuple(sides), Image.BILINEAR)
-        return image
-
-    def _augmented(self, image, stream):
-        """Return a random part of the image as bytes: height, width, channels."""
-        left = stream.randint(0, image.size[0] - self._width)
-        top = stream.randint(0, image.size[1] - self._height)
-        pixels = numpy.asarray(image.crop((left, top, left + self._width, top + self._height)))
-        if self._flip and stream.random() < 0.5:  # noqa: PLR2004 - one half is what the protocol says
-            pixels = pixels[:, ::-1]
-        return pixels.reshape(self._height, self._width, self._channels)

@@ -1,9 +1,8 @@
 """Datasets on disk as functions from ``(epoch, indices)`` to a whole batch, images channels last."""
 
-import os
-
 import numpy
 
+from steptime.worker.loaders.photographs import cropped_by_chances, decoded
 from steptime.worker.sampling import read_arrays, read_index, scale_and_shift
 
 
@@ -44,7 +43,6 @@ class PhotoReader(object):
         self._height, self._width = self._transform["size"]
         self._shape = tuple(input_shape)
         self._channels = int(numpy.prod(input_shape)) // (self._height * self._width)
-        self._mode = "L" if self._channels == 1 else "RGB"
         self._paths, self._labels = read_index(dataset)
         self._scale, self._shift = (each.ravel() for each in scale_and_shift(self._transform, self._channels))
         self._seed = seed
@@ -60,7 +58,8 @@ class PhotoReader(object):
         chances = stream.random_sample((len(indices), 3))
         batch = numpy.empty((len(indices), self._height, self._width, self._channels), dtype=numpy.uint8)
         for index, chance, place in zip(indices, chances, batch):
-            place[...] = self._augmented(self._decoded(self._paths[index]), chance)
+            image = decoded(self._paths[index], self._channels, self._transform["resize"], draft=True)
+            place[...] = cropped_by_chances(image, self._transform["size"], self._transform["flip"], chance)
         return batch, self._labels[indices]
 
     def finish(self, batch, labels):
@@ -70,29 +69,3 @@ class PhotoReader(object):
         if len(self._shape) == 1:
             inputs = inputs.transpose(0, 3, 1, 2).reshape((-1,) + self._shape)
         return inputs, labels
-
-    def _decoded(self, path):
-        """Return an image whose shorter side is the transform's ``resize``."""
-        from PIL import Image
-
-        shorter = self._transform["resize"]
-        try:
-            with Image.open(path) as file:
-                # A JPEG is decoded at an eighth, a quarter or half its size where that is still large enough.
-                file.draft(self._mode, (shorter, shorter))
-                image = file.convert(self._mode)
-        except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-            raise ValueError("%s cannot be decoded: %s" % (os.path.abspath(path), error)) from error
-        side = min(image.size)
-        if side == shorter:
-            return image
-        size = [max(shorter, round(length * shorter / float(side))) for length in image.size]
-        return image.resize(size, Image.BILINEAR)
-
-    def _augmented(self, image, chance):
-        left = int(chance[0] * (image.size[0] - self._width + 1))
-        top = int(chance[1] * (image.size[1] - self._height + 1))
-        pixels = numpy.asarray(image.crop((left, top, left + self._width, top + self._height)))
-        if self._transform["flip"] and chance[2] < 0.5:  # noqa: PLR2004 - one half is what the protocol says
-            pixels = pixels[:, ::-1]
-        return pixels.reshape(self._height, self._width, self._channels)

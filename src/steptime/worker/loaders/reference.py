@@ -1,9 +1,8 @@
 """Batches from a dataset on disk with numpy and Pillow alone, one after the other in the training process."""
 
-import os
-
 import numpy
 
+from steptime.worker.loaders.photographs import cropped, decoded
 from steptime.worker.sampling import batch_indices, read_arrays, read_index, scale_and_shift
 
 
@@ -56,34 +55,9 @@ class _FolderReader(object):
 
     def _pixels(self, path):
         """Return one augmented image as bytes: height, width, channels."""
-        image = _decode(path, "L" if self._channels == 1 else "RGB")
-        image = _shrink(image, self._transform["resize"])
-        height, width = self._transform["size"]
-        left = self._stream.randint(0, image.size[0] - width + 1)
-        top = self._stream.randint(0, image.size[1] - height + 1)
-        pixels = numpy.asarray(image)[top : top + height, left : left + width]
-        if self._transform["flip"] and self._stream.randint(2):
-            pixels = pixels[:, ::-1]
-        return pixels.reshape(height, width, self._channels)
-
-
-def _decode(path, mode):
-    from PIL import Image
-
-    try:
-        with Image.open(path) as file:
-            return file.convert(mode)
-    except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-        raise ValueError("%s cannot be decoded: %s" % (os.path.abspath(path), error)) from error
-
-
-def _shrink(image, shorter):
-    """Return ``image`` with its shorter side ``shorter`` pixels long; the same object if it is already."""
-    from PIL import Image
-
-    width, height = image.size
-    if min(width, height) == shorter:
-        return image
-    factor = float(shorter) / min(width, height)
-    size = (max(shorter, round(width * factor)), max(shorter, round(height * factor)))
-    return image.resize(size, Image.BILINEAR)
+        transform, stream = self._transform, self._stream
+        image = decoded(path, self._channels, transform["resize"])
+        height, width = transform["size"]
+        left = stream.randint(0, image.size[0] - width + 1)
+        top = stream.randint(0, image.size[1] - height + 1)
+        return cropped(image, (height, width), (left, top), transform["flip"] and stream.randint(2))

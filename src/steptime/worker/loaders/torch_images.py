@@ -2,9 +2,9 @@
 
 import numpy
 import torch
-from PIL import Image
 from torch.utils.data import Dataset
 
+from steptime.worker.loaders.photographs import cropped_by_chances, decoded
 from steptime.worker.sampling import read_arrays, read_index, scale_and_shift
 
 
@@ -75,7 +75,6 @@ class PhotoBatches(_ImageBatches):
         self._height, self._width = transform["size"]
         channels = int(numpy.prod(input_shape)) // (self._height * self._width)
         super(PhotoBatches, self).__init__(transform, input_shape, channels, channels_last)
-        self._mode = "L" if channels == 1 else "RGB"
         self._paths, labels = read_index(dataset)
         self._labels = torch.from_numpy(labels)
         self._seed = seed
@@ -86,30 +85,14 @@ class PhotoBatches(_ImageBatches):
         chances = stream.random_sample((len(indices), 3))
         batch = numpy.empty((len(indices), self._height, self._width, self._channels), dtype=numpy.uint8)
         for index, chance, place in zip(indices, chances, batch):
-            place[...] = self._augmented(self._decoded(self._paths[index]), chance)
+            place[...] = self._augmented(self._paths[index], chance)
         images = torch.from_numpy(batch).permute(0, 3, 1, 2)  # Pillow's channels are innermost already
         return images if self._channels_last else images.contiguous()
 
-    def _decoded(self, path):
-        """Return an image whose shorter side is the transform's ``resize``."""
-        shorter = self._transform["resize"]
+    def _augmented(self, path, chances):
+        transform = self._transform
         try:
-            with Image.open(path) as file:
-                # A JPEG is decoded at an eighth, a quarter or half its size where that is still large enough.
-                file.draft(self._mode, (shorter, shorter))
-                image = file.convert(self._mode)
-        except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-            raise RuntimeError("%s cannot be decoded: %s" % (path, error)) from error
-        side = min(image.size)
-        if side == shorter:
-            return image
-        size = [max(shorter, round(length * shorter / float(side))) for length in image.size]
-        return image.resize(size, Image.BILINEAR)
-
-    def _augmented(self, image, chance):
-        left = int(chance[0] * (image.size[0] - self._width + 1))
-        top = int(chance[1] * (image.size[1] - self._height + 1))
-        pixels = numpy.asarray(image.crop((left, top, left + self._width, top + self._height)))
-        if self._transform["flip"] and chance[2] < 0.5:  # noqa: PLR2004 - one half is what the protocol says
-            pixels = pixels[:, ::-1]
-        return pixels.reshape(self._height, self._width, self._channels)
+            image = decoded(path, self._channels, transform["resize"], draft=True)
+        except ValueError as error:
+            raise RuntimeError(str(error)) from error
+        return cropped_by_chances(image, transform["size"], transform["flip"], chances)
