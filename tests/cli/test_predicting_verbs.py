@@ -145,6 +145,11 @@ def test_keys_are_completed():
     assert _complete_keys("inter") == ["interconnect.bandwidth=", "interconnect.delay="]
 
 
+def test_values_are_completed_where_they_have_names():
+    assert _complete_keys("strategy=ps_") == ["strategy=ps_sync", "strategy=ps_async"]
+    assert _complete_keys("servers=") == []
+
+
 def test_a_report_stands_beside_the_profile_of_its_folder(results):
     CliRunner().invoke(app, ["fit", str(results)])
     found = json.loads(CliRunner().invoke(app, ["report", str(results), "--json"]).stdout)

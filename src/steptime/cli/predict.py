@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 
 
 def _complete_keys(incomplete: str) -> list[str]:
+    from steptime.perfmodels.devices import DEVICES
     from steptime.profiles.asking import KEYS
+    from steptime.study.strategies import STRATEGIES
+    from steptime.workloads.table import LIBRARY
 
+    values = {"strategy": STRATEGIES, "workload": LIBRARY, "device": ["cpu", "cuda", *DEVICES]}
+    key, equals, _ = incomplete.partition("=")
+    if equals:
+        return [each for value in values.get(key, ()) if (each := f"{key}={value}").startswith(incomplete)]
     return [f"{key}=" for key in KEYS if key.startswith(incomplete)]
 
 
