@@ -140,6 +140,13 @@ class TestOptions:
 
         assert largest("balanced") < largest("round_robin")
 
+    def test_cntk_sends_what_is_small_at_once(self):
+        alexnet = work_of(build_workload("alexnet"))
+        messages = _graph(alexnet, "cntk", "allreduce").messages
+
+        assert [message.tensors for message in messages[:-1]] == [("fc6.weight",), ("fc7.weight",)]
+        assert len(_graph(WORKS[0], "cntk", "allreduce").messages) == 1
+
     def test_one_bit_is_a_thirty_second(self):
         (message,) = _graph(WORKS[1], "cntk", "onebit").messages
 

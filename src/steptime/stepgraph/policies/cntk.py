@@ -11,19 +11,21 @@ from steptime.stepgraph.policies.flat import flat
 from steptime.stepgraph.policies.packing import together
 from steptime.stepgraph.work import Work
 
-_PACK = 32 * 2**10
-"""Bytes up to which gradients are copied into one buffer."""
+_PACK = 32 * 2**20
+"""Bytes below which gradients are copied into one buffer: what CNTK 2.7 answers to ``get_mpipack_threshold``."""
+_AT_ONCE = 4
+"""All are started before any is waited for; workloads have no more large gradients than this."""
 _VALUE_BITS = 32
 _BLOCK = 2048.0
 _END = 0
 
 
 def small_together(work: Work, circumstances: Circumstances) -> Plan:  # noqa: ARG001
-    """Return small gradients in one message, the others one by one."""
+    """Return large gradients one by one and the others in one message, all under way at once."""
     small = [tensor for tensor in work.forward_tensors() if tensor.bytes < _PACK]
     large = [tensor for tensor in work.forward_tensors() if tensor.bytes >= _PACK]
-    packs = [*([small] if small else []), *([tensor] for tensor in large)]
-    return Plan(messages=tuple(together(pack, after=_END) for pack in packs))
+    packs = [*([tensor] for tensor in large), *([small] if small else [])]
+    return Plan(messages=tuple(together(pack, after=_END) for pack in packs), in_flight=_AT_ONCE)
 
 
 def onebit(work: Work, circumstances: Circumstances) -> Plan:
