@@ -47,3 +47,13 @@ def test_phases_that_are_negative_by_noise_yield_no_negative_prediction():
     ]
     found = asked(a_profile(noisy), 2, "batch_per_worker=32")
     assert all(phase is None or phase.low_s >= 0.0 for name, phase in found.phases.items() if name != "residual")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05, 1.0])
+@pytest.mark.parametrize("anatomy", [True, False])
+def test_two_batches_of_one_launch_each_yield_times_that_are_positive(noise, anatomy):
+    world = World(noise=noise, launches=1, anatomy=anatomy)
+    found = asked(a_profile(observed(world, 1, [(1, 32), (1, 64)], SINGLE)), 1, "batch_per_worker=32")
+    for one in (found.step_s, found.throughput, found.efficiency):
+        assert 0.0 < one.low <= one.value <= one.high < np.inf
+    assert width(found) > 0.05

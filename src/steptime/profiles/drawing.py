@@ -18,6 +18,8 @@ LEVEL = 0.9
 _USUAL_SPREAD = 0.02
 """Relative standard deviation between launches that is believed beforehand, with the weight of one launch."""
 _BELIEF = 1.0
+_FARTHEST = 3.0
+"""Logarithm of the largest factor that a draw may be off by: Student's tails with one degree of freedom have no end."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ def regress(columns: Array, values: Array, rng: np.random.Generator, draws: int 
     freedom = _BELIEF + max(len(values) - np.linalg.matrix_rank(scaled), 0)
     total = _BELIEF * _USUAL_SPREAD**2 + rest
     deviations = np.sqrt(total / rng.chisquare(freedom, draws))
-    noise = rng.standard_normal((draws, len(values)))
-    drawn = found + (noise * deviations[:, None]) @ inverse.T
+    noise = np.clip(rng.standard_normal((draws, len(values))) * deviations[:, None], -_FARTHEST, _FARTHEST)
+    # Errors are factors, so that no draw of a time is negative however wide they are.
+    drawn = (scaled @ found * np.exp(noise)) @ inverse.T
     return Drawn(found, _kept_positive(scaled, drawn), float(np.sqrt(total / freedom)))
 
 
@@ -64,7 +67,8 @@ def level(values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Drawn:
     freedom = _BELIEF + len(values) - 1
     total = _BELIEF * _USUAL_SPREAD**2 + float(np.sum((logs - logs.mean()) ** 2))
     deviations = np.sqrt(total / rng.chisquare(freedom, draws))
-    drawn = np.exp(logs.mean() + rng.standard_normal(draws) * deviations / np.sqrt(len(values)))
+    noise = rng.standard_normal(draws) * deviations / np.sqrt(len(values))
+    drawn = np.exp(logs.mean() + np.clip(noise, -_FARTHEST, _FARTHEST))
     return Drawn(np.exp(logs.mean(keepdims=True)), drawn[:, None], float(np.sqrt(total / freedom)))
 
 
@@ -82,7 +86,11 @@ def _kept_positive(scaled: Array, coefficients: Array) -> Array:
         return coefficients
     clipped = np.where(below, 0.0, rows)
     wanted, reached = rows @ scaled.T, clipped @ scaled.T
-    # The projection of the fit on what is left of it.
-    factor = np.sum(wanted * reached, axis=1) / np.maximum(np.sum(reached * reached, axis=1), 1e-300)
-    kept: Array = clipped * np.maximum(factor, 0.0)[:, None]
+    # The projection of the fit on what is left of it; where that is nothing, the mean of the fit on all columns alike.
+    length = np.sum(reached * reached, axis=1)
+    factor = np.sum(wanted * reached, axis=1) / np.maximum(length, 1e-300)
+    whole = scaled.sum(axis=1)
+    level_of = np.abs(wanted.mean(axis=1)) / whole.mean()
+    left = (length > 0.0) & (factor > 0.0)
+    kept: Array = np.where(left[:, None], clipped * factor[:, None], level_of[:, None])
     return kept.reshape(coefficients.shape)
