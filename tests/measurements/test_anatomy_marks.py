@@ -101,3 +101,12 @@ def test_anatomy_launches_come_back_from_the_store_as_they_were(tmp_path):
     launch = replace(marked_launch(), trial=trial.id)
     store.append_anatomy(launch)
     assert store.anatomies(trial.id) == [launch]
+
+
+def test_waiting_until_the_last_worker_has_a_piece_ready_is_no_communication():
+    launch = marked_launch()
+    first, second = launch.workers
+    late = [(name, size, ready + 0.004, done) for name, size, ready, done in second.transfers]
+    launch = replace(launch, workers=[first, replace(second, transfers=late)])
+    found = dissect(a_trial(strategy="allreduce", workers=2), [launch], [])
+    assert found.overlap.communication_s.value_s == pytest.approx(LASTS[2] + LASTS[3] + SLOW - 0.004)

@@ -95,7 +95,7 @@ def _dissected(trial: Trial, launch: AnatomyLaunch) -> list[Dissected]:
     found = []
     for climb in climbs([launch]):
         phases = ladder_phases(climb, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda")
-        total = communication_s(launch, climb)
+        total = communication_s(launch, climb, synchronous=synchronous)
         uneven = imbalance([climb])
         found.append(
             Dissected(

@@ -66,7 +66,7 @@ def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Seque
         phases=phases,
         closure_error=round(abs(known - step.value) / step.value, 9),
         native={name: phase for name, phase in native.items() if phase},
-        overlap=_overlap(good, climbed, phases["comm_exposed"], trial.workers),
+        overlap=_overlap(good, climbed, phases["comm_exposed"], trial.workers, synchronous=synchronous),
         imbalance=_imbalance(imbalance(climbed), good[0], climbed[0]),
         input_s=_over([each.means("input") if "input" in each.rungs else None for each in climbed], "direct"),
         instrumentation=_paired(climbed, "marked", "step"),
@@ -112,9 +112,16 @@ def _residual(
 
 
 def _overlap(
-    launches: Sequence[AnatomyLaunch], climbed: Sequence[Climb], exposed: form.Phase | None, workers: int
+    launches: Sequence[AnatomyLaunch],
+    climbed: Sequence[Climb],
+    exposed: form.Phase | None,
+    workers: int,
+    *,
+    synchronous: bool,
 ) -> form.Overlap | None:
-    found = [communication_s(launch, climb) for launch, climb in zip(launches, climbed, strict=True)]
+    found = [
+        communication_s(launch, climb, synchronous=synchronous) for launch, climb in zip(launches, climbed, strict=True)
+    ]
     known = [each for each in found if each]
     if workers == 1 or exposed is None or len(known) < len(found):
         return None
