@@ -40,6 +40,8 @@ MISTAKES = [
     ("launcher: emulated\ncluster: {hosts: 2, bandwidth: 25MB/s}", "'25MB/s' is no bit rate"),
     ("launcher: emulated\ncluster: {hosts: 2, delay: soon}", "'soon' is no duration"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {2: 50%}}", "they are numbered from 0 to 1"),
+    ("launcher: emulated\ncluster: {hosts: 2, host_bandwidth: {2: 1Gbit/s}}", "they are numbered from 0 to 1"),
+    ("launcher: emulated\ncluster: {hosts: 2, host_bandwidth: {1: fast}}", "'fast' is no bit rate"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {first: 50%}}", "hosts are numbered from 0"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {1: 200%}}", "the largest is 1"),
     ("launcher: emulated\ncluster: {hosts: 2, bandwith: 1Gbit/s}", "did you mean 'bandwidth'"),

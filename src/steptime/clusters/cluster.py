@@ -46,11 +46,18 @@ class Cluster(_Settled):
 
     def in_words(self) -> str:
         """Return what of it changes the time of a step; not how many hosts, which depends on the strategy."""
-        rates = sorted({host.bandwidth_bits_per_s or 0.0 for host in self.hosts})
+        rates = [host.bandwidth_bits_per_s for host in self.hosts]
+        usual = max(rates, key=rates.count)
+        others = [
+            f"host {index} on {format_bit_rate(rate) if rate else 'a link without limit'}"
+            for index, rate in enumerate(rates)
+            if rate != usual
+        ]
         slow = [f"host {index} at {host.cpu_share:.0%}" for index, host in enumerate(self.hosts) if host.cpu_share < 1]
         parts = [
             f"hosts of {self.workers_per_host}",
-            *(f"links of {format_bit_rate(rate)}" for rate in rates if rate),
+            *([f"links of {format_bit_rate(usual)}"] if usual else []),
+            *others,
             *([f"{format_seconds(self.delay_s)} delay"] if self.delay_s else []),
             *slow,
         ]
@@ -67,6 +74,7 @@ def settled_cluster(  # noqa: PLR0913 - these are the degrees of freedom of a cl
     own_servers: int,
     workers_per_host: int = 1,
     bandwidth_bits_per_s: float | None = None,
+    host_bandwidths: dict[int, float] | None = None,
     delay_s: float = 0.0,
     cpu_shares: dict[int, float] | None = None,
 ) -> Cluster:
@@ -77,15 +85,19 @@ def settled_cluster(  # noqa: PLR0913 - these are the degrees of freedom of a cl
         own_servers: servers that have a host each; 0 where they run beside workers.
         workers_per_host: at most; the last host may have fewer.
         bandwidth_bits_per_s: of every link.
+        host_bandwidths: of the links of those workers' hosts that have another one, in bits per second.
         delay_s: between any two hosts.
-        cpu_shares: of the workers' hosts that have not all of their cores' time; what names no host of this trial
-            means nothing to it.
+        cpu_shares: of the workers' hosts that have not all of their cores' time.
+
+    What names no host of workers of this trial means nothing to it.
     """
     worker_hosts = -(-workers // workers_per_host)
-    shares = cpu_shares or {}
+    shares, rates = cpu_shares or {}, host_bandwidths or {}
     hosts = [
         Host(
-            bandwidth_bits_per_s=bandwidth_bits_per_s,
+            bandwidth_bits_per_s=rates.get(index, bandwidth_bits_per_s)
+            if index < worker_hosts
+            else bandwidth_bits_per_s,
             cpu_share=shares.get(index, 1.0) if index < worker_hosts else 1.0,
         )
         for index in range(worker_hosts + own_servers)

@@ -219,6 +219,7 @@ def _cluster(it: Combination, around: Surroundings) -> Cluster | None:
         own_servers=it.servers if it.server_placement == "own" else 0,
         workers_per_host=chosen.workers_per_host,
         bandwidth_bits_per_s=chosen.bandwidth,
+        host_bandwidths=chosen.host_bandwidth,
         delay_s=chosen.delay,
         cpu_shares=chosen.cpu_share,
     )

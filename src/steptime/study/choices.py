@@ -52,6 +52,8 @@ class ClusterChoice(Strict):
     """Workers fill one host after the other."""
     bandwidth: BitRate | None = None
     """Of every host's link, in each direction; not limited by default."""
+    host_bandwidth: Annotated[dict[int, BitRate], BeforeValidator(by_number)] = {}
+    """For hosts of workers whose link has another bandwidth, from 0."""
     delay: Delay = 0.0
     """From one host to another, one way, on top of what the link takes anyway."""
     cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}

@@ -93,13 +93,12 @@ def _cluster(document: Document) -> Iterator[Mistake]:
     if cluster is not None and launcher != _EMULATED:
         yield Mistake(("cluster",), f"means something to the launcher {_EMULATED!r} only; add launcher: {_EMULATED}")
     hosts = document.at(("cluster", "hosts"))
-    for host, _ in document.items("cluster", "cpu_share"):
-        if not str(host).isdecimal():
-            yield Mistake(("cluster", "cpu_share", host), "is no host; hosts are numbered from 0")
-        elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
-            yield Mistake(
-                ("cluster", "cpu_share", host), f"is no host of workers; they are numbered from 0 to {hosts - 1}"
-            )
+    for key in ("cpu_share", "host_bandwidth"):
+        for host, _ in document.items("cluster", key):
+            if not str(host).isdecimal():
+                yield Mistake(("cluster", key, host), "is no host; hosts are numbered from 0")
+            elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
+                yield Mistake(("cluster", key, host), f"is no host of workers; they are numbered from 0 to {hosts - 1}")
 
 
 def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:
