@@ -8,6 +8,7 @@ import torch
 from steptime.frameworks.deepspeed.settings import engine_settings
 from steptime.frameworks.deepspeed.stages import EngineStages, GatheringStages, SplitStages
 from steptime.frameworks.deepspeed.wire import Wire
+from steptime.worker.sessions.torch_devices import keep_group
 from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
 
 # Of torch to DeepSpeed, which calls it by an old name.
@@ -61,6 +62,7 @@ class Replicated(TorchStrategy):
 
     def part(self):
         """Leave the other workers; without it, threads of the communication abort the process at its exit."""
+        keep_group()
         self._engine.destroy()
         deepspeed.comm.destroy_process_group()
 

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from steptime.frameworks.pytorch.buckets import BucketStages
 from steptime.frameworks.pytorch.grouping import sharding_groups
 from steptime.frameworks.pytorch.shards import ShardStages
+from steptime.worker.sessions.torch_devices import leave_group
 from steptime.worker.sessions.torch_strategy import TorchStrategy
 
 _OWN_BUCKET_MB = 25.0
@@ -38,8 +39,7 @@ class _Collective(TorchStrategy):
 
     def part(self):
         """Leave the other workers; without it, threads of the communication abort the process at its exit."""
-        if distributed.is_initialized():
-            distributed.destroy_process_group()
+        leave_group()
 
 
 class AllReduce(_Collective):

@@ -10,7 +10,7 @@ from torch.distributed import rpc
 
 from steptime.frameworks.pytorch.remote import Meeting
 from steptime.worker.exchange import FED, Exchange, Message
-from steptime.worker.sessions.torch_devices import open_device
+from steptime.worker.sessions.torch_devices import leave_group, open_device
 
 
 def open_collectives(job, place):
@@ -56,7 +56,7 @@ class Collectives(Exchange):
 
     def close(self):
         distributed.barrier()
-        distributed.destroy_process_group()
+        leave_group()
 
     def abort(self):
         """Leave nothing: the process ends, and the launcher ends the others."""

@@ -1,8 +1,27 @@
 """What training needs of the device it runs on: settings before it, and waiting and timing during it."""
 
 import torch
+from torch import distributed
 
 from steptime.worker.clock import EventClock, HostClock
+
+_LEFT = []
+
+
+def leave_group():
+    """Leave torch's process group, if there is one; all workers call it."""
+    if distributed.is_available() and distributed.is_initialized():
+        keep_group()
+        distributed.destroy_process_group()
+
+
+def keep_group():
+    """Keep torch's process group until the process ends, even if it is left before.
+
+    Its destructor waits for gloo's threads while it holds the interpreter, which these threads may be waiting for to
+    let go of a finished exchange: then neither ends.
+    """
+    _LEFT.append(distributed.group.WORLD)
 
 
 def open_device(job, place):
