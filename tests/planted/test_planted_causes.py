@@ -77,7 +77,7 @@ def pause_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pauses(pause_folder: Path) -> Found:
     """Two workers of one host, of which either may pause in any step."""
-    return anatomy_of(pause_folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=16.0)
+    return anatomy_of(pause_folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)
 
 
 def test_a_link_cut_to_a_tenth_shows_as_communication(links):
@@ -132,7 +132,7 @@ def test_a_long_update_shows_as_update(healthy, tmp_path):
 
 def test_one_large_bucket_is_covered_less_than_many_small_ones(tmp_path_factory):
     skip_where_impossible()
-    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=2e8)
+    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=5e7)
     large, small = (
         anatomy_of(folder(tmp_path_factory), "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)[
             0
