@@ -66,9 +66,9 @@ class EngineStages(Stages):
     def marked(self, loss, mark):
         marked = []
 
-        def arrived():
+        def arrived(at_s=None):
             marked.append(True)
-            mark("backward")
+            mark("backward", at_s)
 
         self.wire.at_next = arrived
         self.engine.backward(loss)

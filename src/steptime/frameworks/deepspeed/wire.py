@@ -16,7 +16,7 @@ class Wire(object):
     ``seen``
         Likewise ``[name, bytes, ready_s, done_s]`` of each call.
     ``at_next``
-        A function that is called once, before the next collective.
+        A function that is called once, before the next collective, with the moment of that.
     """
 
     def __init__(self, backend):
@@ -46,9 +46,10 @@ class Wire(object):
         gathers = name.startswith("all_gather")
 
         def call(*positional, **named):
+            at_s = time.monotonic()
             if self.at_next is not None:
                 at_next, self.at_next = self.at_next, None
-                at_next()
+                at_next(at_s)
             if self.quiet:
                 if gathers:
                     _repeat(*positional, **named)
@@ -57,14 +58,14 @@ class Wire(object):
                 return collective(*positional, **named)
             self.calls.append((collective, positional, named))
             self._reduced += [] if gathers else [_whole(positional, named)]
-            return self._watched(gathers, collective, positional, named)
+            return self._watched(at_s, gathers, collective, positional, named)
 
         return call
 
-    def _watched(self, gathers, collective, positional, named):
+    def _watched(self, at_s, gathers, collective, positional, named):
         whole = _whole(positional, named)
         kind = "weights" if gathers else "gradients" if whole.dim() else "norm"  # one number is the gradients' norm
-        piece = ["%s %d" % (kind, len(self.seen)), whole.numel() * whole.element_size(), time.monotonic(), None]
+        piece = ["%s %d" % (kind, len(self.seen)), whole.numel() * whole.element_size(), at_s, None]
         self.seen.append(piece)
         work = collective(*positional, **named)
         if work is None or not named.get("async_op"):

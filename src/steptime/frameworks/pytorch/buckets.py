@@ -79,7 +79,8 @@ class _Hook(object):
     ``sends``
         Whether buckets are sent; otherwise each is taken as it is.
     ``at_last``
-        A function that is called with ``"backward"`` when the last bucket is full; None outside marked steps.
+        A function that takes ``"backward"`` and the moment at which the last bucket was full; None outside marked
+        steps.
     ``seen``
         Of the newest marked step ``[name, bytes, ready_s, done_s]`` for each bucket.
     ``buckets``
@@ -102,11 +103,11 @@ class _Hook(object):
             future = torch.futures.Future()
             future.set_result(row)
             return future
+        if self.at_last is not None and bucket.is_last():
+            self.at_last("backward", ready)
         future = distributed.all_reduce(row, async_op=True).get_future()
         if self.at_last is None:
             return future.then(_first)
-        if bucket.is_last():
-            self.at_last("backward")
         piece = ["bucket %d" % bucket.index(), row.numel() * row.element_size(), ready, None]
         self.seen.append(piece)
 
