@@ -8,7 +8,7 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
 # Old frameworks die of a signal now and then. A test that met such a death is repeated once, and the report says so;
-# one that met a wrong number is not.
+# one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by themselves.)
 AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG"
 
 .PHONY: race test test-frameworks lint setup clean
@@ -19,7 +19,7 @@ race: $(CORE)  ## race four frameworks on this machine and write a report
 test: $(DEV)  ## make what the tests need, then run all of them
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest -n 2 --rooms default -m "not alone"
+	$(VENV)/bin/python -m pytest -n 2 --rooms default $(AFTER_A_CRASH) -m "not alone"
 	$(VENV)/bin/python -m pytest -m alone
 
 test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further rooms

@@ -90,10 +90,12 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
     return look
 
 
-def _launch(folder: Path, room: str, strategy: str, *, batch: int = 32, batches: int = 2) -> LaunchResult:
+def _launch(  # noqa: PLR0913 - what launches differ in
+    folder: Path, room: str, strategy: str, *, batch: int = 32, batches: int = 2, seconds: float = 0.5
+) -> LaunchResult:
     support, workload = MANIFESTS[room].strategies[strategy], library_workload("lenet5")
     workers = 2 if exchanges(room, strategy) else 1
-    schedule = AnatomySchedule(warmup_steps=3, seconds=0.5, min_blocks=2, max_blocks=2, max_steps=20)
+    schedule = AnatomySchedule(warmup_steps=3, seconds=seconds, min_blocks=2, max_blocks=2, max_steps=20)
     trial = trial_of(room, strategy, workload, batch=batch, workers=workers)
     job = anatomy_job(trial, workload, {"kind": "synthetic", "distinct_batches": batches}, schedule)
     return launch(folder, job, workers=workers, servers=1 if support.servers else 0)
@@ -110,6 +112,12 @@ def anatomies(result: LaunchResult) -> list[dict[str, Any]]:
     assert_well_ended(result)
     workers = sorted(name for name in result.records if name.startswith("worker"))
     return [result.record("anatomy", name) for name in workers]
+
+
+def larger_gradients(result: LaunchResult) -> bool:
+    """Whether the quickest backward rung of every worker took longer than its quickest forward rung."""
+    quickest = [[min(map(min, seen["rungs"][rung])) for rung in ("forward", "backward")] for seen in anatomies(result)]
+    return all(forward < backward for forward, backward in quickest)
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
@@ -150,12 +158,14 @@ def test_every_step_of_every_rung_takes_time(trained_room, name, strategy, launc
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_gradients_take_longer_than_the_forward_pass_that_they_include(trained_room, name, strategy, launched):
+def test_gradients_take_longer_than_the_forward_pass_that_they_include(
+    trained_room, name, strategy, launched, tmp_path
+):
     if "forward" in LEFT_OUT.get((name, strategy), {}):
         pytest.skip(LEFT_OUT[name, strategy]["forward"])
-    for seen in anatomies(launched(trained_room, strategy)):
-        forward, backward = (min(map(min, seen["rungs"][rung])) for rung in ("forward", "backward"))
-        assert forward < backward
+    longer = larger_gradients(launched(trained_room, strategy))
+    # A busy machine may hold up every backward pass of a short launch; of one with many steps, it does not.
+    assert longer or larger_gradients(_launch(tmp_path, trained_room, strategy, batch=128, seconds=4.0))
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())

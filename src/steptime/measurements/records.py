@@ -3,7 +3,8 @@
 Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
 
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
-   ``cluster`` of a launch, where the launcher made hosts.
+   ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an anatomy launch, what the
+   framework's own timers say.
 """
 
 from dataclasses import asdict, dataclass, field

@@ -95,6 +95,7 @@ def _anatomy(rank: int, records: dict[str, dict[str, Any]]) -> WorkerAnatomy:
         marked=seen["marked"],
         transfers=[tuple(piece) for piece in seen["transfers"]],
         facts=records["session"]["facts"],
+        native=seen.get("native", []),
     )
 
 

@@ -34,7 +34,7 @@ def run_anatomy(session, job, place, records):
         blocks, steps = meeting.from_first(_plan(costs, settle, schedule))
         before = meeting.offset()
         durations = {name: [] for name in names}
-        order, pieces = [], []
+        order, pieces, native = [], [], []
         shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
         for _ in range(blocks):
             turn = list(names)
@@ -46,10 +46,12 @@ def run_anatomy(session, job, place, records):
                 if name == "marked":
                     marker.counting = True
                     session.transfers()  # of the steps before, which are not counted
+                    session.native()
                 durations[name].append(climb.run(name, steps[name]))
                 if name == "marked":
                     marker.counting = False
                     pieces += session.transfers() or []
+                    native.append(session.native())
         clocks = [before, meeting.offset()]
     records.write(
         "anatomy",
@@ -59,6 +61,7 @@ def run_anatomy(session, job, place, records):
         marks=list(session.marks),
         marked=marker.steps,
         transfers=pieces,
+        native=native,
     )
 
 

@@ -123,6 +123,15 @@ class Session(abc.ABC):
         """
         return
 
+    def native(self):
+        """Return what the framework's own timers say of the marked steps since the last call, and forget it.
+
+        ``{source: {phases: seconds}}``, means over these steps, empty where nothing was told: ``source`` names the
+        framework's log or timers, ``phases`` the phase that a duration covers, or several joined by `` + ``, such as
+        ``comm_exposed + sync_wait``. Only what the framework itself took; it is held against the ladder.
+        """
+        return {}
+
     def batches_ahead(self):
         """Return how many batches the loader may hold ready: so many steps after a pause see no slow loader."""
         return 0

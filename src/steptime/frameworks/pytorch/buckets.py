@@ -5,6 +5,7 @@ import time
 import torch
 from torch import distributed
 
+from steptime.frameworks.pytorch.own_log import OwnLog
 from steptime.worker.sessions.torch_stages import ALONE, Stages
 
 
@@ -26,6 +27,7 @@ class BucketStages(Stages):
             group["weight_decay"] *= self._workers
         self._hook = _Hook()
         module.register_comm_hook(None, self._hook.take)
+        self._log = OwnLog(module)
         if strategy.device.backend == "gloo":
             self.marks = ("input", "forward", "backward", "exchange", "update")
         else:
@@ -39,9 +41,13 @@ class BucketStages(Stages):
 
     def enter(self, rung):
         self._hook.sends = rung not in ALONE
+        if rung == "marked":
+            self._log.begin()
 
-    def leave(self, _):
+    def leave(self, rung):
         self._hook.sends = True
+        if rung == "marked":
+            self._log.end()
 
     def communication(self):
         if self._workers == 1:
@@ -71,6 +77,9 @@ class BucketStages(Stages):
     def transfers(self):
         seen, self._transfers = self._transfers, []
         return seen if self.marks else None
+
+    def native(self):
+        return self._log.told()
 
 
 class _Hook(object):

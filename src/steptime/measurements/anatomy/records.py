@@ -32,6 +32,11 @@ class WorkerAnatomy:
     transfers: list[tuple[str, int, float, float]]
     """Pieces exchanged in the marked steps: name, bytes, when ready, when its result was there, on this clock."""
     facts: dict[str, Any]
+    native: list[dict[str, dict[str, float]]] = field(default_factory=list)
+    """What the framework's own timers say of the marked steps of each block: source, phases, mean seconds of a step.
+
+    Phases are joined by ``" + "`` where a duration covers several; empty where nothing was told.
+    """
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,9 @@ class TorchSession(Session):
     def transfers(self):
         return self._stages.transfers()
 
+    def native(self):
+        return self._stages.native()
+
     def _precision(self):
         if self._mixed:
             return torch.autocast(self._device.torch_device.type, dtype=torch.bfloat16)

@@ -53,3 +53,7 @@ class Stages(object):
     def transfers(self):
         """Return what ``Session.transfers`` does."""
         return
+
+    def native(self):
+        """Return what ``Session.native`` does."""
+        return {}
