@@ -48,9 +48,9 @@ def main() -> int:
             print(f"{name}: {measuring.spent[name] / 60:.1f} minutes", file=sys.stderr, flush=True)
     found, pieces = [], []
     for name in names:
-        for load in loads:
+        for load, settled in loads.items():
             for rate in rates:
-                found += cells(place, CONTESTANTS[name], load, loads[load], rate)
+                found += cells(place, CONTESTANTS[name], load, settled, rate)
                 pieces += buckets(place, CONTESTANTS[name], load, rate) if name == "pytorch" else []
     show(found)
     summarise(found)

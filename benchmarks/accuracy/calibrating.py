@@ -1,0 +1,76 @@
+"""What predictions stand on: computing without sending, and the link of two hosts; no step that sends is looked at."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from contestants import Contestant
+from measuring import LONG, SHORT
+
+from steptime.measurements.anatomy.rungs import Climb, climbs
+from steptime.measurements.store import Store
+from steptime.perfmodels.communication.link import Link
+from steptime.perfmodels.communication.measured import net_summary
+from steptime.stepgraph.plan import Plan
+
+_GLOO = 2.0
+"""Latencies per step of its ring: four between two workers."""
+_LATENCIES = 4.0
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Seconds of one worker's step without any exchange."""
+
+    forward: float
+    backward: float
+    update: float
+    slowest: float
+    """Of the slowest worker over the mean one."""
+
+    @property
+    def whole(self) -> float:
+        """Seconds of the slowest worker's step."""
+        return (self.forward + self.backward) * self.slowest + self.update
+
+    def times(self, factor: float) -> "Calibration":
+        """Return the same where computing takes so many times as long."""
+        return Calibration(self.forward * factor, self.backward * factor, self.update * factor, self.slowest)
+
+
+def calibrations(store: Store, contestant: Contestant) -> dict[int, Calibration]:
+    """Return computing without sending, by the number of workers."""
+    found = {}
+    for trial in store.trials():
+        climbed = climbs(store.anatomies(trial.id))
+        if climbed:
+            found[trial.workers] = _calibration(climbed, contestant)
+    return found
+
+
+def _calibration(climbed: Sequence[Climb], contestant: Contestant) -> Calibration:
+    def median(name: str) -> float:
+        return float(np.mean([np.median(np.concatenate(each.rungs[name], axis=1), axis=1).mean() for each in climbed]))
+
+    forward, backward = median("forward"), median("backward")
+    # Where servers update, workers do not, and there is no rung of it.
+    local = backward if contestant.is_served else median("local")
+    slowest = [np.median(each.compute().max(axis=0)) / np.median(each.compute().mean(axis=0)) for each in climbed]
+    return Calibration(forward, backward - forward, max(0.0, local - backward), float(np.mean(slowest)))
+
+
+def link_of(store: Store, contestant: Contestant, plan: Plan) -> Link | None:
+    """Return the link of two hosts: latency from the shortest message, rate from the longest; None without both."""
+    rows = [row for row in net_summary(store.net()).rows if row.operation == contestant.operation]
+    seconds = {size.bytes: size.time_s.value for row in rows for size in row.sizes}
+    short, long = seconds.get(SHORT), seconds.get(LONG)
+    if short is None or long is None:
+        return None
+    rate = rows[0].volume * (LONG - SHORT) / (long - short)
+    if contestant.is_served:
+        return Link(rate, short / rows[0].steps)
+    if plan.fusion is not None:
+        # A message waits for a look, for all to know of it, and for its exchange: the last two are told apart by
+        # nothing here, and take as long as each other.
+        short = max(short - plan.fusion.cycle_s, 0.0) / 2.0
+    return Link(rate, short / _LATENCIES, _GLOO)

@@ -1,0 +1,143 @@
+"""What is measured: computing alone, links between two hosts, and steps on emulated hosts; what is there stays."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contestants import Contestant, Load
+
+from steptime.errors import StoreError
+from steptime.measurements.store import Store
+
+STEPTIME = str(Path(sys.executable).with_name("steptime"))
+SHORT, LONG = 1 << 10, 1 << 22
+MIDDLE = 1 << 16
+QUIET = 300.0
+"""Seconds that one launch may last."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the measurements of one folder lie."""
+
+    root: Path
+
+    def alone(self, contestant: Contestant, load: str) -> Path:
+        """Computing without links to speak of; strategies of a framework share it."""
+        return self.root / contestant.framework / load / "alone"
+
+    def steps(self, contestant: Contestant, load: str, rate: float) -> Path:
+        """Steps at one bandwidth."""
+        return self.root / contestant.framework / load / f"{contestant.strategy}-{rate:g}"
+
+    def net(self, contestant: Contestant, rate: float) -> Path:
+        """The link of two hosts."""
+        return self.root / contestant.framework / f"net-{rate:g}"
+
+
+@dataclass
+class Measuring:
+    """Runs what is missing, while there is time."""
+
+    place: Place
+    hosts: Sequence[int]
+    launches: int
+    servers: int
+    deadline: float | None = None
+    """On ``time.monotonic``; what is under way then is ended at the next launch."""
+    started: float = field(default_factory=time.monotonic)
+    spent: dict[str, float] = field(default_factory=dict)
+    """Seconds by contestant."""
+
+    def everything(self, contestant: Contestant, loads: dict[str, Load], rates: Sequence[float]) -> None:
+        """Measure all of one contestant: links first, then workload by workload, and buckets last."""
+        began = time.monotonic()
+        for rate in rates:
+            self._net(contestant, rate)
+        for name, load in loads.items():
+            self._alone(contestant, name, load)
+            for rate in rates:
+                buckets = contestant.name == "pytorch" and rate == max(rates)
+                self._steps(contestant, name, load, rate, take_apart=buckets)
+        self.spent[contestant.name] = time.monotonic() - began
+
+    def _alone(self, contestant: Contestant, name: str, load: Load) -> None:
+        study = self._study(contestant, load, [1, *self.hosts]) | {
+            "strategies": ["single", "ps_sync" if contestant.is_served else contestant.strategy],
+            "exclude": [{"strategies": "ps_sync", "workers": 1}] if contestant.is_served else [],
+            "launches": {"min": 1, "max": 1},
+            "steps": {"warmup": 3, "min": 3, "max": 20},
+            "seconds_per_launch": 1,
+            "anatomy": {"launches": 1, "seconds": 5},
+            "cluster": {"hosts": 4},
+        }
+        self._run(self.place.alone(contestant, name), study, f"{contestant.name} {name}: computing alone")
+
+    def _steps(self, contestant: Contestant, name: str, load: Load, rate: float, *, take_apart: bool) -> None:
+        study = self._study(contestant, load, self.hosts) | {
+            "strategies": [contestant.strategy],
+            "launches": {"min": self.launches, "max": self.launches},
+            "steps": {"warmup": 3, "min": 5, "max": 60},
+            "seconds_per_launch": 4,
+            "anatomy": {"launches": 1, "seconds": 5} if take_apart else False,
+            "cluster": {"hosts": 4, "bandwidth": f"{rate:g}Mbit/s"},
+        }
+        self._run(self.place.steps(contestant, name, rate), study, f"{contestant.name} {name}: {rate:g} Mbit/s")
+
+    def _study(self, contestant: Contestant, load: Load, workers: Sequence[int]) -> dict[str, object]:
+        workload: dict[str, object] = {"name": load.workload, "batch_per_worker": load.batch}
+        if load.side:
+            workload["image"] = load.side
+        return {
+            "name": "accuracy",
+            "workloads": [workload],
+            "frameworks": [contestant.framework],
+            "loaders": ["synthetic"],
+            "workers": list(workers),
+            "servers": self.servers,
+            "device": "cpu",
+            "launcher": "emulated",
+            "time_limit": QUIET,
+            "gate": {"enabled": False},
+        }
+
+    def _run(self, folder: Path, study: dict[str, object], what: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "study.json").write_text(json.dumps(study))
+        self._call([STEPTIME, "run", str(folder / "study.json"), "-o", str(folder / "results")], what)
+
+    def _net(self, contestant: Contestant, rate: float) -> None:
+        folder = self.place.net(contestant, rate)
+        command = [
+            *(STEPTIME, "net", contestant.back_end, "--workers", "2", "--launcher", "emulated"),
+            *("--bandwidth", f"{rate:g}Mbit/s", "--operations", contestant.operation, "--launches", "2"),
+            *("--sizes", f"{SHORT}B,{MIDDLE}B,{LONG}B", "-o", str(folder)),
+        ]
+        self._call(command, f"{contestant.name}: link of {rate:g} Mbit/s")
+
+    def _call(self, command: list[str], what: str) -> None:
+        """Run a command to its end; one that fails says why, and what it kept is used."""
+        if self.deadline is not None:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                return
+            command = [*command, "--budget", f"{max(left, 1.0):.0f}s"]
+        began = time.monotonic()
+        done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        now = time.monotonic()
+        print(f"[{now - self.started:6.0f} s] {what} ({now - began:.0f} s)", file=sys.stderr, flush=True)
+        if done.returncode:
+            said = done.stderr.strip().splitlines()[-1:]
+            print(f"  exit code {done.returncode}: {' '.join(said)}", file=sys.stderr, flush=True)
+
+
+def opened(folder: Path) -> Store | None:
+    """Return a results folder; None where there is none."""
+    try:
+        return Store.open(folder)
+    except StoreError:
+        return None

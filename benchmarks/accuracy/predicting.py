@@ -1,0 +1,123 @@
+"""What steptime says of each step that was measured, and what simpler models say."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from calibrating import Calibration, calibrations, link_of
+from contestants import Contestant, Load
+from measuring import Place, opened
+
+from steptime.measurements.emulated import cluster_of
+from steptime.measurements.estimate import estimate
+from steptime.perfmodels.communication.carriage import Interconnect
+from steptime.perfmodels.communication.link import Link
+from steptime.simulator.play import Crew, Durations, play
+from steptime.stepgraph.graph import StepGraph, step_graph
+from steptime.stepgraph.plan import Circumstances
+from steptime.stepgraph.work import work_of
+from steptime.study.trial import Trial
+from steptime.workloads.table import build_workload
+
+_CORES = 2
+_PAYLOAD = 0.956
+"""Of what a link is shaped to, what Ethernet, IP and TCP leave."""
+_NO_TIME = 1e-9
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One point: what was measured, and what was predicted by each way."""
+
+    contestant: str
+    load: str
+    batch: int
+    megabits: float
+    hosts: int
+    measured_s: float
+    low_s: float
+    high_s: float
+    launches: int
+    foreign: bool | None
+    """Whether something else used the processor meanwhile."""
+    predicted_s: dict[str, float]
+
+    def error(self, way: str) -> float:
+        """Return (predicted - measured) / measured."""
+        return self.predicted_s[way] / self.measured_s - 1.0
+
+    def row(self) -> dict[str, object]:
+        """Return one flat row."""
+        fields = asdict(self)
+        ways = fields.pop("predicted_s")
+        return {**fields, **{f"{name} (s)": seconds for name, seconds in ways.items()}}
+
+
+def graph_of(trial: Trial) -> StepGraph:
+    """Return what is exchanged after what in a step of a trial."""
+    return step_graph(
+        work_of(build_workload(trial.workload, trial.input_shape, trial.classes)),
+        trial.framework,
+        trial.strategy,
+        Circumstances(
+            workers=trial.workers, servers=trial.servers, options=trial.options, batch=trial.batch_per_worker
+        ),
+    )
+
+
+def step(graph: StepGraph, workers: int, calibration: Calibration, link: Link) -> float:
+    """Return the seconds of a step as steptime plays it."""
+    durations = Durations(calibration.forward, calibration.backward, calibration.update)
+    crew = Crew(workers=workers, slowest=calibration.slowest)
+    return float(play(graph, durations, crew, Interconnect(link)).step[0])
+
+
+def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits: float) -> Iterator[Cell]:
+    """Yield one cell for each number of hosts of which all was measured that it needs."""
+    steps, alone, net = (
+        opened(folder)
+        for folder in (
+            place.steps(contestant, name, megabits) / "results",
+            place.alone(contestant, name) / "results",
+            place.net(contestant, megabits),
+        )
+    )
+    if steps is None or alone is None or net is None:
+        return
+    base = calibrations(alone, contestant)
+    for trial in steps.trials():
+        launches = [each for each in steps.iter_launches(trial.id) if each.status == "ok"]
+        found = estimate(launches, trial.strategy)
+        graph = graph_of(trial)
+        link = link_of(net, contestant, graph.plan)
+        if found is None or link is None or not {1, trial.workers} <= base.keys():
+            continue
+        cluster = cluster_of(launches)
+        yield Cell(
+            contestant=contestant.name,
+            load=name,
+            batch=load.batch,
+            megabits=megabits,
+            hosts=trial.workers,
+            measured_s=found.median,
+            low_s=found.low,
+            high_s=found.high,
+            launches=len(launches),
+            foreign=cluster.foreign_load if cluster else None,
+            predicted_s=predictions(graph, trial.workers, base, link, Link(megabits * 1e6 / 8 * _PAYLOAD)),
+        )
+
+
+def predictions(
+    graph: StepGraph, workers: int, base: dict[int, Calibration], link: Link, nominal: Link
+) -> dict[str, float]:
+    """Return the seconds of a step by each way, steptime's first."""
+    own, one = base[workers], base[1]
+    bare = step(graph, workers, Calibration(_NO_TIME, _NO_TIME, 0.0, 1.0), link)
+    return {
+        "steptime": step(graph, workers, own, link),
+        "from one worker": step(graph, workers, one.times(-(-workers // _CORES)), link),
+        "one, unscaled": step(graph, workers, one, link),
+        "nominal link": step(graph, workers, own, nominal),
+        "no overlap": own.whole + bare,
+        "only exchange": bare,
+    }
