@@ -184,6 +184,7 @@ def _trial_summary(
         closure_error=taken_apart.closure_error if taken_apart else None,
         overlap=taken_apart.overlap.ratio if taken_apart and taken_apart.overlap else None,
         imbalance=taken_apart.imbalance if taken_apart else None,
+        native=(taken_apart.accounts or None) if taken_apart else None,
         anatomy=taken_apart,
         cluster=result.cluster,
         status=status,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from steptime.measurements.anatomy.form import Anatomy, Imbalance, Phase
+from steptime.measurements.anatomy.form import Account, Anatomy, Imbalance, Phase
 from steptime.measurements.anatomy.gap import Gap
 from steptime.measurements.emulated import ClusterForm
 
@@ -109,8 +109,10 @@ class TrialSummary(_Form):
     overlap: float | None = None
     """comm_hidden / communication; None where it is not known or nothing is communicated."""
     imbalance: Imbalance | None = None
+    native: list[Account] | None = None
+    """What the framework's own timers and marks say, each beside the ladder; None where it says nothing."""
     anatomy: Anatomy | None = None
-    """All that the anatomy runs found, the four above among it."""
+    """All that the anatomy runs found, the five above among it."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""
     status: Literal["ok", "failed", "gated"]

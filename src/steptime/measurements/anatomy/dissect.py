@@ -10,6 +10,7 @@ from steptime.measurements.anatomy.imbalance import Imbalance, imbalance
 from steptime.measurements.anatomy.interval import Estimated, over_blocks
 from steptime.measurements.anatomy.ladder import ladder_phases
 from steptime.measurements.anatomy.marked import marked_phases
+from steptime.measurements.anatomy.native import accounts
 from steptime.measurements.anatomy.overlap import communication_s
 from steptime.measurements.anatomy.records import PHASES, AnatomyLaunch
 from steptime.measurements.anatomy.rungs import Array, Climb, climbs
@@ -66,6 +67,7 @@ def dissect(trial: Trial, launches: Sequence[AnatomyLaunch], timed_mean_s: Seque
         phases=phases,
         closure_error=round(abs(known - step.value) / step.value, 9),
         native={name: phase for name, phase in native.items() if phase},
+        accounts=accounts(good, climbed, ladders),
         overlap=_overlap(good, climbed, phases["comm_exposed"], trial.workers, synchronous=synchronous),
         imbalance=_imbalance(imbalance(climbed), good[0], climbed[0]),
         input_s=_over([each.means("input") if "input" in each.rungs else None for each in climbed], "direct"),

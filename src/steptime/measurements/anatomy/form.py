@@ -27,6 +27,30 @@ class Share(_Form):
     high: float | None
 
 
+class Seconds(_Form):
+    """Seconds of a step with their interval; bounds are None where a single block cannot show them."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Account(_Form):
+    """What a framework itself says that a part of a step takes, beside the ladder's account of the same part."""
+
+    source: str
+    """The framework's log or timers, or `marks`."""
+    phase: str
+    """Or several, joined by ` + `."""
+    native_s: Seconds
+    ladder_s: Seconds | None
+    """None where the ladder cannot tell."""
+    difference_s: Seconds | None
+    """`native_s` minus `ladder_s`, paired by blocks."""
+    agrees: bool | None
+    """False where the whole interval of the difference is beyond 2 % of the step; None without an interval."""
+
+
 class WorkerPhases(_Form):
     """One worker's computation."""
 
@@ -74,6 +98,8 @@ class Anatomy(_Form):
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
     """Phases as the framework marks them, for a cross-check."""
+    accounts: list[Account] = []
+    """What the framework's timers and marks say, each beside the ladder."""
     overlap: Overlap | None
     imbalance: Imbalance | None
     input_s: Phase | None
