@@ -106,7 +106,6 @@ def _exchanged(parameters: Parameters, scene: Scene, link: Link, parts: tuple[Ar
         Durations(forward=forward, backward=backward, update=update),
         Crew(
             workers=setting.workers,
-            servers=setting.servers,
             spread=Spread(parameters["persistent"], parameters["transient"]),
             colocated=setting.placement == "colocated",
         ),

@@ -31,8 +31,6 @@ class Crew:
     """Who takes part, and how they differ: numbers, or (configurations,)."""
 
     workers: Real
-    servers: Real = 0.0
-    """As many as the graph was made for, whose messages name them."""
     spread: Spread = EVEN
     slowest: Real | None = None
     """Time of the slowest over the mean; None for what is expected of the spread."""
