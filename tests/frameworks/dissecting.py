@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from launching import launch_ok, library_workload, trial_of
 
 from steptime.runner.jobs import AnatomySchedule, anatomy_job
@@ -26,3 +27,10 @@ def by_step(seen: dict[str, Any]) -> list[tuple[dict[str, float], list[list[Any]
         pieces = [piece for piece in seen["transfers"] if ends[0] <= piece[2] <= ends[-1]]
         steps.append((dict(zip(seen["marks"], ends[1:], strict=True)), pieces))
     return steps
+
+
+def marked_blocks(seen: dict[str, Any]) -> list[dict[str, float]]:
+    """For every block how long the marked phases of its steps lasted on average."""
+    lengths = [len(block) for block in seen["rungs"]["marked"]]
+    passed = np.split(np.diff(np.array(seen["marked"]), axis=-1), np.cumsum(lengths)[:-1])
+    return [dict(zip(seen["marks"], block.mean(axis=0), strict=True)) for block in passed]

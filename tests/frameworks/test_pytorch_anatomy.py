@@ -1,7 +1,7 @@
 """What PyTorch shows of its own exchanges in marked steps."""
 
 import pytest
-from dissecting import anatomy, by_step
+from dissecting import anatomy, by_step, marked_blocks
 
 pytestmark = pytest.mark.framework("pytorch")
 
@@ -27,3 +27,17 @@ def test_fsdp_gathers_weights_before_it_sends_gradients(tmp_path):
         kinds = [piece[0].split()[0] for piece in seen["transfers"]]
         assert kinds[0] == "weights"
         assert kinds.count("gradients") == len(seen["marked"])
+
+
+def test_ddps_own_log_tells_of_marked_steps_alone_and_no_more_than_the_marks_hold(tmp_path):
+    for seen in anatomy(tmp_path, "pytorch", "allreduce", options={"bucket_mb": 0.05}):
+        for told, steps in zip(seen["native"], marked_blocks(seen), strict=True):
+            log = told["DDP log"]
+            assert set(log) == {"forward", "backward", "comm_exposed + sync_wait"}
+            assert all(seconds > 0.0 for seconds in log.values())
+            assert sum(log.values()) < steps["forward"] + steps["backward"] + steps["exchange"]
+
+
+def test_without_ddp_there_is_no_log_of_its_own(tmp_path):
+    for seen in anatomy(tmp_path, "pytorch", "fsdp"):
+        assert not any(seen["native"])

@@ -7,7 +7,7 @@ import numpy as np
 from steptime.measurements.anatomy import form
 from steptime.measurements.anatomy.interval import Estimated, over_blocks
 from steptime.measurements.anatomy.marked import PHASE_OF_MARK
-from steptime.measurements.anatomy.records import AnatomyLaunch
+from steptime.measurements.anatomy.records import PHASES, AnatomyLaunch
 from steptime.measurements.anatomy.rungs import Array, Climb
 
 TOLERANCE = 0.02
@@ -36,7 +36,7 @@ def accounts(
         ladders: their phases by the ladder, of every block.
     """
     told = [_told(launch, climb) for launch, climb in zip(launches, climbed, strict=True)]
-    shared = [key for key in told[0] if all(key in each for each in told)]
+    shared = sorted((key for key in told[0] if all(key in each for each in told)), key=_order)
     step_s = float(np.mean([climb.means("step").mean() for climb in climbed]))
     found = []
     for source, phases in shared:
@@ -48,6 +48,12 @@ def accounts(
         elif any(each.any() for each in [*native, *known]):  # else both say that there is nothing
             found.append(_account(source, phases, native, known, step_s))
     return found
+
+
+def _order(key: tuple[str, str]) -> tuple[bool, str, int]:
+    """Timers before marks, and phases as they are shown."""
+    source, phases = key
+    return source == MARKS, source, PHASES.index(phases.split(TOGETHER)[0])
 
 
 def _told(launch: AnatomyLaunch, climb: Climb) -> Told:
