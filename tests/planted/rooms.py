@@ -3,12 +3,14 @@
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from emulating import skip_where_impossible
 from launching import interpreter_for, library_workload, trial_of
 
-from steptime.clusters.cluster import Cluster
+from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.anatomy.dissect import dissect
 from steptime.measurements.anatomy.form import Anatomy
@@ -35,6 +37,38 @@ def room_with(folder: Path, cause: dict[str, Any] | None) -> Path:
     return room
 
 
+@dataclass(frozen=True)
+class Plant:
+    """What was planted, and what was then seen."""
+
+    anatomy: Anatomy
+    launches: Sequence[AnatomyLaunch]
+    folder: Path
+
+    def noise(self) -> list[str]:
+        """Return what else the machine did during the launches."""
+        flags = {flag for launch in self.launches for flag in launch.flags}
+        return sorted(flag for flag in flags if flag.startswith(("noisy", "throttled")))
+
+    def planted_s(self) -> float:
+        """Return how long the pauses of the first launch lasted on average, by the planted code's own clock."""
+        files = self.folder.glob("run-0/planted-*.txt")
+        lasted = [float(line) for path in files for line in path.read_text().splitlines()]
+        assert lasted
+        return sum(lasted) / len(lasted)
+
+    def bandwidth_bytes_per_s(self) -> float:
+        """Return the least bandwidth that was measured between two hosts before training."""
+        clusters = [launch.cluster for launch in self.launches if launch.cluster]
+        return min(path["bandwidth_bits_per_s"] / 8 for cluster in clusters for path in cluster["paths"])
+
+
+def two_hosts(**settings: Any) -> Cluster:
+    """Return two hosts of one worker each; skips where hosts cannot be emulated."""
+    skip_where_impossible()
+    return settled_cluster(workers=2, own_servers=0, **settings)
+
+
 def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
     folder: Path,
     workload: str,
@@ -46,7 +80,7 @@ def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
     launches: int = 2,
     seconds: float = 4.0,
     **options: bool | float | str,
-) -> tuple[Anatomy, list[AnatomyLaunch]]:
+) -> Plant:
     """Train ``workload`` in PyTorch for real and take its steps apart; skips where PyTorch is not installed.
 
     Args:
@@ -88,17 +122,4 @@ def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
     assert [each.reason for each in kept] == [None] * launches
     found = dissect(trial, kept, [])
     assert found is not None
-    return found, kept
-
-
-def planted_s(folder: Path) -> float:
-    """How long the planted pauses of the first launch lasted on average, by the planted code's own clock."""
-    lasted = [float(line) for path in folder.glob("run-0/planted-*.txt") for line in path.read_text().splitlines()]
-    assert lasted
-    return sum(lasted) / len(lasted)
-
-
-def bandwidth_bytes_per_s(launches: Sequence[AnatomyLaunch]) -> float:
-    """The least bandwidth that was measured between two hosts before training."""
-    clusters = [launch.cluster for launch in launches if launch.cluster]
-    return min(path["bandwidth_bits_per_s"] / 8 for cluster in clusters for path in cluster["paths"])
+    return Plant(found, kept, folder)

@@ -2,21 +2,16 @@
 
 Each planted share is found again within a tenth of its true value, or within the interval that is reported with it.
 Such an interval misses the truth once in twenty times, and there are a dozen claims here: one that fails is measured
-anew from its start, and has failed if it fails again.
+anew from its start, and has failed if it fails again. On a machine that others keep busy, as the launches themselves
+have noted, nothing is claimed (``conftest.py``).
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from emulating import skip_where_impossible
-from rooms import anatomy_of, bandwidth_bytes_per_s, planted_s
+from rooms import Plant, anatomy_of, two_hosts
 
-from steptime.clusters.cluster import settled_cluster
 from steptime.measurements.anatomy.form import Anatomy, Phase
-from steptime.measurements.anatomy.records import AnatomyLaunch
 
 pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
 
@@ -24,7 +19,6 @@ LENET5_BYTES = 4 * 61_706
 PAUSE = {"cause": "pauses", "probability": 0.25, "seconds": 0.08}
 LOADER = {"cause": "slow loader", "seconds": 0.03}
 UPDATE = {"cause": "long update", "seconds": 0.03}
-Found = tuple[Anatomy, list[AnatomyLaunch]]
 
 
 def agrees(phase: Phase | None, truth: float) -> bool:
@@ -47,136 +41,101 @@ def largest(found: Anatomy) -> str:
     return max(("input_wait", "comm_exposed", "sync_wait", "update"), key=lambda name: known[name])
 
 
-@pytest.fixture(scope="session")
-def measurements(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], Any], int], Any]:
-    """Measure each plant once per attempt, however many tests look at it."""
-    return cache(lambda measure, attempt: measure(tmp_path_factory.mktemp(f"{measure.__name__}-{attempt}")))
-
-
-@pytest.fixture
-def measured(measurements, request) -> Callable[[Callable[[Path], Any]], Any]:
-    """Return what a plant was measured to do, anew where the test is repeated."""
-    return lambda measure: measurements(measure, request.node.execution_count)
-
-
-def healthy(folder: Path) -> Found:
+def healthy(folder: Path) -> list[Plant]:
     """One worker with nothing planted."""
-    return anatomy_of(folder, "lenet5", batch=64)
+    return [anatomy_of(folder, "lenet5", batch=64)]
 
 
-def links(folder: Path) -> Sequence[Found]:
+def links(folder: Path) -> list[Plant]:
     """Two hosts on a link, and on one of a tenth of its bandwidth."""
-    skip_where_impossible()
     return [
-        anatomy_of(
-            folder / str(rate),
-            "lenet5",
-            batch=64,
-            workers=2,
-            cluster=settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=rate),
-        )
+        anatomy_of(folder / f"{rate:g}", "lenet5", batch=64, workers=2, cluster=two_hosts(bandwidth_bits_per_s=rate))
         for rate in (2e8, 2e7)
     ]
 
 
-def slow_host(folder: Path) -> Found:
+def slow_host(folder: Path) -> list[Plant]:
     """Two hosts, of which the second has half its core."""
-    skip_where_impossible()
-    cluster = settled_cluster(workers=2, own_servers=0, cpu_shares={1: 0.5})
-    return anatomy_of(folder, "cifar_cnn", batch=64, workers=2, cluster=cluster, seconds=8.0)
+    cluster = two_hosts(cpu_shares={1: 0.5})
+    return [anatomy_of(folder, "cifar_cnn", batch=64, workers=2, cluster=cluster, seconds=8.0)]
 
 
-def pauses(folder: Path) -> tuple[Anatomy, float]:
-    """Two workers of one host, of which either may pause in any step, and how long pauses lasted."""
-    found, _ = anatomy_of(folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)
-    return found, planted_s(folder)
+def pauses(folder: Path) -> list[Plant]:
+    """Two workers of one host, of which either may pause in any step."""
+    return [anatomy_of(folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)]
 
 
-def slow_loader(folder: Path) -> tuple[Anatomy, float]:
-    """One worker whose loader sleeps, and for how long."""
-    found, _ = anatomy_of(folder, "lenet5", batch=64, cause=LOADER)
-    return found, planted_s(folder)
+def slow_loader(folder: Path) -> list[Plant]:
+    """One worker whose loader sleeps."""
+    return [anatomy_of(folder, "lenet5", batch=64, cause=LOADER)]
 
 
-def long_update(folder: Path) -> tuple[Anatomy, float]:
-    """One worker whose update takes long, and how much longer."""
-    found, _ = anatomy_of(folder, "lenet5", batch=64, cause=UPDATE)
-    return found, planted_s(folder)
+def long_update(folder: Path) -> list[Plant]:
+    """One worker whose update takes long."""
+    return [anatomy_of(folder, "lenet5", batch=64, cause=UPDATE)]
 
 
-def buckets(folder: Path) -> Sequence[Found]:
+def buckets(folder: Path) -> list[Plant]:
     """One large bucket, and many small ones."""
-    skip_where_impossible()
-    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=5e7)
+    cluster = two_hosts(bandwidth_bits_per_s=5e7)
     return [
-        anatomy_of(folder / str(size), "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)
+        anatomy_of(folder / f"{size:g}", "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)
         for size in (25.0, 0.1)
     ]
 
 
 def test_a_link_cut_to_a_tenth_shows_as_communication(measured):
-    cut, launches = measured(links)[1]
-    assert largest(cut) == "comm_exposed"
+    _, cut = measured(links)
+    assert largest(cut.anatomy) == "comm_exposed"
     # Two workers in a ring: each sends half of the gradients twice, in the one bucket that is full when all is done.
-    assert agrees(cut.phases["comm_exposed"], LENET5_BYTES / bandwidth_bytes_per_s(launches))
+    assert agrees(cut.anatomy.phases["comm_exposed"], LENET5_BYTES / cut.bandwidth_bytes_per_s())
 
 
 def test_a_link_cut_to_a_tenth_leaves_the_computation_alone(measured):
-    (whole, _), (cut, _) = measured(links)
+    whole, cut = measured(links)
     for name in ("forward", "backward"):
-        assert alike(cut.phases[name], whole.phases[name])
+        assert alike(cut.anatomy.phases[name], whole.anatomy.phases[name])
 
 
 def test_a_host_at_half_speed_is_blamed_and_always_the_same(measured):
-    found = measured(slow_host)[0].imbalance
+    found = measured(slow_host)[0].anatomy.imbalance
     assert found.blamed_worker == 1
     assert found.persistent > 3 * found.transient
 
 
 def test_what_others_wait_for_a_host_at_half_speed_is_half_of_what_it_takes_longer(measured):
-    found = measured(slow_host)[0]
+    found = measured(slow_host)[0].anatomy
     quick, slow = (worker.compute_s.value for worker in found.imbalance.workers)
     assert slow / quick == pytest.approx(2.0, rel=0.1)
     assert agrees(found.phases["sync_wait"], (slow - quick) / 2)
 
 
 def test_pauses_at_random_are_transient_and_nobodys_fault(measured):
-    found = measured(pauses)[0].imbalance
+    found = measured(pauses)[0].anatomy.imbalance
     assert found.blamed_worker is None
     assert found.transient > 3 * found.persistent
 
 
 def test_what_others_wait_for_pauses_is_what_their_chance_says(measured):
-    found, pause_s = measured(pauses)
+    found = measured(pauses)[0]
     # Of two workers one pauses alone with the chance 2 p (1 - p), and the mean worker waits half of it.
     chance = PAUSE["probability"]
-    assert agrees(found.phases["sync_wait"], pause_s * chance * (1.0 - chance))
+    assert agrees(found.anatomy.phases["sync_wait"], found.planted_s() * chance * (1.0 - chance))
 
 
-def test_a_loader_that_sleeps_shows_as_waiting_for_input(measured):
-    (plain, _), (found, sleep_s) = measured(healthy), measured(slow_loader)
-    assert largest(found) == "input_wait"
-    assert agrees(found.phases["input_wait"], sleep_s + plain.phases["input_wait"].value_s)
-
-
-def test_a_long_update_shows_as_update(measured):
-    (plain, _), (found, sleep_s) = measured(healthy), measured(long_update)
-    assert largest(found) == "update"
-    assert agrees(found.phases["update"], sleep_s + plain.phases["update"].value_s)
+@pytest.mark.parametrize(("plant", "phase"), [(slow_loader, "input_wait"), (long_update, "update")])
+def test_what_takes_longer_on_one_worker_shows_in_its_phase(measured, plant, phase):
+    (plain,), (found,) = measured(healthy), measured(plant)
+    assert largest(found.anatomy) == phase
+    assert agrees(found.anatomy.phases[phase], found.planted_s() + plain.anatomy.phases[phase].value_s)
 
 
 def test_one_large_bucket_is_covered_less_than_many_small_ones(measured):
-    large, small = (found.overlap.ratio for found, _ in measured(buckets))
+    large, small = (found.anatomy.overlap.ratio for found in measured(buckets))
     assert small > large + 0.1
 
 
-@pytest.mark.parametrize("plant", [healthy, links, slow_host])
+@pytest.mark.parametrize("plant", [healthy, links, slow_host, pauses])
 def test_phases_close_within_two_percent(measured, plant):
-    made = measured(plant)
-    for found, _ in made if plant is links else [made]:
-        assert found.closure_error <= 0.02 or agrees(found.phases["residual"], 0.0)
-
-
-def test_phases_of_pausing_workers_close_within_two_percent(measured):
-    found, _ = measured(pauses)
-    assert found.closure_error <= 0.02 or agrees(found.phases["residual"], 0.0)
+    for found in measured(plant):
+        assert found.anatomy.closure_error <= 0.02 or agrees(found.anatomy.phases["residual"], 0.0)
