@@ -1,5 +1,6 @@
 """The steps of DeepSpeed's engine in stages."""
 
+from steptime.frameworks.deepspeed.breakdown import Breakdown
 from steptime.worker.sessions.torch_stages import ALONE, Stages
 
 
@@ -10,6 +11,13 @@ class EngineStages(Stages):
     """
 
     marks = ("input", "forward", "backward", "exchange", "update")
+    timed = {
+        ("fwd",): "forward",
+        ("bwd_inner",): "backward",
+        ("bwd_allreduce",): "comm_exposed + sync_wait",
+        ("step",): "update",
+    }
+    """For timers of DeepSpeed's wall-clock breakdown, the phases that they cover together."""
 
     def __init__(self, strategy, engine, wire):
         """Take the steps of ``engine`` apart, which sends through ``wire``."""
@@ -19,6 +27,7 @@ class EngineStages(Stages):
         self._several = strategy.place.workers > 1
         self._whole_step = []
         self._transfers = []
+        self._breakdown = Breakdown(engine, self.timed)
         if strategy.device.backend != "gloo":
             self.marks = ()  # the host's clock says nothing of what a device has queued
 
@@ -32,6 +41,8 @@ class EngineStages(Stages):
         self.wire.quiet = self._several and rung in ALONE
         if rung == "marked" or (rung == "exchange" and not self._whole_step):
             self.wire.watch()
+        if rung == "marked":
+            self._breakdown.begin()
 
     def leave(self, rung):
         self.wire.quiet = False
@@ -39,6 +50,7 @@ class EngineStages(Stages):
             self._whole_step = self.wire.calls
             self.wire.clear()
         if rung == "marked":
+            self._breakdown.end()
             self._transfers += self.wire.seen
         self.wire.ignore()
 
@@ -82,11 +94,15 @@ class EngineStages(Stages):
         seen, self._transfers = self._transfers, []
         return seen
 
+    def native(self):
+        return self._breakdown.told()
+
 
 class SplitStages(EngineStages):
     """The stages of the engine in stages 1 and 2 of ZeRO, which send before the update and after it."""
 
     marks = ("input", "forward")
+    timed = {("fwd",): "forward", ("bwd", "step"): "backward + comm_exposed + sync_wait + update"}
 
     def forget(self):
         """Drop the gradients, those that ZeRO keeps of its own part too."""
@@ -105,6 +121,7 @@ class GatheringStages(SplitStages):
     """The stages of the engine in stage 3 of ZeRO, whose forward pass gathers weights."""
 
     marks = ("input",)
+    timed = {("fwd", "bwd", "step"): "forward + backward + comm_exposed + sync_wait + update"}
 
     def forget(self):
         """Drop the gradients, those that ZeRO keeps of its own part too."""
