@@ -4,7 +4,7 @@ import math
 
 from summaries import ranked, summary, trial
 
-from steptime.measurements.anatomy.form import Anatomy, Imbalance, Overlap, Phase, Share, WorkerPhases
+from steptime.measurements.anatomy.form import Account, Anatomy, Imbalance, Overlap, Phase, Seconds, Share, WorkerPhases
 from steptime.measurements.anatomy.gap import against_first
 from steptime.measurements.emulated import ClusterForm, HostForm, LinkForm, Spread
 
@@ -60,6 +60,27 @@ def anatomy(phases=None, *, workers=2, width=0.1, overlap=True, rest=0.0005, **c
         "clock_uncertainty_s": 0.0,
     }
     return Anatomy(**{**fields, **changes})
+
+
+def account(source, phase, native, ladder=None, *, agrees=True):
+    """What a framework says of a phase; without a number of the ladder's there is nothing to compare it with."""
+    away = None if ladder is None else native - ladder
+    return Account(
+        source=source,
+        phase=phase,
+        native_s=Seconds(value=native, low=native * 0.9, high=native * 1.1),
+        ladder_s=None if ladder is None else Seconds(value=ladder, low=ladder * 0.9, high=ladder * 1.1),
+        difference_s=None if away is None else Seconds(value=away, low=away - 0.001, high=away + 0.001),
+        agrees=None if ladder is None else agrees,
+    )
+
+
+ACCOUNTS = [
+    account("DDP log", "forward", 0.011, 0.010),
+    account("DDP log", "backward", 0.026, 0.020, agrees=False),
+    account("DDP log", "comm_exposed + sync_wait", 0.003, 0.007, agrees=False),
+    account("marks", "update", 0.003),
+]
 
 
 def imbalance(workers=2, blamed=1):
@@ -133,7 +154,7 @@ def dissected():
     trials = [
         trial("pytorch", "single", rate=1600.0, anatomy=anatomy(**one), workers=1),
         trial("mxnet", "single", rate=1400.0, anatomy=anatomy({"forward": 0.015}, **one), workers=1),
-        trial(rate=3000.0, anatomy=anatomy()),
+        trial(rate=3000.0, anatomy=anatomy(accounts=ACCOUNTS)),
         trial(
             "mxnet", "ps_sync", rate=2500.0, anatomy=anatomy({"comm_exposed": 0.015}, imbalance=imbalance(blamed=None))
         ),

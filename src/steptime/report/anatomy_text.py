@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from steptime.report.accounts import disagreements
 from steptime.report.anatomy import AnatomyGroup, AnatomyRow
 
 _NAME = 14
@@ -79,7 +80,7 @@ def _list(row: AnatomyRow, shown: list[str]) -> Table:
 
 def _notes(row: AnatomyRow, width: int, *, named: bool) -> Text:
     """What is to be said of a trial, each sentence a paragraph; named where the trial is not right above."""
-    lines = [f"{row.row.name}: {note}" if named else note for note in row.notes]
+    lines = [f"{row.row.name}: {note}" if named else note for note in [*row.notes, *disagreements(row)]]
     lines += [f"note: {flag}{f' ({row.row.name})' if named else ''}" for flag in row.anatomy.flags]
     found = Text()
     for line in lines:

@@ -10,7 +10,7 @@ from steptime.measurements.jsonlines import write_whole
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import anatomy, clusters, conditions, links, wording
+from steptime.report import accounts, anatomy, clusters, conditions, links, wording
 from steptime.report.anatomy_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.charts.marks import Marks
@@ -84,6 +84,7 @@ def page_text(
         ],
         most_gaps=max(map(len, gaps), default=0),
         anatomy=anatomy,
+        accounts=accounts,
         clusters=clusters.clusters(summary, names),
         about_clusters=clusters.EXPLANATION,
         link_groups=found_links,

@@ -1,0 +1,62 @@
+"""What frameworks themselves say of their steps, beside the ladder, in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from steptime.measurements.anatomy.form import Account, Seconds
+from steptime.report.anatomy import TITLES, AnatomyRow
+from steptime.report.wording import UNKNOWN, Shown, listed, seconds, time_unit
+
+EXPLANATION = (
+    "The framework's own timers and marks time the same part of the same steps in another way. A difference is of "
+    "paired blocks; accounts differ where its whole interval is beyond 2 % of the step. Timers see a backward pass "
+    "that is slowed down by what is sent beside it; the ladder counts that slowing as exposed communication."
+)
+_VERDICTS = {True: "agrees", False: "differs", None: UNKNOWN}
+
+
+@dataclass(frozen=True)
+class AccountRow:
+    """One duration of one trial, by the framework and by the ladder."""
+
+    name: str
+    """Of the trial."""
+    source: str
+    phase: str
+    native: Shown
+    ladder: Shown
+    difference: Shown
+    verdict: str
+    """``agrees``, ``differs``, or a dash where nothing can be said."""
+
+
+def account_rows(rows: Sequence[AnatomyRow]) -> list[AccountRow]:
+    """Return what the frameworks of all trials say, in the trials' order."""
+    return [_row(row, account) for row in rows for account in row.anatomy.accounts]
+
+
+def disagreements(row: AnatomyRow) -> list[str]:
+    """Return a sentence for each source of a trial that differs from the ladder."""
+    differing = [_row(row, account) for account in row.anatomy.accounts if account.agrees is False]
+    return [
+        f"{source} and ladder differ in "
+        + listed([f"{each.phase}, by {each.difference.line}" for each in differing if each.source == source])
+        for source in dict.fromkeys(each.source for each in differing)
+    ]
+
+
+def _row(row: AnatomyRow, account: Account) -> AccountRow:
+    unit = time_unit(row.anatomy.step_s.value_s)
+    return AccountRow(
+        name=row.row.name,
+        source=account.source,
+        phase=" + ".join(TITLES.get(name, name) for name in account.phase.split(" + ")),
+        native=_shown(account.native_s, unit),
+        ladder=_shown(account.ladder_s, unit),
+        difference=_shown(account.difference_s, unit),
+        verdict=_VERDICTS[account.agrees],
+    )
+
+
+def _shown(found: Seconds | None, unit: tuple[float, str]) -> Shown:
+    return seconds(found.value, found.low, found.high, unit) if found else Shown(UNKNOWN, "")
