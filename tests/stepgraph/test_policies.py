@@ -133,6 +133,15 @@ class TestOptions:
 
         assert [message.priority for message in messages] == list(range(-9, 1))
 
+    def test_mxnet_sends_beside_the_backward_pass_on_devices_alone(self):
+        ends = {
+            device: {message.after for message in _graph(WORKS[0], "mxnet", "ps_sync", device=device).messages}
+            for device in ("cpu", "cuda")
+        }
+
+        assert ends["cpu"] == {0}
+        assert len(ends["cuda"]) > 1
+
     def test_pytorch_balances_servers_better_than_in_turn(self):
         def largest(sharding):
             messages = _graph(WORKS[2], "pytorch", "ps_sync", servers=4, sharding=sharding).messages

@@ -68,7 +68,7 @@ def alone(scene: Scene, messages: Sequence[Message]) -> tuple[Array, Array]:
     for operation in {message.operation for message in messages}:
         which = [place for place, message in enumerate(messages) if message.operation == operation]
         sizes = np.array([messages[place].bytes for place in which], float)
-        cost = carriage(operation, sizes, scene.workers, scene.interconnect)
+        cost = carriage(operation, sizes, scene.workers, scene.carrier)
         start[:, which], transfer[:, which] = cost.start, cost.transfer
     return start, transfer
 
@@ -105,12 +105,12 @@ def _fused(scene: Scene) -> Outcome:
     if fusion is None:
         message = "the plan of this graph fuses nothing"
         raise ValueError(message)
-    unit = carriage("allreduce", 1.0, scene.workers, scene.interconnect)
+    unit = carriage("allreduce", 1.0, scene.workers, scene.carrier)
     start, per_byte = (np.broadcast_to(each[..., 0], scene.workers.shape) for each in (unit.start, unit.transfer))
 
     def lasting(size: Array) -> Array:
         if scene.interconnect.switches:
-            return carriage("allreduce", size[:, None], scene.workers, scene.interconnect).alone[:, 0]
+            return carriage("allreduce", size[:, None], scene.workers, scene.carrier).alone[:, 0]
         return start + per_byte * size
 
     negotiation = start if scene.crew.negotiation is None else np.broadcast_to(scene.crew.negotiation, start.shape)

@@ -1,6 +1,6 @@
 """What is played: a graph, one worker's durations, who takes part, and what joins them, for all configurations."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,12 @@ class Scene:
     """Both of the slowest worker."""
     update: Array
     workers: Array
+
+    @property
+    def carrier(self) -> Interconnect:
+        """The interconnect, with the framework's own algorithm where it has one."""
+        own = self.graph.plan.algorithm
+        return self.interconnect if own is None else replace(self.interconnect, algorithm=own)
 
     @property
     def computing(self) -> Array:

@@ -56,6 +56,9 @@ class Plan:
     """In the order in which they are started."""
     in_flight: int = 1
     """How many exchanges make progress at once."""
+    algorithm: str | None = None
+    """Of all-reduces, where the framework brings its own: a key of the simulator's algorithms; None for what the
+    interconnect is said to do."""
     fusion: Fusion | None = None
     gathers: tuple[Gather, ...] = ()
     """In the order of the forward pass."""
