@@ -1,11 +1,12 @@
 """What predictions stand on: computing without sending, and the link of two hosts; no step that sends is looked at."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from contestants import Contestant
 from measuring import LONG, SHORT
+from numpy.typing import NDArray
 
 from steptime.measurements.anatomy.rungs import Climb, climbs
 from steptime.measurements.store import Store
@@ -16,6 +17,8 @@ from steptime.stepgraph.plan import Plan
 _GLOO = 2.0
 """Latencies per step of its ring: four between two workers."""
 _LATENCIES = 4.0
+_QUARTILES = 1.349
+"""Standard deviations between the quartiles of a normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Calibration:
     update: float
     slowest: float
     """Of the slowest worker over the mean one."""
+    varies: float = 0.0
+    """Standard deviation of a worker's computing from step to step, as a share."""
 
     @property
     def whole(self) -> float:
@@ -35,7 +40,9 @@ class Calibration:
 
     def times(self, factor: float) -> "Calibration":
         """Return the same where computing takes so many times as long."""
-        return Calibration(self.forward * factor, self.backward * factor, self.update * factor, self.slowest)
+        return replace(
+            self, forward=self.forward * factor, backward=self.backward * factor, update=self.update * factor
+        )
 
 
 def calibrations(store: Store, contestant: Contestant) -> dict[int, Calibration]:
@@ -56,7 +63,19 @@ def _calibration(climbed: Sequence[Climb], contestant: Contestant) -> Calibratio
     # Where servers update, workers do not, and there is no rung of it.
     local = backward if contestant.is_served else median("local")
     slowest = [np.median(each.compute().max(axis=0)) / np.median(each.compute().mean(axis=0)) for each in climbed]
-    return Calibration(forward, backward - forward, max(0.0, local - backward), float(np.mean(slowest)))
+    varies = [np.mean(_robust(each.compute()) / np.median(each.compute(), axis=1)) for each in climbed]
+    return Calibration(
+        forward=forward,
+        backward=backward - forward,
+        update=max(0.0, local - backward),
+        slowest=float(np.mean(slowest)),
+        varies=float(np.mean(varies)),
+    )
+
+
+def _robust(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the standard deviation of each row, as the middle half of a normal one shows it."""
+    return np.asarray(np.diff(np.quantile(seconds, [0.25, 0.75], axis=1), axis=0)[0] / _QUARTILES)
 
 
 def link_of(store: Store, contestant: Contestant, plan: Plan) -> Link | None:

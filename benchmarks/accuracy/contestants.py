@@ -38,13 +38,15 @@ class Load:
     workload: str
     batch: int
     side: int | None = None
+    launches: int = 2
+    """Of each cell; one where the link alone decides about the step, which then hardly differs between launches."""
 
 
 LOADS = {
     "lenet5": Load("lenet5", 64),
-    "mlp": Load("autoencoder", 64),
+    "mlp": Load("autoencoder", 64, launches=1),
     "small_alexnet": Load("cifar_cnn", 64, 32),
-    "resnet50": Load("resnet50", 8, 64),
+    "resnet50": Load("resnet50", 8, 64, launches=1),
 }
 """The multilayer perceptron is the library's narrower one: 11 MB of gradients, where FCN5's 55 MB would take 14 s a
 step at 50 Mbit/s. The small AlexNet is the library's for CIFAR-10."""

@@ -3,20 +3,22 @@
 ::
 
     python benchmarks/accuracy/emulated_cluster.py DIR [--frameworks pytorch,mxnet_sync] [--workloads lenet5,mlp]
-        [--rates 50,100,200] [--hosts 2,3,4] [--launches 2] [--budget 20]
+        [--rates 50,100,200] [--hosts 2,3,4] [--launches 3] [--budget 20]
     python benchmarks/accuracy/emulated_cluster.py DIR --table
 
 For every framework, workload, bandwidth and number of hosts, three things are measured: computing alone (the ladder's
 rungs that send nothing, with one worker and with as many as will train), the link between two hosts (`steptime net`
 with the framework's back end), and the step time itself, which is only compared with. Nothing is fitted to a step that
 sends. The table has the error of the prediction and of simpler ones beside it; DIR has it as JSON lines and CSV too.
-What is in DIR is not measured again, whether the last run came to its end or not. Parameter servers have a host each.
-Needs a quiet machine, and root.
+What is in DIR is not measured again, whether the last run came to its end or not, and the table has all of it.
+Parameter servers have a host each. Needs a quiet machine, and root. A framework takes 15 to 20 minutes with the usual
+three workloads; ResNet-50 has to be asked for, and takes as long again, or twice that with servers.
 """
 
 import argparse
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 from buckets import buckets
@@ -32,10 +34,10 @@ def main() -> int:
     """Measure, predict, print."""
     asked = _arguments()
     place = Place(asked.folder.resolve())
-    names = _known(asked.frameworks, CONTESTANTS)
-    loads = {name: LOADS[name] for name in _known(asked.workloads, LOADS)}
-    rates = [float(each) for each in asked.rates.split(",")]
     if not asked.table:
+        names = _known(asked.frameworks, CONTESTANTS)
+        loads = {name: LOADS[name] for name in _known(asked.workloads, LOADS)}
+        rates = [float(each) for each in asked.rates.split(",")]
         measuring = Measuring(
             place,
             hosts=[int(each) for each in asked.hosts.split(",")],
@@ -47,11 +49,10 @@ def main() -> int:
             measuring.everything(CONTESTANTS[name], loads, rates)
             print(f"{name}: {measuring.spent[name] / 60:.1f} minutes", file=sys.stderr, flush=True)
     found, pieces = [], []
-    for name in names:
-        for load, settled in loads.items():
-            for rate in rates:
-                found += cells(place, CONTESTANTS[name], load, settled, rate)
-                pieces += buckets(place, CONTESTANTS[name], load, rate) if name == "pytorch" else []
+    for contestant, (name, load) in product(CONTESTANTS.values(), LOADS.items()):
+        for rate in place.rates(contestant, name):
+            found += cells(place, contestant, name, load, rate)
+            pieces += buckets(place, contestant, name, rate)
     show(found)
     summarise(found)
     show_buckets(pieces)
@@ -66,7 +67,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workloads", default=_USUAL, help=f"of {', '.join(LOADS)}, or all")
     parser.add_argument("--rates", default="50,100,200", help="Mbit/s")
     parser.add_argument("--hosts", default="2,3,4", help="each with one worker")
-    parser.add_argument("--launches", type=int, default=2, help="of each cell")
+    parser.add_argument("--launches", type=int, help="of each cell; else as many as each workload needs")
     parser.add_argument("--servers", type=int, default=1, help="of MXNet's key-value store")
     parser.add_argument("--budget", type=float, help="minutes after which no launch is begun")
     parser.add_argument("--table", action="store_true", help="measure nothing, print what is there")

@@ -15,9 +15,8 @@ from steptime.measurements.store import Store
 
 STEPTIME = str(Path(sys.executable).with_name("steptime"))
 SHORT, LONG = 1 << 10, 1 << 22
-MIDDLE = 1 << 16
-QUIET = 300.0
-"""Seconds that one launch may last."""
+_LIMIT_S = 300.0
+"""That one launch may last."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,11 @@ class Place:
         """Steps at one bandwidth."""
         return self.root / contestant.framework / load / f"{contestant.strategy}-{rate:g}"
 
+    def rates(self, contestant: Contestant, load: str) -> list[float]:
+        """Return the bandwidths at which steps lie here, ascending."""
+        found = (self.root / contestant.framework / load).glob(f"{contestant.strategy}-*")
+        return sorted(float(each.name.removeprefix(f"{contestant.strategy}-")) for each in found)
+
     def net(self, contestant: Contestant, rate: float) -> Path:
         """The link of two hosts."""
         return self.root / contestant.framework / f"net-{rate:g}"
@@ -45,7 +49,8 @@ class Measuring:
 
     place: Place
     hosts: Sequence[int]
-    launches: int
+    launches: int | None
+    """Of each cell; None for what each workload needs."""
     servers: int
     deadline: float | None = None
     """On ``time.monotonic``; what is under way then is ended at the next launch."""
@@ -78,10 +83,12 @@ class Measuring:
         self._run(self.place.alone(contestant, name), study, f"{contestant.name} {name}: computing alone")
 
     def _steps(self, contestant: Contestant, name: str, load: Load, rate: float, *, take_apart: bool) -> None:
+        launches = self.launches or load.launches
         study = self._study(contestant, load, self.hosts) | {
             "strategies": [contestant.strategy],
-            "launches": {"min": self.launches, "max": self.launches},
-            "steps": {"warmup": 3, "min": 5, "max": 60},
+            "launches": {"min": launches, "max": launches},
+            # Steps of workers that do not wait for each other differ more.
+            "steps": {"warmup": 3, "min": 10 if contestant.strategy == "ps_async" else 5, "max": 60},
             "seconds_per_launch": 4,
             "anatomy": {"launches": 1, "seconds": 5} if take_apart else False,
             "cluster": {"hosts": 4, "bandwidth": f"{rate:g}Mbit/s"},
@@ -101,7 +108,7 @@ class Measuring:
             "servers": self.servers,
             "device": "cpu",
             "launcher": "emulated",
-            "time_limit": QUIET,
+            "time_limit": _LIMIT_S,
             "gate": {"enabled": False},
         }
 
@@ -115,7 +122,7 @@ class Measuring:
         command = [
             *(STEPTIME, "net", contestant.back_end, "--workers", "2", "--launcher", "emulated"),
             *("--bandwidth", f"{rate:g}Mbit/s", "--operations", contestant.operation, "--launches", "2"),
-            *("--sizes", f"{SHORT}B,{MIDDLE}B,{LONG}B", "-o", str(folder)),
+            *("--sizes", f"{SHORT}B,{LONG}B", "-o", str(folder)),
         ]
         self._call(command, f"{contestant.name}: link of {rate:g} Mbit/s")
 

@@ -12,6 +12,7 @@ from steptime.measurements.estimate import estimate
 from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
 from steptime.simulator.play import Crew, Durations, play
+from steptime.simulator.spread import Spread
 from steptime.stepgraph.graph import StepGraph, step_graph
 from steptime.stepgraph.plan import Circumstances
 from steptime.stepgraph.work import work_of
@@ -67,7 +68,7 @@ def graph_of(trial: Trial) -> StepGraph:
 def step(graph: StepGraph, workers: int, calibration: Calibration, link: Link) -> float:
     """Return the seconds of a step as steptime plays it."""
     durations = Durations(calibration.forward, calibration.backward, calibration.update)
-    crew = Crew(workers=workers, slowest=calibration.slowest)
+    crew = Crew(workers=workers, slowest=calibration.slowest, spread=Spread(transient=calibration.varies))
     return float(play(graph, durations, crew, Interconnect(link)).step[0])
 
 
