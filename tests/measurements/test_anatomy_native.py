@@ -109,6 +109,12 @@ def test_a_phase_that_the_ladder_does_not_have_is_told_and_compared_with_nothing
     assert account.native_s.value == pytest.approx(0.02, rel=0.02)
 
 
+def test_timers_that_are_too_noisy_to_tell_neither_agree_nor_differ():
+    account = accounts(*(telling(seed, TRUE, spread=0.5) for seed in range(3)))["timers", "backward"]
+    assert account.difference_s.high - account.difference_s.low > 0.04 * STEP_S
+    assert account.agrees is None
+
+
 def test_a_single_block_agrees_with_nothing_and_contradicts_nothing():
     account = accounts(telling(0, TRUE, blocks=1))["timers", "forward"]
     assert account.agrees is None

@@ -71,7 +71,7 @@ def account(source, phase, native, ladder=None, *, agrees=True):
         native_s=Seconds(value=native, low=native * 0.9, high=native * 1.1),
         ladder_s=None if ladder is None else Seconds(value=ladder, low=ladder * 0.9, high=ladder * 1.1),
         difference_s=None if away is None else Seconds(value=away, low=away - 0.001, high=away + 0.001),
-        agrees=None if ladder is None else agrees,
+        agrees=agrees if ladder else None,
     )
 
 
@@ -80,6 +80,7 @@ ACCOUNTS = [
     account("DDP log", "backward", 0.026, 0.020, agrees=False),
     account("DDP log", "comm_exposed + sync_wait", 0.003, 0.007, agrees=False),
     account("marks", "update", 0.003),
+    account("marks", "input_wait", 0.001, 0.0011, agrees=None),
 ]
 
 

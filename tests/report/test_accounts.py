@@ -16,14 +16,20 @@ def test_the_terminal_says_where_a_framework_and_the_ladder_differ():
     assert "DDP log and ladder differ in backward, by 6.00 ms (5.00 to 7.00) and exposed comm. + sync wait, by" in said
 
 
-@pytest.mark.parametrize("accounts", [[], [ACCOUNTS[0]], [ACCOUNTS[3]]], ids=["none", "agreeing", "not compared"])
+@pytest.mark.parametrize("accounts", [[], [ACCOUNTS[0]], ACCOUNTS[3:]], ids=["none", "agreeing", "not shown"])
 def test_the_terminal_says_nothing_where_nothing_was_shown_to_differ(accounts):
     assert "ladder differ" not in one(accounts=accounts)
 
 
 @pytest.mark.parametrize(
     ("phase", "verdict"),
-    [("forward", "agrees"), ("backward", "differs"), ("exposed comm\\. \\+ sync wait", "differs"), ("update", "-")],
+    [
+        ("forward", "agrees"),
+        ("backward", "differs"),
+        ("exposed comm\\. \\+ sync wait", "differs"),
+        ("update", "-"),
+        ("input wait", "not shown"),
+    ],
 )
 def test_the_page_has_a_line_and_a_verdict_for_each_account(phase, verdict):
     assert re.search(rf"<td>{phase}</td>\n?(<td class=\"number\">.*</td>\s*){{3}}<td[^>]*>{verdict}</td>", DISSECTED)

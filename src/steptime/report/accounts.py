@@ -8,11 +8,12 @@ from steptime.report.anatomy import TITLES, AnatomyRow
 from steptime.report.wording import UNKNOWN, Shown, listed, seconds, time_unit
 
 EXPLANATION = (
-    "The framework's own timers and marks time the same part of the same steps in another way. A difference is of "
-    "paired blocks; accounts differ where its whole interval is beyond 2 % of the step. Timers see a backward pass "
-    "that is slowed down by what is sent beside it; the ladder counts that slowing as exposed communication."
+    "The framework's own timers and marks time the same part of a step in another way. A difference is of paired "
+    "blocks; accounts agree where its whole interval is within 2 % of the step, and differ where all of it is beyond. "
+    "Timers see a backward pass that is slowed down by what is sent beside it; the ladder counts that slowing as "
+    "exposed communication."
 )
-_VERDICTS = {True: "agrees", False: "differs", None: UNKNOWN}
+_VERDICTS = {True: "agrees", False: "differs", None: "not shown"}
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class AccountRow:
     ladder: Shown
     difference: Shown
     verdict: str
-    """``agrees``, ``differs``, or a dash where nothing can be said."""
+    """``agrees``, ``differs``, ``not shown`` where neither is, or a dash where there is no ladder to compare with."""
 
 
 def account_rows(rows: Sequence[AnatomyRow]) -> list[AccountRow]:
@@ -54,7 +55,7 @@ def _row(row: AnatomyRow, account: Account) -> AccountRow:
         native=_shown(account.native_s, unit),
         ladder=_shown(account.ladder_s, unit),
         difference=_shown(account.difference_s, unit),
-        verdict=_VERDICTS[account.agrees],
+        verdict=_VERDICTS[account.agrees] if account.ladder_s else UNKNOWN,
     )
 
 

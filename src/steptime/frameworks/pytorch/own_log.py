@@ -10,9 +10,9 @@ _NANOSECOND = 1e-9
 class OwnLog(object):
     """Switches DDP's timers on around a step and reads them after it.
 
-    DDP times its own forward pass (without the loss), the time from its end until the last bucket is full (the loss
-    and the backward pass, slowed down as they are by what is sent beside them), and the time from the first bucket
-    that is sent until the last one is back. What of the last does not lie in the backward pass is exposed.
+    DDP times its own forward pass (without the loss), the time from its end until autograd has ended (the loss and
+    the backward pass, slowed down as they are by what is sent beside them), and the time from the first bucket that
+    is sent until the last one is back. What of the last does not lie in the backward pass is exposed.
     """
 
     def __init__(self, module):

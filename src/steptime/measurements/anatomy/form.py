@@ -48,7 +48,8 @@ class Account(_Form):
     difference_s: Seconds | None
     """`native_s` minus `ladder_s`, paired by blocks."""
     agrees: bool | None
-    """False where the whole interval of the difference is beyond 2 % of the step; None without an interval."""
+    """True where the whole interval of the difference is within 2 % of the step, False where all of it is beyond; None
+    where neither is shown, as where there is no interval or no ladder."""
 
 
 class WorkerPhases(_Form):

@@ -28,7 +28,8 @@ def accounts(
     """Return every duration that frameworks tell in all launches, beside the ladder's of the same phases.
 
     Blocks are paired: the difference of both accounts is taken in each block, whose steps are neighbours in time.
-    Two accounts disagree when the interval of that difference lies wholly beyond ``TOLERANCE`` of the step.
+    Two accounts agree when the whole interval of that difference lies within ``TOLERANCE`` of the step, and disagree
+    when all of it lies beyond; in between, nothing is claimed.
 
     Args:
         launches: anatomy launches that ended well.
@@ -109,7 +110,10 @@ def _account(
 def _agrees(away: Estimated, step_s: float) -> bool | None:
     if away.low is None or away.high is None:
         return None
-    return away.low <= TOLERANCE * step_s and away.high >= -TOLERANCE * step_s
+    allowed = TOLERANCE * step_s
+    if away.low > allowed or away.high < -allowed:
+        return False
+    return True if -allowed <= away.low and away.high <= allowed else None
 
 
 def _seconds(found: Estimated) -> form.Seconds:
