@@ -18,7 +18,8 @@ INSIDE_RATES: Mapping[str, float] = {"pcie": 8 * _GIGA, "nvlink": 20 * _GIGA, "n
 """Bytes per second between two devices of a host."""
 
 _LATENCIES: Mapping[str, float] = {"rdma": 10e-6, "tcp": 40e-6}
-_USUAL_LATENCY = 20e-6
+_TCP_RATE = 10 * _GIGA / 8
+"""Bytes per second; where the transport is not stated, slower networks are taken for Ethernet with TCP."""
 _USUAL_INSIDE_RATE = 10 * _GIGA
 _USUAL_NETWORK = 10 * _GIGA / 8
 _USUAL_GRADIENTS = 1e8
@@ -90,7 +91,7 @@ def facts_of(setup: Setup) -> Facts:
         cards=setup.cards_per_host or 1,
         overlaps=not _AFTER_BACKWARD.search(setup.framework),
         servers=setup.strategy in {"ps_sync", "ps_async"},
-        latency=_LATENCIES.get(setup.transport, _USUAL_LATENCY),
+        latency=_LATENCIES.get(setup.transport, _LATENCIES["tcp" if rate <= _TCP_RATE else "rdma"]),
         messages=_messages(setup),
         hosts_stated=setup.workers_per_host is not None,
     )

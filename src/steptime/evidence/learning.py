@@ -17,11 +17,11 @@ from steptime.evidence.facts import facts_of
 from steptime.evidence.posterior import explain
 
 _EXPERT_CURVES = 16
-_ROUNDS = 3
+_ROUNDS = 8
 _LOG_SAMPLES = 11
 
 _BEYOND_HOST = {
-    "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "congestion", "crossing",
+    "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "chopping", "crossing",
     "host_walk",
 }  # fmt: skip
 _WITHIN_HOST = {"contention", "crowding", "inside"}
