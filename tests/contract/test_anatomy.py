@@ -11,6 +11,7 @@ import pytest
 from launching import LaunchResult, check_job, launch, launch_ok, library_workload, trial_of
 
 from steptime.frameworks.manifest import load_manifests
+from steptime.measurements.anatomy.records import PHASES as PARTS
 from steptime.runner.gate.comparing import TOLERANCES, weight_error
 from steptime.runner.jobs import AnatomySchedule, anatomy_job
 from steptime.runner.stage import stage
@@ -177,6 +178,16 @@ def test_marks_follow_each_other_in_every_marked_step(trained_room, name, strate
         for ends in seen["marked"]:
             assert len(ends) == 1 + len(seen["marks"])
             assert ends == sorted(ends)
+
+
+@pytest.mark.parametrize(("name", "strategy"), cases())
+def test_own_timers_of_frameworks_tell_of_known_phases_in_every_marked_block(trained_room, name, strategy, launched):
+    for seen in anatomies(launched(trained_room, strategy)):
+        assert len(seen["native"]) == len(seen["rungs"].get("marked", []))
+        for block in seen["native"]:
+            for phases in block.values():
+                assert {one for each in phases for one in each.split(" + ")} <= set(PARTS) - {"residual"}
+                assert all(0 <= seconds < math.inf for seconds in phases.values())
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases(exchanges))
