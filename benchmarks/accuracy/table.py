@@ -15,6 +15,7 @@ from predicting import Cell
 def show(cells: Sequence[Cell]) -> None:
     """Print a line for each cell: errors in percent, the first way's prediction in milliseconds."""
     if not cells:
+        print("no cell has all that it needs yet: computing alone, the link of two hosts, and its own steps")
         return
     ways = list(cells[0].predicted_s)
     print(f"{'':42} {'measured, ms':>26} " + " ".join(f"{name:>15}" for name in ways))
