@@ -57,7 +57,7 @@ def test_it_is_no_worse_than_it_was(found):
     assert everything["mape"] < 7.0
     assert everything["p90_ape"] < 15.9
     assert classes["seen"]["median_ape"] < 2.6
-    assert classes["first_step_out"]["median_ape"] < 5.3
+    assert classes["first_step_out"]["median_ape"] < 5.5
     assert classes["first_step_out"]["p90_ape"] < 17.7
 
 
