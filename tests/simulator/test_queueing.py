@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from brute_force import closed_queue
 
-from steptime.simulator.queueing import staleness, updates_per_second
+from steptime.simulator.queueing import staleness, updates_over_links, updates_per_second
 
 
 def _gamma(mean, variation):
@@ -76,3 +76,35 @@ def test_rates_grow_with_workers():
     rates = updates_per_second(np.arange(1.0, 60.0), 1.0, 0.05, 0.2)
 
     assert (np.diff(rates) > -1e-12).all()
+
+
+def _shared(workers, think, service, seed):
+    """Return the rate of workers whose messages share one link evenly; times to think vary by a tenth."""
+    generator = np.random.default_rng(seed)
+    left, thinking, clock, done = generator.uniform(0, think, workers), np.ones(workers, bool), 0.0, 0
+    while done < 4000:
+        pace = np.where(thinking, 1.0, 1.0 / max((~thinking).sum(), 1))
+        soonest = np.argmin(left / pace)
+        jump = left[soonest] / pace[soonest]
+        clock, left = clock + jump, left - jump * pace
+        done += not thinking[soonest]
+        thinking[soonest] = not thinking[soonest]
+        left[soonest] = generator.gamma(100, think / 100) if thinking[soonest] else service
+    return done / clock
+
+
+@pytest.mark.parametrize("workers", [2, 4, 16])
+@pytest.mark.parametrize("load", [0.5, 1.0, 1.5])
+def test_even_messages_on_a_link_wait_as_simulated(workers, load):
+    think = workers * 0.1 / load - 0.1 if workers * 0.1 / load > 0.12 else 0.02
+
+    assert float(updates_over_links(workers, think, [0.1])) == pytest.approx(_shared(workers, think, 0.1, 0), rel=0.03)
+
+
+def test_one_worker_waits_for_nobody_on_any_link():
+    assert float(updates_over_links(1, 0.5, [0.3, 0.2])) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("workers", [400, 100_000])
+def test_the_slowest_link_bounds_the_rate(workers):
+    assert float(updates_over_links(workers, 0.5, [0.1, 0.02])) == pytest.approx(10.0, rel=1e-3)

@@ -11,7 +11,7 @@ from steptime.perfmodels.communication.carriage import carriage
 from steptime.perfmodels.communication.link import Real
 from steptime.simulator.fusing import fuse
 from steptime.simulator.gathering import Group, gathered
-from steptime.simulator.queueing import updates_per_second
+from steptime.simulator.queueing import updates_over_links, updates_per_second
 from steptime.simulator.scene import Scene
 from steptime.simulator.serving import Keys, Shop, served_step
 from steptime.simulator.sharing import in_order, share
@@ -216,14 +216,32 @@ def _queued(scene: Scene) -> Outcome:
     shop = _shop(scene, one, one)
     lonely = _step(scene, shop)
     held = (_keys(scene).shares * scene.sizes[:, None]).sum(axis=0).max()
+    applying = np.clip(held / shop.update_rate, np.finfo(float).tiny, lonely)
+    # What is pulled while the rest is still pushed waits for nobody; only what comes behind is a link of its own.
+    behind_pushes = _bare(scene, shop) * shop.rate / held - 1.0
     if scene.crew.colocated:
         # In each direction a server's host carries what others push to it and what its own worker pulls of others.
         away = scene.sizes.sum() * (1.0 - 1.0 / scene.graph.servers)
         held = ((scene.workers - 1.0) * held + away) / scene.workers
-    service = np.minimum(np.maximum(held / shop.rate, held / shop.update_rate), lonely)
-    thinks = np.maximum(lonely - service, np.finfo(float).tiny)
+    pushing = held / shop.rate
+    pulling = np.maximum(pushing * behind_pushes, 0.0)
+    if scene.crew.colocated:
+        # Alone, a worker beside a server has it to itself, which says nothing of a round among others.
+        lonely = np.maximum(lonely, pushing + pulling)
+    pushing = np.minimum(pushing, lonely)
+    pulling = np.minimum(pulling, lonely - pushing)
+    over_links = updates_over_links(scene.workers, lonely - pushing - pulling, [pushing, pulling])
+    thinks = np.maximum(lonely - applying, np.finfo(float).tiny)
     variation = np.asarray(scene.crew.spread.transient) * scene.computing / thinks
-    rate = updates_per_second(scene.workers, thinks, service, variation)
-    behind = scene.workers / rate - scene.computing
+    at_servers = updates_per_second(scene.workers, thinks, applying, variation)
+    behind = scene.workers / np.minimum(over_links, at_servers) - scene.computing
     alone_s = 2.0 * scene.sizes.sum() / shop.rate
     return Outcome(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))
+
+
+def _bare(scene: Scene, shop: Shop) -> Array:
+    """Return the seconds of one exchange of a worker that computes nothing, over links of its own without latency."""
+    none = np.zeros_like(scene.workers)
+    shop = replace(shop, start=none, update_rate=np.full_like(none, np.inf), colocated=False)
+    still = replace(scene, forward=none, backward=none)
+    return served_step(_keys(still), shop, none, at_start=scene.graph.plan.pulls == "at_start", next_overlaps=False)

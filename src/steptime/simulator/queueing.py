@@ -1,5 +1,7 @@
 """Workers without steps: a closed queue in front of the servers, between what never waits and what waits by chance."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,6 +55,34 @@ def _mean_value(workers: Array, thinking: Array, service: Array) -> Array:
         rate = np.where(goes, count / (thinking + response), rate)
         queue = np.where(goes, rate * response, queue)
     return np.where(workers > _MOST, np.minimum(workers / (thinking + service), 1.0 / service), rate)
+
+
+def updates_over_links(workers: Array, thinking: Array, services: Sequence[Array]) -> Array:
+    """Return the updates per second of all workers together where they share links, (configurations,).
+
+    Messages on one link at once share it evenly. Of such stations only the mean times matter, however they are spread
+    (F. Baskett, K. Chandy, R. Muntz, F. Palacios, JACM 22, 1975), so that mean-value analysis (M. Reiser, S. Lavenberg,
+    1980) holds for even times too, over all phases in which workers may run beside each other.
+
+    Args:
+        workers: p, whole numbers.
+        thinking: seconds of a round in which a worker is on none of the links.
+        services: for each link, the seconds of one worker's messages on it, alone.
+    """
+    workers, thinking, *stations = np.broadcast_arrays(
+        *(np.asarray(each, float) for each in (workers, thinking, *services))
+    )
+    demand = np.stack(stations)
+    queue, rate = np.zeros_like(demand), np.zeros(workers.shape)
+    for count in range(1, int(min(workers.max(initial=1.0), _MOST)) + 1):
+        response = demand * (1.0 + queue)
+        goes = workers >= count
+        rate = np.where(goes, count / (thinking + response.sum(axis=0)), rate)
+        queue = np.where(goes, rate * response, queue)
+    with np.errstate(divide="ignore"):
+        bound = np.minimum(workers / (thinking + demand.sum(axis=0)), 1.0 / demand.max(axis=0))
+    found: Array = np.where(workers > _MOST, bound, rate)
+    return found
 
 
 def staleness(workers: Array) -> Array:
