@@ -15,7 +15,7 @@ from steptime.measurements.store import Store
 
 STEPTIME = str(Path(sys.executable).with_name("steptime"))
 SHORT, LONG = 1 << 10, 1 << 22
-_LIMIT_S = 300.0
+_LIMIT_S = 1800.0
 """That one launch may last."""
 
 
@@ -93,8 +93,8 @@ class Measuring:
         study = self._study(contestant, load, take_apart or self.hosts) | {
             "strategies": [contestant.strategy],
             "launches": {"min": launches, "max": launches},
-            # Steps of workers that do not wait for each other differ more.
-            "steps": {"warmup": 3, "min": 10 if contestant.strategy == "ps_async" else 5, "max": 60},
+            # DDP has its buckets from the second step on; steps of workers that do not wait for each other differ more.
+            "steps": {"warmup": 2, "min": 10 if contestant.strategy == "ps_async" else 4, "max": 60},
             "seconds_per_launch": 4,
             "anatomy": {"launches": 1, "seconds": 5} if take_apart else False,
             "cluster": {"hosts": max(self.hosts), "bandwidth": f"{rate:g}Mbit/s"},
