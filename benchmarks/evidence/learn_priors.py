@@ -2,7 +2,7 @@
 
     python benchmarks/evidence/learn_priors.py [POINTS.csv]
 
-Takes about a minute of one core. Run it after a change of the curve model or of its expert beliefs.
+Takes about a minute and a half of one core. Run it after a change of the curve model or of its expert beliefs.
 """
 
 import sys

@@ -54,11 +54,11 @@ def test_it_beats_every_classic_model(found):
 def test_it_is_no_worse_than_it_was(found):
     """The accuracy of docs/models/curve.md, with a margin for other processors' arithmetic."""
     everything, classes = found["summary"]["all"], found["summary"]["by_class"]
-    assert everything["mape"] < 7.0
-    assert everything["p90_ape"] < 15.9
-    assert classes["seen"]["median_ape"] < 2.6
-    assert classes["first_step_out"]["median_ape"] < 5.5
-    assert classes["first_step_out"]["p90_ape"] < 17.7
+    assert everything["mape"] < 7.1
+    assert everything["p90_ape"] < 16
+    assert classes["seen"]["median_ape"] < 2.7
+    assert classes["first_step_out"]["median_ape"] < 5.6
+    assert classes["first_step_out"]["p90_ape"] < 19
 
 
 def test_intervals_hold_what_they_promise(found):
@@ -88,8 +88,8 @@ def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
     judged = judge(told, predict_curve)
     errors = [point.ape for point in judged]
     assert len(errors) == 55
-    assert np.median(errors) < 3.3
-    assert np.percentile(errors, 90) < 11.9
+    assert np.median(errors) < 3
+    assert np.percentile(errors, 90) < 14.3
     assert score(judged).coverage90 >= 0.75
 
 

@@ -2,9 +2,8 @@
 
 ``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c
 the seconds of one worker. What happens inside a host does not change any more once a host is full. A flat ring goes
-through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Bytes pass
-a host's stack and the network piece by piece, so that the slower one of the two sets the pace. Where a table does not
-say who shares a host, workers beyond the measured ones may come to share cards.
+through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Where a
+table does not say who shares a host, workers beyond the measured ones may come to share cards.
 """
 
 import numpy as np
@@ -36,7 +35,7 @@ def relative_times(curve: Curve, workers: Array, servers: Array, seconds: float,
     hosts = np.array([curve.hosts(int(count)) for count in workers], dtype=float)
     volume = _through_servers(hosts, servers, value) if facts.servers else _through_rings(workers, hosts, value)
     network = value["efficiency"] * facts.card_rate
-    per_byte = np.maximum(1 / network, hosts ** value["chopping"] / (value["stack_rate"] * facts.cards))
+    per_byte = 1 / network + hosts ** value["chopping"] / (value["stack_rate"] * facts.cards)
     between = volume * size * per_byte + value["latency"] * facts.latency * facts.messages * _steps(hosts, facts)
     if not facts.hosts_stated:
         between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** value["sharing"]
