@@ -94,11 +94,23 @@ def test_other_initial_weights_are_found_in_the_first_loss(bench, truth, tmp_pat
     assert any(reason.startswith("first loss") for reason in found.reasons)
 
 
-def test_where_rounding_alone_would_decide_fewer_steps_are_compared(bench, tmp_path):
-    found = Oracle(bench, tmp_path).truth(trial(learning_rate=3.0), WORKLOAD, 8)
+def test_where_rounding_alone_would_decide_fewer_steps_are_compared(bench, tmp_path, monkeypatch):
+    monkeypatch.setattr("steptime.runner.gate.truth._LARGEST_ROUNDING", 1e-7)
+    found = Oracle(bench, tmp_path).truth(trial(), WORKLOAD, 8)
     assert isinstance(found, Truth)
     assert found.steps < 8
     assert len(found.losses) == found.steps
+
+
+def test_where_training_diverges_the_learning_rate_is_a_tenth_until_it_does_not(bench, tmp_path):
+    diverging = trial(learning_rate=3.0)
+    found = Oracle(bench, tmp_path / "truth").truth(diverging, WORKLOAD, 5)
+    assert isinstance(found, Truth)
+    assert found.learning_rate < 3.0
+    assert max(found.losses) <= 2 * found.losses[0]
+    result = Checker(bench, tmp_path / "check", steps=5, repeats=1).check(diverging, WORKLOAD, found, "1")
+    assert result.passed, result.reason
+    assert result.learning_rate == found.learning_rate
 
 
 def test_a_reference_that_fails_is_a_reason_and_no_crash(bench, tmp_path):

@@ -115,6 +115,9 @@ class GateResult:
     """Of the framework."""
     crashes: int = 0
     """Runs that a signal ended and that were repeated: a crash is no wrong number, but worth knowing."""
+    learning_rate: float | None = None
+    """With which all were trained; below the trial's where its own makes the loss grow. None in older records, and
+    where the reference failed."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

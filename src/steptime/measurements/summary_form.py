@@ -160,6 +160,7 @@ class GateSummary(_Form):
     reason: str | None
     options: dict[str, Any] = {}
     crashes: int = 0
+    learning_rate: float | None = None
 
 
 class PublishedRatio(_Form):

@@ -84,6 +84,10 @@ class Trial(BaseModel):
             f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{cluster}"
         )
 
+    def with_learning_rate(self, learning_rate: float) -> "Trial":
+        """Return the same configuration with another learning rate."""
+        return self.model_copy(update={"optimizer": self.optimizer.model_copy(update={"learning_rate": learning_rate})})
+
     def _digest(self) -> str:
         fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id"})
         if self.cluster is None:

@@ -31,7 +31,7 @@ class Checker:
         if isinstance(truth, str):
             found.reasons.append(truth)
             return found.result(None, 0, version)
-        job = check_job(trial, workload, steps=truth.steps, save_weights=exact)
+        job = check_job(trial.with_learning_rate(truth.learning_rate), workload, steps=truth.steps, save_weights=exact)
         for repeat in range(repeats):
             folder = self.scratch / f"{trial.id}-{repeat}"
             # Checks run side by side, which pins would put on the same cores.

@@ -103,4 +103,5 @@ class Findings:
             reason="; ".join(dict.fromkeys(self.reasons)) or None,
             options=dict(trial.options),
             crashes=self._crashes,
+            learning_rate=truth.learning_rate if truth else None,
         )

@@ -13,6 +13,11 @@ from steptime.workloads.ir import Workload
 REFERENCE = "reference"
 _LARGEST_ROUNDING = 0.05
 """Of an update. Beyond it, rounding begins to look like a fault, and the case is looked at after fewer steps."""
+_LARGEST_GROWTH = 2.0
+"""Of the loss over its first value. Beyond it training diverges, where activations are in the thousands, a rounded one
+near zero decides over whole rows, and some frameworks cap the loss."""
+_LOWEST_RATE = 1e-3
+"""Of the trial's learning rate."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Truth:
     """What the reference computed, in double precision."""
 
     steps: int
+    learning_rate: float
     losses: list[float]
     """Of worker 0, one per step."""
     weights: Weights
@@ -50,14 +56,22 @@ class Oracle:
 
         The reference computes every worker's share with its own batch statistics in one process and averages the
         gradients: exactly what a synchronous strategy must do, whatever layers the workload has. Where rounding
-        alone changes an update by more than 5 % after ``steps`` steps, half as many are taken, down to one.
+        alone changes an update by more than 5 % after ``steps`` steps, half as many are taken, down to one. Where
+        training diverges, the learning rate is a tenth, down to a thousandth of the trial's.
         """
         initial = InitialWeights(workload.to_json()["layers"], trial.seed)
+        lowest = _LOWEST_RATE * trial.optimizer.learning_rate
         while True:
-            single = self._ask(trial, workload, steps, bits=32)
             double = self._ask(trial, workload, steps, bits=64)
-            if isinstance(single, str) or isinstance(double, str):
-                return next(each for each in (single, double) if isinstance(each, str))
+            if isinstance(double, str):
+                return double
+            rate = trial.optimizer.learning_rate
+            if not max(double[0]) <= _LARGEST_GROWTH * double[0][0] and rate > 1.01 * lowest:
+                trial = trial.with_learning_rate(rate / 10)
+                continue
+            single = self._ask(trial, workload, steps, bits=32)
+            if isinstance(single, str):
+                return single
             rounding = Rounding(
                 first_loss=relative_error(single[0][0], double[0][0]),
                 last_loss=relative_error(single[0][-1], double[0][-1]),
@@ -65,7 +79,7 @@ class Oracle:
                 update=update_error(single[1], double[1], initial)[0],
             )
             if rounding.update <= _LARGEST_ROUNDING or steps == 1:
-                return Truth(steps, double[0], double[1], initial, rounding)
+                return Truth(steps, rate, double[0], double[1], initial, rounding)
             steps //= 2
 
     def _ask(self, trial: Trial, workload: Workload, steps: int, *, bits: int) -> tuple[list[float], Weights] | str:
