@@ -1,6 +1,7 @@
 """Read what the processes of a launch wrote into their run folder."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ class Collected:
     def missing(self, workers: int, kind: str) -> list[int]:
         """The ranks that have no record of ``kind``."""
         return [rank for rank in range(workers) if kind not in self.worker(rank)]
+
+    def diverged(self) -> bool:
+        """Whether a worker's loss was no number when it was timed."""
+        timed = [kinds[kind] for kinds in self.records.values() for kind in ("warmup", "steps") if kind in kinds]
+        return not all(math.isfinite(record["loss"]) for record in timed if record["loss"] is not None)
 
     def first_error(self) -> str | None:
         """What the first failing process said, in one sentence.

@@ -14,6 +14,10 @@ from steptime.measurements.noise import difference, flags, snapshot
 from steptime.runner.bench import Bench, Ran, Startable
 from steptime.study.trial import Trial
 
+DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
+"""Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
+its memory."""
+
 
 @dataclass(frozen=True)
 class Launched:
@@ -40,16 +44,17 @@ def launch_once(bench: Bench, trial: Startable, job: Mapping[str, Any], folder: 
     wall_s = time.monotonic() - started
     if not keep_folder and not ran.reason:
         shutil.rmtree(folder, ignore_errors=True)
+    diverged = [DIVERGED] if ran.collected.diverged() else []
     noise = difference(before, snapshot(), _children_cpu_s() - own_before)
     shared = {
         "trial": trial.id,
         "status": "failed" if ran.reason else "ok",
-        "reason": ran.reason,
+        "reason": "; ".join([ran.reason, *diverged]) if ran.reason else None,
         "started_at": started_at.isoformat(timespec="milliseconds"),
         "wall_s": wall_s,
         "environment": _environment(bench.environments[trial.framework]),
         "noise": noise,
-        "flags": flags(noise, trial.workers, len(bench.cores), trial.threads),
+        "flags": flags(noise, trial.workers, len(bench.cores), trial.threads) + diverged,
         "stderr": ran.stderr,
         "cluster": ran.outcome.cluster.to_json() if ran.outcome.cluster else None,
     }
