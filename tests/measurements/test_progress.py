@@ -54,6 +54,11 @@ def test_a_loss_that_rises_is_a_negative_goodput() -> None:
     assert found.value < 0
 
 
+@pytest.mark.parametrize("end", [None, float("nan")])
+def test_training_whose_loss_is_no_number_has_no_goodput(end: float | None) -> None:
+    assert goodput([launch(worker(0), worker(1, loss_last=end))]) is None
+
+
 def test_launches_that_agree_leave_a_narrow_interval_and_one_launch_leaves_none() -> None:
     one, several = goodput([launch(worker())]), goodput([launch(worker())] * 3)
 

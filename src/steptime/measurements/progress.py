@@ -87,7 +87,14 @@ def _rate(launch: Launch) -> float | None:
     timed = [worker for worker in launch.workers if worker.ends_s]
     if not timed:
         return None
-    fallen = float(np.mean([worker.loss_first - worker.loss_last for worker in timed]))
+    falls = [
+        worker.loss_first - worker.loss_last
+        for worker in timed
+        if worker.loss_first is not None and worker.loss_last is not None
+    ]
+    if len(falls) < len(timed):
+        return None
+    fallen = float(np.mean(falls))
     seconds = float(np.mean([worker.ends_s[-1] - worker.origin_s for worker in timed]))
     return fallen / seconds if seconds > 0.0 and np.isfinite(fallen) else None
 

@@ -30,9 +30,9 @@ class WorkerSteps:
     """End of the step before the first timed one."""
     ends_s: list[float]
     """Ends of the timed steps."""
-    loss_first: float
-    """After the warm-up."""
-    loss_last: float
+    loss_first: float | None
+    """After the warm-up; None, here and at the end, where it was no number, which JSON cannot write."""
+    loss_last: float | None
     facts: dict[str, Any]
     usage: dict[str, float]
     opened_in_s: float
