@@ -43,18 +43,8 @@ def updates_per_second(
         return bound
     chance = 1.0 - np.exp(-workers * strays / (_SPACING * (thinking + service)))
     chance *= _EVEN_SERVICE + (1.0 - _EVEN_SERVICE) * min(service_variation, 1.0) ** 2
-    rate: Array = bound + chance * (_mean_value(workers, thinking, service) - bound)
+    rate: Array = bound + chance * (updates_over_links(workers, thinking, [service]) - bound)
     return rate
-
-
-def _mean_value(workers: Array, thinking: Array, service: Array) -> Array:
-    queue, rate = np.zeros(workers.shape), np.zeros(workers.shape)
-    for count in range(1, int(min(workers.max(initial=1.0), _MOST)) + 1):
-        response = service * (1.0 + queue)
-        goes = workers >= count
-        rate = np.where(goes, count / (thinking + response), rate)
-        queue = np.where(goes, rate * response, queue)
-    return np.where(workers > _MOST, np.minimum(workers / (thinking + service), 1.0 / service), rate)
 
 
 def updates_over_links(workers: Array, thinking: Array, services: Sequence[Array]) -> Array:
