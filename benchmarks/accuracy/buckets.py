@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from calibrating import Calibration, calibrations, link_of
 from contestants import Contestant
-from measuring import Place, opened
+from measuring import Place
 from numpy.typing import NDArray
 from predicting import graph_of
 
@@ -38,16 +38,10 @@ class Bucket:
 
 def buckets(place: Place, contestant: Contestant, name: str, megabits: float) -> Iterator[Bucket]:
     """Yield the buckets of every number of hosts whose steps were taken apart at this bandwidth."""
-    steps, alone, net = (
-        opened(folder)
-        for folder in (
-            place.steps(contestant, name, megabits) / "results",
-            place.alone(contestant, name) / "results",
-            place.net(contestant, megabits),
-        )
-    )
-    if steps is None or alone is None or net is None:
+    stores = place.stores(contestant, name, megabits)
+    if stores is None:
         return
+    steps, alone, net = stores
     base = calibrations(alone, contestant)
     for trial in steps.trials():
         graph = graph_of(trial)

@@ -42,6 +42,19 @@ class Place:
         """The link of two hosts."""
         return self.root / contestant.framework / f"net-{rate:g}"
 
+    def stores(self, contestant: Contestant, load: str, rate: float) -> tuple[Store, Store, Store] | None:
+        """Return the results of steps, of computing alone and of the link; None where one of them is missing."""
+        folders = (
+            self.steps(contestant, load, rate) / "results",
+            self.alone(contestant, load) / "results",
+            self.net(contestant, rate),
+        )
+        try:
+            steps, alone, net = map(Store.open, folders)
+        except StoreError:
+            return None
+        return steps, alone, net
+
 
 @dataclass
 class Measuring:
@@ -147,11 +160,3 @@ class Measuring:
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:]
             print(f"  exit code {done.returncode}: {' '.join(said)}", file=sys.stderr, flush=True)
-
-
-def opened(folder: Path) -> Store | None:
-    """Return a results folder; None where there is none."""
-    try:
-        return Store.open(folder)
-    except StoreError:
-        return None

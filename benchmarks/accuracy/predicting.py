@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 from calibrating import Calibration, calibrations, link_of
 from contestants import Contestant, Load
-from measuring import Place, opened
+from measuring import Place
 
 from steptime.measurements.emulated import cluster_of
 from steptime.measurements.estimate import estimate
@@ -74,16 +74,10 @@ def step(graph: StepGraph, workers: int, calibration: Calibration, link: Link) -
 
 def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits: float) -> Iterator[Cell]:
     """Yield one cell for each number of hosts of which all was measured that it needs."""
-    steps, alone, net = (
-        opened(folder)
-        for folder in (
-            place.steps(contestant, name, megabits) / "results",
-            place.alone(contestant, name) / "results",
-            place.net(contestant, megabits),
-        )
-    )
-    if steps is None or alone is None or net is None:
+    stores = place.stores(contestant, name, megabits)
+    if stores is None:
         return
+    steps, alone, net = stores
     base = calibrations(alone, contestant)
     for trial in steps.trials():
         launches = [each for each in steps.iter_launches(trial.id) if each.status == "ok"]
