@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from steptime.measurements.anatomy.form import Account, Seconds
+from steptime.measurements.anatomy.native import TOGETHER
 from steptime.report.anatomy import TITLES, AnatomyRow
 from steptime.report.wording import UNKNOWN, Shown, listed, seconds, time_unit
 
@@ -51,7 +52,7 @@ def _row(row: AnatomyRow, account: Account) -> AccountRow:
     return AccountRow(
         name=row.row.name,
         source=account.source,
-        phase=" + ".join(TITLES.get(name, name) for name in account.phase.split(" + ")),
+        phase=TOGETHER.join(TITLES.get(name, name) for name in account.phase.split(TOGETHER)),
         native=_shown(account.native_s, unit),
         ladder=_shown(account.ladder_s, unit),
         difference=_shown(account.difference_s, unit),
