@@ -1,5 +1,6 @@
 """The gate's truth and what it finds, with real runs of the reference and planted faults."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.runner.bench import Bench
 from steptime.runner.gate.checking import Checker
 from steptime.runner.gate.findings import Findings
-from steptime.runner.gate.truth import Oracle, Truth, read_weights, weights_path
+from steptime.runner.gate.truth import Oracle, Truth, _diverges, read_weights, weights_path
 from steptime.runner.jobs import check_job
 from steptime.runner.observer import Silent
 from steptime.runner.preparing import environment_spec, prepare_environments
@@ -111,6 +112,15 @@ def test_where_training_diverges_the_learning_rate_is_a_tenth_until_it_does_not(
     result = Checker(bench, tmp_path / "check", steps=5, repeats=1).check(diverging, WORKLOAD, found, "1")
     assert result.passed, result.reason
     assert result.learning_rate == found.learning_rate
+
+
+@pytest.mark.parametrize("losses", [[2.0, 4.1], [2.0, math.nan], [2.0, math.inf, 1.0], [math.nan]])
+def test_a_loss_that_doubles_or_is_no_number_diverges(losses):
+    assert _diverges(losses)
+
+
+def test_a_loss_that_rises_by_less_does_not_diverge():
+    assert not _diverges([2.0, 3.9, 1.0])
 
 
 def test_a_reference_that_fails_is_a_reason_and_no_crash(bench, tmp_path):

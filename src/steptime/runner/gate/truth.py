@@ -16,8 +16,8 @@ _LARGEST_ROUNDING = 0.05
 _LARGEST_GROWTH = 2.0
 """Of the loss over its first value. Beyond it training diverges, where activations are in the thousands, a rounded one
 near zero decides over whole rows, and some frameworks cap the loss."""
-_LOWEST_RATE = 1e-3
-"""Of the trial's learning rate."""
+_TENTHS = 3
+"""How often the learning rate may be divided by ten."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,14 @@ class Oracle:
         training diverges, the learning rate is a tenth, down to a thousandth of the trial's.
         """
         initial = InitialWeights(workload.to_json()["layers"], trial.seed)
-        lowest = _LOWEST_RATE * trial.optimizer.learning_rate
+        tenths = 0
         while True:
             double = self._ask(trial, workload, steps, bits=64)
             if isinstance(double, str):
                 return double
             rate = trial.optimizer.learning_rate
-            if not max(double[0]) <= _LARGEST_GROWTH * double[0][0] and rate > 1.01 * lowest:
-                trial = trial.with_learning_rate(rate / 10)
+            if _diverges(double[0]) and tenths < _TENTHS:
+                trial, tenths = trial.with_learning_rate(rate / 10), tenths + 1
                 continue
             single = self._ask(trial, workload, steps, bits=32)
             if isinstance(single, str):
@@ -102,6 +102,11 @@ class Oracle:
             return f"the reference failed: {ran.reason}"
         losses: list[float] = ran.collected.worker(0)["check"]["losses"]
         return losses, read_weights(folder, 0)
+
+
+def _diverges(losses: list[float]) -> bool:
+    # Each by itself: Python's maximum passes over what is no number.
+    return not all(loss <= _LARGEST_GROWTH * losses[0] for loss in losses)
 
 
 def weights_path(folder: Path, rank: int) -> Path:
