@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steptime.errors import LaunchError
-from steptime.launchers.orphans import end_marked
+from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.request import Outcome, Process, Request
 from steptime.launchers.surroundings import inherited
 
@@ -36,8 +36,10 @@ def watch(processes: Sequence[Process], request: Request, marker: str) -> Outcom
             running[process.name] = _start(process, request.folder)
         reason = _wait(running, started + request.time_limit_s, request)
     finally:
+        ending = marked(marker)
         _end(list(running.values()))
         end_marked(marker)
+        await_ends(ending)
     return Outcome(reason is None, reason, time.monotonic() - started, [list(each.argv) for each in processes])
 
 
