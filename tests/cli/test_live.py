@@ -1,10 +1,13 @@
 """What is shown of a run while it runs."""
 
 import io
+import itertools
 import time
+from types import SimpleNamespace
 
 from rich.console import Console
 
+from steptime.cli import live
 from steptime.cli.live import LiveObserver
 
 
@@ -46,6 +49,24 @@ def test_a_terminal_shows_what_is_being_done():
         time.sleep(0.5)  # a few of its eight pictures a second
 
     assert "pytorch allreduce, launch 1" in shown(wait, terminal=True)
+
+
+def test_a_stage_that_says_nothing_of_its_time_is_judged_by_what_is_over(monkeypatch):
+    clock = itertools.count(0.0, 6.0)
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
+    now = next(clock)
+
+    def check(observer):
+        nonlocal now
+        observer.stage("Checking", 4)
+        for name in ("one", "two", "three", "four"):
+            observer.working_on(name)
+            now = next(clock)
+            observer.finished(name)
+
+    lines = shown(check).splitlines()
+    assert "left" not in lines[1]
+    assert [line.split(" (about ")[1] for line in lines[2:5]] == ["18 s left)", "12 s left)", "6 s left)"]
 
 
 def test_square_brackets_are_text():

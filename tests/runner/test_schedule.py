@@ -26,8 +26,8 @@ def trial(framework: str) -> Trial:
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
 
 
-def launch(of: Trial, number: int, status: str = "ok") -> Launch:
-    return Launch(of.id, number, number, status, None, "2026-01-01T00:00:00", 1.0, [], {}, {})
+def launch(of: Trial, number: int, status: str = "ok", wall_s: float = 1.0) -> Launch:
+    return Launch(of.id, number, number, status, None, "2026-01-01T00:00:00", wall_s, [], {}, {})
 
 
 def schedule(suffices=lambda _trial, _launches: False, launches=None, **fields) -> Schedule:
@@ -86,3 +86,18 @@ def test_a_trial_that_fails_once_gets_its_launches():
     plan = schedule(max_launches=4)
     plan.add(launch(TRIALS[0], 0, "failed"))
     assert sum("a" in block for block in play(plan)) == 3
+
+
+def test_a_launch_is_expected_to_take_what_those_of_its_trial_took():
+    plan = schedule()
+    for number, wall_s in enumerate((10.0, 30.0, 12.0)):
+        plan.add(launch(TRIALS[0], number, wall_s=wall_s))
+    assert plan.expected_wall_s(TRIALS[0], guess_s=8.0) == 12.0
+
+
+def test_a_trial_without_launches_is_expected_to_take_what_the_others_took_on_average():
+    plan = schedule()
+    assert plan.expected_wall_s(TRIALS[2], guess_s=8.0) == 8.0
+    plan.add(launch(TRIALS[0], 0, wall_s=10.0))
+    plan.add(launch(TRIALS[1], 0, wall_s=50.0))
+    assert plan.expected_wall_s(TRIALS[2], guess_s=8.0) == 30.0

@@ -22,7 +22,8 @@ _ROOM = 50
 class LiveObserver:
     """Tells the user, on standard error, what the runner is doing and how long it may take; threads may share it.
 
-    What is over leaves a line behind, also on a terminal.
+    What is over leaves a line behind, also on a terminal. The time left is what the runner says, or else, in a stage of
+    which it says nothing, as much for each item to come as for those that are over.
     """
 
     def __init__(self, console: Console) -> None:
@@ -41,6 +42,8 @@ class LiveObserver:
         self._total: int | None = None
         self._what = ""
         self._left = ""
+        self._told = False
+        """Whether the runner has said of this stage how long it will take."""
         self._done = self._failed = 0
         self._began = time.monotonic()
         # Last: it asks for a first picture at once.
@@ -66,6 +69,7 @@ class LiveObserver:
             self._end_stage()
             self._title, self._total, self._what, self._left = title, total, "", ""
             self._done = self._failed = 0
+            self._told = False
             self._began = time.monotonic()
             self._task = self._bar.add_task(title, total=total)
             if not self._console.is_terminal:
@@ -74,6 +78,9 @@ class LiveObserver:
     def working_on(self, what: str) -> None:
         with self._lock:
             self._what = what
+            if not self._told and self._total is not None and self._done:
+                share = (time.monotonic() - self._began) / self._done
+                self._left = _left((self._total - self._done) * share)
             if not self._console.is_terminal:
                 self._say(f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [self._share(), what, self._left]))}")
 
@@ -90,7 +97,8 @@ class LiveObserver:
 
     def time_left(self, seconds: float) -> None:
         with self._lock:
-            self._left = f"(about {format_seconds(seconds)} left)"
+            self._told = True
+            self._left = _left(seconds)
 
     def note(self, text: str) -> None:
         with self._lock:
@@ -121,3 +129,7 @@ class LiveObserver:
 def stderr_console() -> Console:
     """The console for everything that is not a result."""
     return Console(file=sys.stderr)
+
+
+def _left(seconds: float) -> str:
+    return f"(about {format_seconds(max(0.0, seconds))} left)"

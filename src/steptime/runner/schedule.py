@@ -6,6 +6,7 @@ a resumed study finish the block that was interrupted before it begins another.
 """
 
 import random
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -60,9 +61,15 @@ class Schedule:
         self.launches.setdefault(launch.trial, []).append(launch)
 
     def expected_wall_s(self, trial: Trial, guess_s: float) -> float:
-        """Return how long a launch of ``trial`` will take: as its launches so far, or else ``guess_s``."""
-        walls = sorted(launch.wall_s for launch in self.launches.get(trial.id, []))
-        return walls[len(walls) // 2] if walls else guess_s
+        """Return how long a launch of ``trial`` will take.
+
+        As its launches so far; where there is none, as those of the other trials on average, or else ``guess_s``.
+        """
+        own = [launch.wall_s for launch in self.launches.get(trial.id, [])]
+        if own:
+            return statistics.median_high(own)
+        others = [launch.wall_s for launches in self.launches.values() for launch in launches]
+        return statistics.fmean(others) if others else guess_s
 
     def _count(self, trial: Trial) -> int:
         return len(self.launches.get(trial.id, []))
