@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from steptime.runner.collecting import worker_anatomies
 from steptime.runner.jobs import AnatomySchedule, anatomy_job
 from steptime.runner.launching import describe, launch_once
 from steptime.runner.observer import Observer
+from steptime.runner.schedule import FAILURES
 from steptime.study.trial import Trial
 from steptime.workloads.ir import Workload
 
@@ -37,6 +39,9 @@ class Dissection:
     def run(self, trials: Sequence[Trial], done: Mapping[str, int], deadline: float | None) -> None:
         """Launch every trial so often as it still needs, in randomised blocks, while there is time.
 
+        A launch that failed is repeated at the end of its block, as some frameworks die or hang now and then; a trial
+        is given up after as many failures as in the race.
+
         Args:
             trials: to take apart.
             done: for each trial's id, how many good anatomy launches it has.
@@ -46,20 +51,22 @@ class Dissection:
         if not needed:
             return
         self.observer.stage("Taking steps apart", needed)
-        failed = set()
+        failures: Counter[str] = Counter()
         for block in range(self.launches):
-            members = [trial for trial in trials if done[trial.id] <= block and trial.id not in failed]
+            members = [trial for trial in trials if done[trial.id] <= block and failures[trial.id] < FAILURES]
             random.Random(f"{self.seed}/anatomy/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
-            for trial in members:
+            for trial in members:  # which grows by those that failed
                 if deadline is not None and time.monotonic() >= deadline:
                     self.observer.note("the budget is spent; what was measured is kept")
                     return
                 self.observer.working_on(describe(trial, block))
                 launch = self.launch(trial, block)
                 self.keep(launch)
-                if launch.status == "failed":
-                    failed.add(trial.id)
                 self.observer.finished(describe(trial, block), ok=launch.status == "ok")
+                if launch.status == "failed":
+                    failures[trial.id] += 1
+                    if failures[trial.id] < FAILURES:
+                        members.append(trial)
 
     def launch(self, trial: Trial, number: int) -> AnatomyLaunch:
         """Run one anatomy launch of ``trial`` and return its record; folders are kept as those of timed launches."""

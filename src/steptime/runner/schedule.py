@@ -18,7 +18,7 @@ Verdict = Literal["continue", "settled", "abandoned"]
 Stopping = Callable[[Trial, Sequence[Launch]], bool]
 """Says whether a trial's launches suffice."""
 
-_FAILURES = 2
+FAILURES = 2
 """After so many failed launches, and no more good ones than that, a trial is given up."""
 
 
@@ -38,7 +38,7 @@ class Schedule:
         done = self.launches.get(trial.id, [])
         good = [launch for launch in done if launch.status == "ok"]
         failures = len(done) - len(good)
-        if failures >= _FAILURES and failures >= len(good):
+        if failures >= FAILURES and failures >= len(good):
             return "abandoned"
         if len(done) >= self.max_launches:
             return "settled"
