@@ -112,7 +112,8 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
             console.print(f"  {command}", markup=False, soft_wrap=True)
     budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
     console.print(
-        f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks"
+        f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks; "
+        "longer where a step takes a tenth of a second or more"
     )
     if plan.anatomy_launches:
         console.print(
