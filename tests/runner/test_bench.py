@@ -4,6 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from trials import trial
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers import base
@@ -14,23 +15,10 @@ from steptime.runner.collecting import Collected
 from steptime.runner.jobs import check_job
 from steptime.runner.observer import Silent
 from steptime.runner.preparing import environment_spec, prepare_environments
-from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")
-TRIAL = Trial(
-    framework="reference",
-    strategy="allreduce",
-    workload="lenet5",
-    input_shape=(1, 28, 28),
-    classes=10,
-    dataset=None,
-    loader="synthetic",
-    device="cpu",
-    precision="fp32",
-    workers=2,
-    batch_per_worker=4,
-)
+TRIAL = trial(strategy="allreduce", workers=2)
 
 
 @pytest.fixture(scope="module")

@@ -5,29 +5,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trials import trial
+
 from steptime.measurements.anatomy.records import AnatomyLaunch
 from steptime.runner.bench import Bench
 from steptime.runner.dissection import Dissection
 from steptime.runner.jobs import AnatomySchedule
 from steptime.runner.observer import Silent
 from steptime.study.trial import Trial
-
-
-def trial(framework: str) -> Trial:
-    return Trial(
-        framework=framework,
-        strategy="single",
-        workload="lenet5",
-        input_shape=(1, 28, 28),
-        classes=10,
-        dataset=None,
-        loader="synthetic",
-        device="cpu",
-        precision="fp32",
-        workers=1,
-        batch_per_worker=4,
-    )
-
 
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
 

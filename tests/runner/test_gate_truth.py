@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trials
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.bench import Bench
@@ -21,20 +22,7 @@ WORKLOAD = build_workload("lenet5")
 
 
 def trial(strategy: str = "allreduce", workers: int = 2, learning_rate: float = 0.01) -> Trial:
-    return Trial(
-        framework="reference",
-        strategy=strategy,
-        workload="lenet5",
-        input_shape=(1, 28, 28),
-        classes=10,
-        dataset=None,
-        loader="synthetic",
-        device="cpu",
-        precision="fp32",
-        workers=workers,
-        batch_per_worker=4,
-        optimizer=Optimizer(learning_rate=learning_rate),
-    )
+    return trials.trial(strategy=strategy, workers=workers, optimizer=Optimizer(learning_rate=learning_rate))
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,17 @@
 
 import json
 
+from trials import trial
+
 from steptime.runner.jobs import TimingSchedule, check_job, timing_job
-from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
-TRIAL = Trial(
-    framework="pytorch",
+TRIAL = trial(
+    "pytorch",
     strategy="allreduce",
     workload="alexnet",
     input_shape=(3, 64, 64),
-    classes=10,
-    dataset=None,
-    loader="synthetic",
-    device="cpu",
-    precision="fp32",
     workers=2,
-    batch_per_worker=4,
     options={"bucket_mb": 25.0},
 )
 WORKLOAD = build_workload("alexnet", (3, 64, 64), 10)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import trials
 
 from steptime.runner.memory import memory_shortage
 from steptime.study.trial import Trial
@@ -12,19 +13,8 @@ RESNET = build_workload("resnet50", (3, 64, 64), 10)
 
 
 def trial(batch: int, workers: int = 1, device: str = "cpu") -> Trial:
-    return Trial(
-        framework="reference",
-        strategy="single",
-        workload="resnet50",
-        input_shape=(3, 64, 64),
-        classes=10,
-        dataset=None,
-        loader="synthetic",
-        device=device,
-        precision="fp32",
-        workers=workers,
-        batch_per_worker=batch,
-    )
+    size = {"workload": "resnet50", "input_shape": (3, 64, 64)}
+    return trials.trial(**size, batch_per_worker=batch, workers=workers, device=device)
 
 
 def test_a_small_batch_fits():

@@ -1,27 +1,11 @@
 """Which trial is launched next."""
 
 import pytest
+from trials import trial
 
 from steptime.measurements.records import Launch
 from steptime.runner.schedule import Schedule
 from steptime.study.trial import Trial
-
-
-def trial(framework: str) -> Trial:
-    return Trial(
-        framework=framework,
-        strategy="single",
-        workload="lenet5",
-        input_shape=(1, 28, 28),
-        classes=10,
-        dataset=None,
-        loader="synthetic",
-        device="cpu",
-        precision="fp32",
-        workers=1,
-        batch_per_worker=4,
-    )
-
 
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
 

@@ -80,7 +80,7 @@ class LiveObserver:
             self._what = what
             if not self._told and self._total is not None and self._done:
                 share = (time.monotonic() - self._began) / self._done
-                self._left = _left((self._total - self._done) * share)
+                self._left = _about((self._total - self._done) * share)
             if not self._console.is_terminal:
                 self._say(f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [self._share(), what, self._left]))}")
 
@@ -98,7 +98,7 @@ class LiveObserver:
     def time_left(self, seconds: float) -> None:
         with self._lock:
             self._told = True
-            self._left = _left(seconds)
+            self._left = _about(seconds)
 
     def note(self, text: str) -> None:
         with self._lock:
@@ -131,5 +131,5 @@ def stderr_console() -> Console:
     return Console(file=sys.stderr)
 
 
-def _left(seconds: float) -> str:
+def _about(seconds: float) -> str:
     return f"(about {format_seconds(max(0.0, seconds))} left)"
