@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.frameworks.manifest import Manifest
-from steptime.runner.combinations import DatasetFacts
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.gate.cases import gate_cases, gate_trial
+from steptime.runner.settling import DatasetFacts
 from steptime.study.model import Study
 
 

@@ -19,28 +19,26 @@ around a whole run keeps it. Whenever the machine stops, what was appended befor
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import steptime
 from steptime.errors import StoreError
 from steptime.measurements.anatomy.records import AnatomyLaunch
 from steptime.measurements.index import Index, IndexRow, progress
-from steptime.measurements.jsonlines import append_line, cannot_write, read_lines, write_whole
+from steptime.measurements.jsonlines import append_line, cannot_write, write_whole
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.records import SCHEMA, GateResult, Launch
+from steptime.measurements.results_files import ResultsFiles
 from steptime.study.trial import Trial
 
-Record = TypeVar("Record")
 _RESERVED = ("study", "machine")
 
 
 class Store:
     """Reads and writes one results folder.
-
-    ``problems`` collects what was found damaged while reading, one sentence each.
 
     Every method that reads raises StoreError when it meets a newer schema; every method that writes raises it when
     another process is writing to the folder, or when the disk is full.
@@ -49,10 +47,15 @@ class Store:
     def __init__(self, path: Path) -> None:
         """Use ``create`` or ``open`` instead."""
         self.path = path
-        self.problems: list[str] = []
+        self._files = ResultsFiles(path)
         self._lock = FolderLock(path / "run.lock")
         self._index = Index(path / "index.sqlite")
         self._trials: dict[str, Trial] | None = None
+
+    @property
+    def problems(self) -> list[str]:
+        """What was found damaged while reading, one sentence each."""
+        return self._files.problems
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -92,7 +95,7 @@ class Store:
             message = f"{path} is no results folder: it has no study.json"
             raise StoreError(message)
         store = cls(path)
-        store._check_schema(store._header(), path / "study.json")
+        store._files.check_schema(store._files.header(), path / "study.json")
         return store
 
     @property
@@ -103,7 +106,7 @@ class Store:
     @property
     def study_json(self) -> dict[str, Any]:
         """The study with all defaults filled in."""
-        study: dict[str, Any] = self._header()["study"]
+        study: dict[str, Any] = self._files.header()["study"]
         return study
 
     def set_study(self, study_text: str, study_json: Mapping[str, Any]) -> None:
@@ -127,7 +130,7 @@ class Store:
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Return the object kept under ``name``, or None."""
-        return self._read_json(self.path / f"{name}.json")
+        return self._files.json_object(self.path / f"{name}.json")
 
     def set_machine(self, machine: Mapping[str, Any]) -> None:
         """Say which machine runs the study; a folder belongs to one machine.
@@ -148,7 +151,7 @@ class Store:
 
     def machine(self) -> dict[str, Any] | None:
         """Return the fingerprint of the machine that runs the study; None when none was given."""
-        return self._read_json(self.path / "machine.json")
+        return self._files.json_object(self.path / "machine.json")
 
     def add_trial(self, trial: Trial) -> None:
         """Keep a configuration; one that is there already stays as it is."""
@@ -168,7 +171,7 @@ class Store:
         if self._trials is None:
             found = {}
             for path in sorted(self.path.glob("trials/*/trial.json")):
-                found[path.parent.name] = self._read_trial(path)
+                found[path.parent.name] = self._files.trial(path)
             self._trials = found
         return [self._trials[name] for name in sorted(self._trials)]
 
@@ -194,7 +197,7 @@ class Store:
 
     def iter_launches(self, trial_id: str) -> Iterator[Launch]:
         """Yield the launches of a trial one by one, for callers that must not hold all of them."""
-        return self._records(self._folder(trial_id) / "records.jsonl", Launch.from_json)
+        return self._files.records(self._folder(trial_id) / "records.jsonl", Launch.from_json)
 
     def append_anatomy(self, launch: AnatomyLaunch) -> None:
         """Add an anatomy launch to its trial, as ``append`` adds a timing launch."""
@@ -202,7 +205,7 @@ class Store:
 
     def anatomies(self, trial_id: str) -> list[AnatomyLaunch]:
         """Return the anatomy launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._records(self._folder(trial_id) / "anatomy.jsonl", AnatomyLaunch.from_json))
+        return list(self._files.records(self._folder(trial_id) / "anatomy.jsonl", AnatomyLaunch.from_json))
 
     def append_gate(self, result: GateResult) -> None:
         """Add a result of the equivalence gate and wait until it is on the disk."""
@@ -211,7 +214,7 @@ class Store:
 
     def gate(self) -> list[GateResult]:
         """Return the results of the equivalence gate, oldest first."""
-        return list(self._records(self.path / "gate.jsonl", GateResult.from_json))
+        return list(self._files.records(self.path / "gate.jsonl", GateResult.from_json))
 
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""
@@ -220,7 +223,7 @@ class Store:
 
     def net(self) -> list[NetLaunch]:
         """Return the launches of the network benchmark, oldest first."""
-        return list(self._records(self.path / "net.jsonl", NetLaunch.from_json))
+        return list(self._files.records(self.path / "net.jsonl", NetLaunch.from_json))
 
     def index(self) -> list[IndexRow]:
         """Return one row per launch of either kind, reading only what was written since the index was last used."""
@@ -246,65 +249,6 @@ class Store:
 
     def _trial_strategies(self) -> dict[str, str]:
         return {trial.id: trial.strategy for trial in self.trials()}
-
-    def _records(self, path: Path, parse: Callable[[dict[str, Any]], Record]) -> Iterator[Record]:
-        for line in read_lines(path):
-            problem = line.problem
-            if line.value is not None:
-                self._check_schema(line.value, path)
-                try:
-                    yield parse(line.value)
-                    continue
-                except (KeyError, TypeError) as error:
-                    problem = f"{type(error).__name__}: {error}"
-            place = f"{path.relative_to(self.path)}, line {line.number}"
-            sentence = f"{place} is damaged and was skipped ({problem})"
-            if sentence not in self.problems:
-                self.problems.append(sentence)
-
-    def _read_trial(self, path: Path) -> Trial:
-        try:
-            # As JSON, because what JSON cannot tell apart (a list, a tuple) is strict otherwise.
-            trial = Trial.model_validate_json(path.read_bytes())
-        except ValueError as error:
-            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
-            raise StoreError(message) from error
-        if trial.id != path.parent.name:
-            message = f"{path} describes {trial.id}, not the trial of its folder; it was changed by hand or by accident"
-            raise StoreError(message)
-        return trial
-
-    def _header(self) -> dict[str, Any]:
-        path = self.path / "study.json"
-        header = self._read_json(path)
-        if header is None or "study" not in header:
-            message = f"{path} is damaged: it has no study; the records of the trials are in {self.path / 'trials'}"
-            raise StoreError(message)
-        return header
-
-    def _read_json(self, path: Path) -> dict[str, Any] | None:
-        try:
-            value = json.loads(path.read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
-            raise StoreError(message) from error
-        if not isinstance(value, dict):
-            message = f"{path} is damaged: it holds no JSON object"
-            raise StoreError(message)
-        return value
-
-    def _check_schema(self, value: Mapping[str, Any], path: Path) -> None:
-        schema = value.get("schema")
-        if isinstance(schema, int) and schema <= SCHEMA:
-            return
-        header = value if "written_by" in value else self._header()
-        message = (
-            f"{path} has schema {schema!r}; this steptime ({steptime.__version__}) reads up to {SCHEMA}. "
-            f"Use steptime {header.get('written_by', 'of a newer version')} or newer"
-        )
-        raise StoreError(message)
 
 
 def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:

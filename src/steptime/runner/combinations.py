@@ -1,29 +1,14 @@
-"""One combination of a study's axes: whether it is possible, and the trial that it is."""
+"""One combination of a study's axes, and the trial that it is."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from steptime.clusters.cluster import Cluster, settled_cluster
-from steptime.errors import WorkloadError
 from steptime.frameworks.manifest import Manifest, OptionValue
+from steptime.runner.settling import Settings
 from steptime.study.choices import ClusterChoice, LoaderChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, ServerPlacement, Trial
-from steptime.workloads.ir import Workload
-from steptime.workloads.table import build_workload
-
-SINGLE = "single"
-_PLANE = 3  # axes of an image: channels, height, width
-
-
-@dataclass(frozen=True)
-class DatasetFacts:
-    """What must be known of a dataset to say whether a workload can train on it."""
-
-    shape: tuple[int, ...] | None = None
-    """Of every sample, channels first; None for image files, which are resized and decoded as the workload needs."""
-    classes: int | None = None
-    """How many classes its labels name; None where that is not known yet."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +16,7 @@ class Surroundings:
     """What decides about a combination besides itself."""
 
     manifests: Mapping[str, Manifest]
-    datasets: Mapping[str, DatasetFacts]
+    settings: Settings
     cuda_devices: int
     interpreters: frozenset[str]
     """Frameworks that run in an interpreter of the user's own."""
@@ -41,17 +26,6 @@ class Surroundings:
     seed: int
     cluster: ClusterChoice | None = None
     """The hosts that the launcher ``emulated`` may make."""
-    settings: dict[tuple[Any, ...], "Setting"] = field(default_factory=dict)
-    """Workloads that were settled before: building one takes a while."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A workload settled for its dataset and image size, or why that is impossible."""
-
-    input_shape: tuple[int, ...] = ()
-    classes: int = 0
-    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -94,19 +68,10 @@ class Combination:
         """Samples per step of each worker; not whole where a global batch cannot be shared equally."""
         return self.batch / self.workers if self.batch_is_global else self.batch
 
-    def impossible(self, around: Surroundings) -> str | None:
-        """Say in words why no trial can be made of it; None where one can."""
-        manifest = around.manifests[self.framework]
-        for rule in _RULES:
-            reason = rule(self, manifest, around)
-            if reason:
-                return reason
-        return settle(self.workload, around).reason
-
     def trial(self, around: Surroundings) -> Trial:
-        """Return the trial; only for what is not ``impossible``."""
+        """Return the trial; only for what is not impossible."""
         manifest = around.manifests[self.framework]
-        setting = settle(self.workload, around)
+        setting = around.settings.of(self.workload)
         native = self.loader.name != "synthetic"
         needed = manifest.launcher_for(self.strategy, self.options)
         cluster = _cluster(self, around)
@@ -135,80 +100,6 @@ class Combination:
         )
 
 
-def _no_strategy(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
-    if it.strategy in manifest.strategies:
-        return None
-    if it.strategy == "auto":
-        return f"no synchronous strategy for {_workers(it.workers)}"
-    return f"no strategy {it.strategy!r} (it has {', '.join(manifest.strategies)})"
-
-
-def _wrong_workers(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
-    support = manifest.strategies[it.strategy]
-    if it.strategy == SINGLE and it.workers != 1:
-        return f"{SINGLE!r} is one worker, not {it.workers}"
-    if it.workers < support.min_workers:
-        return f"{it.strategy!r} needs at least {_workers(support.min_workers)}, not {it.workers}"
-    if support.max_workers is not None and it.workers > support.max_workers:
-        return f"{it.strategy!r} takes at most {_workers(support.max_workers)}, not {it.workers}"
-    return None
-
-
-def _unsupported(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
-    for what, value, known in (
-        ("precision", it.precision, manifest.precisions),
-        ("device", it.device, manifest.devices),
-        ("loader", it.loader.name, manifest.loaders),
-    ):
-        if value not in known:
-            return f"no {what} {value!r} (it has {', '.join(known)})"
-    return None
-
-
-def devices_of(manifest: Manifest, around: Surroundings) -> list[str]:
-    """Return what a framework can train on here: in the user's interpreter, or in steptime's own environment."""
-    return list(manifest.devices if manifest.name in around.interpreters else manifest.own_devices)
-
-
-def _no_device(it: Combination, manifest: Manifest, around: Surroundings) -> str | None:
-    if it.device not in devices_of(manifest, around):
-        return (
-            f"no {it.device!r} in the environment that steptime makes; name an interpreter of your own that has it: "
-            f"environments: {{{it.framework}: {{kind: existing, python: /path/to/python}}}}"
-        )
-    if it.device != "cuda" or it.workers <= around.cuda_devices:
-        return None
-    if not around.cuda_devices:
-        return "no CUDA device on this machine"
-    return f"{_workers(it.workers)} need as many CUDA devices; this machine has {around.cuda_devices}"
-
-
-def _no_data(it: Combination, _: Manifest, __: Surroundings) -> str | None:
-    if it.loader.name == "synthetic" or it.workload.dataset is not None:
-        return None
-    return f"{it.workload.name} has no dataset for the loader {it.loader.name!r} to read"
-
-
-def _wrong_launcher(it: Combination, manifest: Manifest, around: Surroundings) -> str | None:
-    support = manifest.strategies[it.strategy]
-    helpers = support.servers or support.scheduler
-    if around.launcher == "local" and manifest.launcher_for(it.strategy, it.options) == "mpi":
-        return f"{it.strategy!r} is started by the launcher 'mpi', not 'local'"
-    if around.launcher == "mpi" and helpers:
-        return f"{it.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"
-    if around.launcher == "inline" and (manifest.environment != "core" or it.workers != 1 or helpers):
-        return "the launcher 'inline' runs one worker in steptime's own interpreter"
-    return None
-
-
-def _too_few_hosts(it: Combination, _: Manifest, around: Surroundings) -> str | None:
-    cluster = around.cluster
-    if cluster is None or it.workers <= cluster.hosts * cluster.workers_per_host:
-        return None
-    room = cluster.hosts * cluster.workers_per_host
-    return f"the cluster has room for {_workers(room)} on its hosts, not for {it.workers}"
-
-
 def _cluster(it: Combination, around: Surroundings) -> Cluster | None:
     """Return the hosts that the combination's processes need; a host that nobody runs on is not made."""
     chosen = around.cluster
@@ -223,74 +114,6 @@ def _cluster(it: Combination, around: Surroundings) -> Cluster | None:
         delay_s=chosen.delay,
         cpu_shares=chosen.cpu_share,
     )
-
-
-def _uneven_batch(it: Combination, _: Manifest, __: Surroundings) -> str | None:
-    if not it.batch_is_global or it.batch % it.workers == 0:
-        return None
-    return f"a global batch of {it.batch} cannot be shared equally by {_workers(it.workers)}"
-
-
-_RULES: tuple[Callable[[Combination, Manifest, Surroundings], str | None], ...] = (
-    _no_strategy,
-    _wrong_workers,
-    _unsupported,
-    _no_device,
-    _no_data,
-    _wrong_launcher,
-    _too_few_hosts,
-    _uneven_batch,
-)
-"""Asked in this order; a later rule may rely on what an earlier one let pass."""
-
-
-def settle(choice: WorkloadChoice, around: Surroundings) -> Setting:
-    """Return input shape and classes of a workload on its dataset, or why they do not go together."""
-    key = (choice.name, choice.dataset, choice.image, choice.classes)
-    if key not in around.settings:
-        facts = around.datasets.get(choice.dataset, DatasetFacts()) if choice.dataset else DatasetFacts()
-        try:
-            around.settings[key] = _settled(choice, facts)
-        except WorkloadError as error:
-            around.settings[key] = Setting(reason=f"{choice.name}: {error}")
-    return around.settings[key]
-
-
-def _settled(choice: WorkloadChoice, facts: DatasetFacts) -> Setting:
-    usual = build_workload(choice.name)
-    reason = _mismatch(choice, facts, usual)
-    if reason:
-        return Setting(reason=reason)
-    classes = choice.classes or facts.classes or usual.classes
-    shape = facts.shape or (_resized(usual, choice.image) if choice.image else usual.input_shape)
-    workload = build_workload(choice.name, shape, classes)
-    return Setting(workload.input_shape, workload.classes)
-
-
-def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, usual: Workload) -> str | None:
-    name, data = choice.name, choice.dataset
-    if facts.shape and len(usual.input_shape) == len(facts.shape) and facts.shape[0] != usual.input_shape[0]:
-        return f"{name} takes {_channels(usual.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
-    if facts.shape and choice.image and choice.image != facts.shape[-2:]:
-        asked, there = ("x".join(map(str, sides)) for sides in (choice.image, facts.shape[-2:]))
-        return f"{data} is stored as {there} and is not resized to {asked}"
-    if choice.image and len(usual.input_shape) != _PLANE:
-        return f"{name} takes no images, so that the image size means nothing"
-    if facts.classes and choice.classes and choice.classes < facts.classes:
-        return f"{data} has {facts.classes} classes, more than the {choice.classes} asked of {name}"
-    return None
-
-
-def _resized(usual: Workload, sides: tuple[int, int]) -> tuple[int, ...]:
-    return (usual.input_shape[0], *sides)
-
-
-def _channels(count: int) -> str:
-    return "1 channel" if count == 1 else f"{count} channels"
-
-
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
 
 
 def chosen_options(manifest: Manifest, strategy: str, values: Mapping[str, OptionValue]) -> dict[str, OptionValue]:

@@ -7,14 +7,9 @@ from itertools import product
 from typing import Any
 
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.runner.combinations import (
-    SINGLE,
-    Combination,
-    DatasetFacts,
-    Surroundings,
-    chosen_options,
-    devices_of,
-)
+from steptime.runner.combinations import Combination, Surroundings, chosen_options
+from steptime.runner.impossible import SINGLE, devices_of, why_impossible
+from steptime.runner.settling import DatasetFacts, Settings
 from steptime.study.choices import LoaderChoice, WorkloadChoice
 from steptime.study.combining import Exclusion, Inclusion, named_axes
 from steptime.study.model import Study
@@ -56,7 +51,7 @@ def expand(
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
     around = Surroundings(
         manifests,
-        datasets,
+        Settings(datasets),
         cuda_devices,
         own,
         study.launcher,
@@ -68,7 +63,7 @@ def expand(
     trials: dict[str, Trial] = {}
     skipped: dict[str, Skipped] = {}
     for combination in wanted(study, around):
-        reason = combination.impossible(around)
+        reason = why_impossible(combination, around)
         if reason:
             axes = combination.to_json()
             skipped.setdefault(repr((axes, reason)), Skipped(axes, reason))

@@ -15,8 +15,8 @@ from steptime.environments.cache import cache_folder
 from steptime.environments.table import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
-from steptime.runner.combinations import DatasetFacts
 from steptime.runner.observer import Observer
+from steptime.runner.settling import DatasetFacts
 from steptime.study.choices import EnvironmentChoice
 from steptime.study.model import Study
 from steptime.study.trial import Trial
