@@ -9,6 +9,7 @@ from contestants import Contestant
 from measuring import Place
 from numpy.typing import NDArray
 from predicting import graph_of
+from quiet import quietest
 
 from steptime.measurements.anatomy.clocks import aligned
 from steptime.measurements.anatomy.records import AnatomyLaunch
@@ -45,8 +46,8 @@ def buckets(place: Place, contestant: Contestant, name: str, megabits: float) ->
     base = calibrations(alone, contestant)
     for trial in steps.trials():
         graph = graph_of(trial)
-        link = link_of(net, contestant, graph.plan)
-        seen = [_seen(each) for each in steps.anatomies(trial.id) if each.status == "ok"]
+        link = link_of(quietest(net.net()), contestant, graph.plan)
+        seen = [_seen(each) for each in quietest(steps.anatomies(trial.id))]
         seen = [each for each in seen if each is not None and len(each) == len(graph.messages)]
         if link is None or not seen or trial.workers not in base:
             continue

@@ -7,8 +7,10 @@ import numpy as np
 from contestants import Contestant
 from measuring import LONG, SHORT
 from numpy.typing import NDArray
+from quiet import quiet, quietest
 
 from steptime.measurements.anatomy.rungs import Climb, climbs
+from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
 from steptime.perfmodels.communication.link import Link
 from steptime.perfmodels.communication.measured import net_summary
@@ -32,6 +34,8 @@ class Calibration:
     """Of the slowest worker over the mean one."""
     varies: float = 0.0
     """Standard deviation of a worker's computing from step to step, as a share."""
+    quiet: bool = True
+    """Whether the machine was quiet when it was measured."""
 
     @property
     def whole(self) -> float:
@@ -49,9 +53,10 @@ def calibrations(store: Store, contestant: Contestant) -> dict[int, Calibration]
     """Return computing without sending, by the number of workers."""
     found = {}
     for trial in store.trials():
-        climbed = climbs(store.anatomies(trial.id))
+        launches = store.anatomies(trial.id)
+        climbed = climbs(quietest(launches))
         if climbed:
-            found[trial.workers] = _calibration(climbed, contestant)
+            found[trial.workers] = replace(_calibration(climbed, contestant), quiet=bool(quiet(launches)))
     return found
 
 
@@ -78,9 +83,9 @@ def _robust(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.diff(np.quantile(seconds, [0.25, 0.75], axis=1), axis=0)[0] / _QUARTILES)
 
 
-def link_of(store: Store, contestant: Contestant, plan: Plan) -> Link | None:
+def link_of(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -> Link | None:
     """Return the link of two hosts: latency from the shortest message, rate from the longest; None without both."""
-    rows = [row for row in net_summary(store.net()).rows if row.operation == contestant.operation]
+    rows = [row for row in net_summary(launches).rows if row.operation == contestant.operation]
     seconds = {size.bytes: size.time_s.value for row in rows for size in row.sizes}
     short, long = seconds.get(SHORT), seconds.get(LONG)
     if short is None or long is None:
@@ -89,7 +94,7 @@ def link_of(store: Store, contestant: Contestant, plan: Plan) -> Link | None:
     if contestant.is_served:
         # A worker that has its answer first pushes its next message beside the others' answers, so that messages
         # directly behind each other seem quicker than the link: no more than plain sockets found is believed.
-        rate = min(rate, _socket_rate(store))
+        rate = min(rate, _socket_rate(launches))
         return Link(rate, short / rows[0].steps)
     if plan.fusion is not None:
         # A message waits for a look, for all to know of it, and for its exchange: the last two are told apart by
@@ -98,7 +103,7 @@ def link_of(store: Store, contestant: Contestant, plan: Plan) -> Link | None:
     return Link(rate, short / _LATENCIES, _GLOO)
 
 
-def _socket_rate(store: Store) -> float:
+def _socket_rate(launches: Sequence[NetLaunch]) -> float:
     """Return what plain sockets between the same hosts reached before each launch, bytes per second."""
-    paths = [path for launch in store.net() if launch.cluster for path in launch.cluster["paths"]]
+    paths = [path for launch in launches if launch.cluster for path in launch.cluster["paths"]]
     return float(np.median([path["bandwidth_bits_per_s"] / 8 for path in paths])) if paths else np.inf

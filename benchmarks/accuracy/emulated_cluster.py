@@ -3,7 +3,7 @@
 ::
 
     python benchmarks/accuracy/emulated_cluster.py DIR [--frameworks pytorch,mxnet_sync] [--workloads lenet5,mlp]
-        [--rates 50,100,200] [--hosts 2,3,4] [--launches 3] [--budget 20]
+        [--rates 50,100,200] [--hosts 2,3,4] [--launches 3] [--rounds 3] [--budget 20]
     python benchmarks/accuracy/emulated_cluster.py DIR --table
 
 For every framework, workload, bandwidth and number of hosts, three things are measured: computing alone (the ladder's
@@ -11,7 +11,8 @@ rungs that send nothing, with one worker and with as many as will train), the li
 with the framework's back end), and the step time itself, which is only compared with. Nothing is fitted to a step that
 sends. The table has the error of the prediction and of simpler ones beside it; DIR has it as JSON lines and CSV too.
 What is in DIR is not measured again, whether the last run came to its end or not, and the table has all of it.
-Parameter servers have a host each. Needs a quiet machine, and root. A framework takes 15 to 20 minutes with the usual
+Parameter servers have a host each. Needs root. Launches that had not the processors to themselves are set aside and
+repeated (``quiet.py``). A framework takes 15 to 20 minutes with the usual
 three workloads. ResNet-50 has to be asked for: by its bytes it takes 15 minutes more, with servers 30 to 60.
 """
 
@@ -43,6 +44,7 @@ def main() -> int:
             hosts=[int(each) for each in asked.hosts.split(",")],
             launches=asked.launches,
             servers=asked.servers,
+            rounds=asked.rounds,
             deadline=time.monotonic() + 60 * asked.budget if asked.budget else None,
         )
         for name in names:
@@ -68,6 +70,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rates", default="50,100,200", help="Mbit/s")
     parser.add_argument("--hosts", default="2,3,4", help="each with one worker")
     parser.add_argument("--launches", type=int, help="of each cell; else as many as each workload needs")
+    parser.add_argument("--rounds", type=int, default=3, help="for launches that were not quiet, at most")
     parser.add_argument("--servers", type=int, default=1, help="of MXNet's key-value store")
     parser.add_argument("--budget", type=float, help="minutes after which no launch is begun")
     parser.add_argument("--table", action="store_true", help="measure nothing, print what is there")

@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contestants import Contestant, Load
+from contestants import LOADS, Contestant, Load
+from quiet import Recorded, quiet
 
 from steptime.errors import StoreError
 from steptime.measurements.store import Store
@@ -65,6 +66,8 @@ class Measuring:
     launches: int | None
     """Of each cell; None for what each workload needs."""
     servers: int
+    rounds: int = 3
+    """Times that a measurement is begun at most, for launches on a machine that was not quiet."""
     deadline: float | None = None
     """On ``time.monotonic``; what is under way then is ended at the next launch."""
     started: float = field(default_factory=time.monotonic)
@@ -87,13 +90,18 @@ class Measuring:
         self.spent[contestant.name] = time.monotonic() - began
 
     def _alone(self, contestant: Contestant, name: str, load: Load) -> None:
-        study = self._study(contestant, load, [1, *self.hosts]) | {
+        folder = self.place.alone(contestant, name)
+        for wanted in self._lacking(folder, [1, *self.hosts], 1, lambda store, trial: store.anatomies(trial)):
+            self._climb(contestant, name, load, *wanted)
+
+    def _climb(self, contestant: Contestant, name: str, load: Load, workers: Sequence[int], launches: int) -> None:
+        study = self._study(contestant, load, workers) | {
             "strategies": ["single", "ps_sync" if contestant.is_served else contestant.strategy],
             "exclude": [{"strategies": "ps_sync", "workers": 1}] if contestant.is_served else [],
             "launches": {"min": 1, "max": 1},
             "steps": {"warmup": 3, "min": 3, "max": 20},
             "seconds_per_launch": 1,
-            "anatomy": {"launches": 1, "seconds": 5},
+            "anatomy": {"launches": launches, "seconds": 5},
             "cluster": {"hosts": max(self.hosts)},
         }
         self._run(self.place.alone(contestant, name), study, f"{contestant.name} {name}: computing alone")
@@ -103,17 +111,40 @@ class Measuring:
     ) -> None:
         """Time steps on emulated hosts, or take apart those of so many hosts that were timed."""
         launches = self.launches or load.launches
-        study = self._study(contestant, load, take_apart or self.hosts) | {
+        if take_apart:
+            self._time(contestant, name, rate, (take_apart, launches), apart=True)
+            return
+        folder = self.place.steps(contestant, name, rate)
+        for wanted in self._lacking(folder, self.hosts, launches, lambda store, trial: store.launches(trial)):
+            self._time(contestant, name, rate, wanted)
+
+    def _time(
+        self, contestant: Contestant, name: str, rate: float, wanted: tuple[Sequence[int], int], *, apart: bool = False
+    ) -> None:
+        load, (workers, launches) = LOADS[name], wanted
+        study = self._study(contestant, load, workers) | {
             "strategies": [contestant.strategy],
             "launches": {"min": launches, "max": launches},
             # DDP has its buckets from the second step on; steps of workers that do not wait for each other differ more.
             "steps": {"warmup": 2, "min": 10 if contestant.strategy == "ps_async" else 4, "max": 60},
             "seconds_per_launch": 4,
-            "anatomy": {"launches": 1, "seconds": 5} if take_apart else False,
+            "anatomy": {"launches": 1, "seconds": 5} if apart else False,
             "cluster": {"hosts": max(self.hosts), "bandwidth": f"{rate:g}Mbit/s"},
         }
-        what = "buckets" if take_apart else "steps"
+        what = "buckets" if apart else "steps"
         self._run(self.place.steps(contestant, name, rate), study, f"{contestant.name} {name}: {what}, {rate:g} Mbit/s")
+
+    def _lacking(
+        self, folder: Path, workers: Sequence[int], wanted: int, launches_of: Callable[[Store, str], Sequence[Recorded]]
+    ) -> Iterator[tuple[list[int], int]]:
+        """Yield numbers of workers that lack quiet launches, and how many launches of any kind they need for them."""
+        for _ in range(self.rounds):
+            have = _launches(folder / "results", launches_of)
+            need = {count: len(have.get(count, [])) + wanted - len(quiet(have.get(count, []))) for count in workers}
+            short = [count for count in workers if need[count] > len(have.get(count, []))]
+            if not short:
+                return
+            yield short, max(need[count] for count in short)
 
     def _study(self, contestant: Contestant, load: Load, workers: Sequence[int]) -> dict[str, object]:
         workload: dict[str, object] = {"name": load.workload, "batch_per_worker": load.batch}
@@ -139,9 +170,17 @@ class Measuring:
 
     def _net(self, contestant: Contestant, rate: float) -> None:
         folder = self.place.net(contestant, rate)
+        for _ in range(self.rounds):
+            have = Store.open(folder).net() if Store.exists(folder) else []
+            if quiet(have):
+                return
+            self._link(contestant, rate, folder, len(have) + 2)
+
+    def _link(self, contestant: Contestant, rate: float, folder: Path, launches: int) -> None:
         command = [
             *(STEPTIME, "net", contestant.back_end, "--workers", "2", "--launcher", "emulated"),
-            *("--bandwidth", f"{rate:g}Mbit/s", "--operations", contestant.operation, "--launches", "2"),
+            *("--bandwidth", f"{rate:g}Mbit/s", "--operations", contestant.operation),
+            *("--launches", str(launches)),
             *("--sizes", f"{SHORT}B,{LONG}B", "-o", str(folder)),
         ]
         self._call(command, f"{contestant.name}: link of {rate:g} Mbit/s")
@@ -160,3 +199,11 @@ class Measuring:
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:]
             print(f"  exit code {done.returncode}: {' '.join(said)}", file=sys.stderr, flush=True)
+
+
+def _launches(folder: Path, launches_of: Callable[[Store, str], Sequence[Recorded]]) -> dict[int, Sequence[Recorded]]:
+    """Return the launches in a results folder by their number of workers; none where there is no folder yet."""
+    if not Store.exists(folder):
+        return {}
+    store = Store.open(folder)
+    return {trial.workers: launches_of(store, trial.id) for trial in store.trials()}

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from calibrating import Calibration, calibrations, link_of
 from contestants import Contestant, Load
 from measuring import Place
+from quiet import quiet, quietest
 
-from steptime.measurements.emulated import cluster_of
 from steptime.measurements.estimate import estimate
 from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
@@ -38,8 +38,10 @@ class Cell:
     low_s: float
     high_s: float
     launches: int
-    foreign: bool | None
-    """Whether something else used the processor meanwhile."""
+    noisy_launches: int
+    """That were set aside, since they had not the processors to themselves."""
+    quiet: bool
+    """Whether enough of everything that the cell stands on was measured on a quiet machine; else all launches count."""
     predicted_s: dict[str, float]
 
     def error(self, way: str) -> float:
@@ -80,13 +82,13 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
     steps, alone, net = stores
     base = calibrations(alone, contestant)
     for trial in steps.trials():
-        launches = [each for each in steps.iter_launches(trial.id) if each.status == "ok"]
+        every = steps.launches(trial.id)
+        launches = quietest(every)
         found = estimate(launches, trial.strategy)
         graph = graph_of(trial)
-        link = link_of(net, contestant, graph.plan)
+        link = link_of(quietest(net.net()), contestant, graph.plan)
         if found is None or link is None or not {1, trial.workers} <= base.keys():
             continue
-        cluster = cluster_of(launches)
         yield Cell(
             contestant=contestant.name,
             load=name,
@@ -97,7 +99,8 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
             low_s=found.low,
             high_s=found.high,
             launches=len(launches),
-            foreign=cluster.foreign_load if cluster else None,
+            noisy_launches=len(every) - len(launches),
+            quiet=all((quiet(every), quiet(net.net()), base[1].quiet, base[trial.workers].quiet)),
             predicted_s=predictions(graph, trial.workers, base, link, Link(megabits * 1e6 / 8 * _PAYLOAD)),
         )
 

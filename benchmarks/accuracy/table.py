@@ -21,15 +21,17 @@ def show(cells: Sequence[Cell]) -> None:
     print(f"{'':42} {'measured, ms':>26} " + " ".join(f"{name:>15}" for name in ways))
     for cell in cells:
         what = f"{cell.contestant} {cell.load}, {cell.megabits:g} Mbit/s, {cell.hosts} hosts"
-        mark = "*" if cell.foreign else " "
+        mark = " " if cell.quiet else "*"
         measured = f"{1e3 * cell.measured_s:.1f} ({1e3 * cell.low_s:.1f} to {1e3 * cell.high_s:.1f})"
         print(f"{what:42} {measured:>26}{mark}" + " ".join(f"{100 * cell.error(name):+15.1f}" for name in ways))
-    if any(cell.foreign for cell in cells):
-        print("* something else used more than a tenth of a core meanwhile")
+    if not all(cell.quiet for cell in cells):
+        print("* no quiet launch of something that the cell stands on; left out below")
 
 
 def summarise(cells: Sequence[Cell]) -> None:
-    """Print the errors of each way over the cells of each framework, and with groups left out."""
+    """Print the errors of each way over the quiet cells of each framework, and with groups left out."""
+    noisy = [cell for cell in cells if not cell.quiet]
+    cells = [cell for cell in cells if cell.quiet]
     for name in dict.fromkeys(cell.contestant for cell in cells):
         own = [cell for cell in cells if cell.contestant == name]
         print(f"\n{name + ': absolute error in percent':44} {HEAD}")
@@ -40,6 +42,9 @@ def summarise(cells: Sequence[Cell]) -> None:
         print(f"\n{'all: absolute error in percent':44} {HEAD}")
         print(f"  {'steptime':42} {judge(cells, 'steptime').in_words()}")
         _left_out(cells)
+    if noisy:
+        print(f"\n{'cells that were not quiet':44} {HEAD}")
+        print(f"  {'steptime':42} {judge(noisy, 'steptime').in_words()}")
 
 
 def _left_out(cells: Sequence[Cell]) -> None:
