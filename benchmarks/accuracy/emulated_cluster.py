@@ -10,10 +10,10 @@ For every framework, workload, bandwidth and number of hosts, three things are m
 rungs that send nothing, with one worker and with as many as will train), the link between two hosts (`steptime net`
 with the framework's back end), and the step time itself, which is only compared with. Nothing is fitted to a step that
 sends. The table has the error of the prediction and of simpler ones beside it; DIR has it as JSON lines and CSV too.
-What is in DIR is not measured again, whether the last run came to its end or not, and the table has all of it.
-Parameter servers have a host each. Needs root. Launches that had not the processors to themselves are set aside and
-repeated (``quiet.py``). A framework takes 15 to 20 minutes with the usual
-three workloads. ResNet-50 has to be asked for: by its bytes it takes 15 minutes more, with servers 30 to 60.
+Launches that had not the processors to themselves are set aside and repeated (``quiet.py``); the others stay in DIR,
+whether the last run came to its end or not, and the table has all of them. Parameter servers have a host each. Needs
+root. A framework takes 15 to 20 minutes with the usual three workloads where all launches are quiet. ResNet-50 has to
+be asked for: by its bytes it takes 15 minutes more, with servers 30 to 60.
 """
 
 import argparse
