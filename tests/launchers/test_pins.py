@@ -8,7 +8,7 @@ import pytest
 
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.request import Request
-from steptime.launchers.surroundings import pins, server_pins
+from steptime.launchers.surroundings import pins, server_pins, shared_variables, shares_cores
 from steptime.worker.place import Place
 
 
@@ -23,6 +23,16 @@ def test_workers_get_neighbouring_cores_of_their_own():
 
 def test_more_workers_than_cores_start_over():
     assert pins(request(workers=3, cores=(4, 6))) == [(4,), (6,), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "shared"),
+    [({}, False), ({"threads": 2}, False), ({"workers": 5}, True), ({"threads": 3}, True), ({"cores": ()}, False)],
+)
+def test_workers_share_cores_where_their_threads_outnumber_them(fields: dict[str, object], shared: bool):
+    asked = request(**fields)
+    assert shares_cores(asked) is shared
+    assert ("MPIR_CVAR_ENABLE_HEAVY_YIELD" in shared_variables(asked, "mark", "127.0.0.1", range(20))) is shared
 
 
 def test_servers_get_cores_that_no_worker_has():
