@@ -9,8 +9,9 @@ import pytest
 from launching import LaunchResult, check_job, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
-from steptime.runner.gate.comparing import weight_error
+from steptime.runner.gate.comparing import update_error, weight_error
 from steptime.worker.sampling import epoch_indices
+from steptime.worker.weights import initial_weights
 from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.library import lenet5, resnet50
@@ -134,13 +135,17 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, repeat: int)
 
 
 def test_two_workers_of_resnet50_give_the_weights_of_the_oracle(tmp_path: Path) -> None:
-    """After one step: batch statistics of so few samples soon tell the last bits of two libraries apart."""
+    """After one step, of whose update a worker's missing gradient would be a half and rounding is little.
+
+    Rounding moves values across the kink of a ReLU, which ones depends on the processor, and batch norm spreads that:
+    an offset that starts at zero may be 1 % off.
+    """
     oracle = check_job("reference", "single", "resnet50", steps=1, options={"shards": 2}, **SMALL_RESNET)
     expected = launch_ok(tmp_path, oracle).weights[0]
-    result = launch_ok(
-        tmp_path, check_job("chainer", "allreduce", "resnet50", workers=2, steps=1, **SMALL_RESNET), workers=2
-    )
-    assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
+    job = check_job("chainer", "allreduce", "resnet50", workers=2, steps=1, **SMALL_RESNET)
+    result = launch_ok(tmp_path, job, workers=2)
+    first = initial_weights(job["workload"]["layers"], 0)
+    assert max(update_error(result.weights[rank], expected, first)[0] for rank in range(2)) < 0.1
 
 
 def test_allreduce_works_with_one_worker(tmp_path: Path) -> None:
