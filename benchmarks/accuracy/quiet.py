@@ -7,7 +7,7 @@ LIMITS = {"foreign_cpu_cores": 0.1, "steal_share": 0.03}
 """Cores that other processes used, and the share of time that a virtual machine wanted to run and could not.
 
 A median over steps hardly notices three hundredths of a launch; a third of one, as neighbours of a virtual machine take
-at times, doubles the steps of a small network. The limits were chosen once, when a first table of PyTorch had been seen.
+at times, doubles the steps of a small network. Chosen once, when a first table of PyTorch had been seen.
 """
 
 
