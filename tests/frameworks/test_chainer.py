@@ -145,7 +145,7 @@ def test_two_workers_of_resnet50_give_the_weights_of_the_oracle(tmp_path: Path) 
     job = check_job("chainer", "allreduce", "resnet50", workers=2, steps=1, **SMALL_RESNET)
     result = launch_ok(tmp_path, job, workers=2)
     first = initial_weights(job["workload"]["layers"], 0)
-    assert max(update_error(result.weights[rank], expected, first)[0] for rank in range(2)) < 0.1
+    assert max(update_error(result.weights[rank], expected, first)[0] for rank in range(2)) < 0.02
 
 
 def test_allreduce_works_with_one_worker(tmp_path: Path) -> None:
