@@ -43,10 +43,10 @@ def buckets(place: Place, contestant: Contestant, name: str, megabits: float) ->
     if stores is None:
         return
     steps, alone, net = stores
-    base = calibrations(alone, contestant)
+    base, links = calibrations(alone, contestant), quietest(net.net())
     for trial in steps.trials():
         graph = graph_of(trial)
-        link = link_of(quietest(net.net()), contestant, graph.plan)
+        link = link_of(links, contestant, graph.plan)
         seen = [_seen(each) for each in quietest(steps.anatomies(trial.id))]
         seen = [each for each in seen if each is not None and len(each) == len(graph.messages)]
         if link is None or not seen or trial.workers not in base:

@@ -37,7 +37,7 @@ def main() -> int:
     place = Place(asked.folder.resolve())
     if not asked.table:
         names = _known(asked.frameworks, CONTESTANTS)
-        loads = {name: LOADS[name] for name in _known(asked.workloads, LOADS)}
+        loads = _known(asked.workloads, LOADS)
         rates = [float(each) for each in asked.rates.split(",")]
         measuring = Measuring(
             place,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contestants import LOADS, Contestant, Load
+from contestants import LOADS, Contestant
 from quiet import Recorded, quiet
 
 from steptime.errors import StoreError
@@ -18,6 +18,9 @@ STEPTIME = str(Path(sys.executable).with_name("steptime"))
 SHORT, LONG = 1 << 10, 1 << 22
 _LIMIT_S = 1800.0
 """That one launch may last."""
+
+Wanted = tuple[Sequence[int], int]
+"""Numbers of workers, and how many launches of any kind each of them shall have."""
 
 
 @dataclass(frozen=True)
@@ -74,28 +77,30 @@ class Measuring:
     spent: dict[str, float] = field(default_factory=dict)
     """Seconds by contestant."""
 
-    def everything(self, contestant: Contestant, loads: dict[str, Load], rates: Sequence[float]) -> None:
+    def everything(self, contestant: Contestant, names: Sequence[str], rates: Sequence[float]) -> None:
         """Measure all of one contestant: links first, then workload by workload, and buckets last."""
         began = time.monotonic()
         for rate in rates:
             self._net(contestant, rate)
-        for name, load in loads.items():
-            self._alone(contestant, name, load)
+        for name in names:
+            launches = self.launches or LOADS[name].launches
+            self._alone(contestant, name)
             for rate in rates:
-                self._steps(contestant, name, load, rate)
+                self._steps(contestant, name, rate, launches)
             if contestant.name == "pytorch":
                 # Where the link alone decides, taking steps apart is slow, and two hosts show what there is to see.
-                hosts = self.hosts if load.launches > 1 else [min(self.hosts)]
-                self._steps(contestant, name, load, max(rates), take_apart=hosts)
+                hosts = self.hosts if LOADS[name].launches > 1 else [min(self.hosts)]
+                self._time(contestant, name, max(rates), (hosts, launches), apart=True)
         self.spent[contestant.name] = time.monotonic() - began
 
-    def _alone(self, contestant: Contestant, name: str, load: Load) -> None:
+    def _alone(self, contestant: Contestant, name: str) -> None:
         folder = self.place.alone(contestant, name)
-        for wanted in self._lacking(folder, [1, *self.hosts], 1, lambda store, trial: store.anatomies(trial)):
-            self._climb(contestant, name, load, *wanted)
+        for wanted in self._lacking(folder, [1, *self.hosts], 1, Store.anatomies):
+            self._climb(contestant, name, wanted)
 
-    def _climb(self, contestant: Contestant, name: str, load: Load, workers: Sequence[int], launches: int) -> None:
-        study = self._study(contestant, load, workers) | {
+    def _climb(self, contestant: Contestant, name: str, wanted: Wanted) -> None:
+        workers, launches = wanted
+        study = self._study(contestant, name, workers) | {
             "strategies": ["single", "ps_sync" if contestant.is_served else contestant.strategy],
             "exclude": [{"strategies": "ps_sync", "workers": 1}] if contestant.is_served else [],
             "launches": {"min": 1, "max": 1},
@@ -106,23 +111,15 @@ class Measuring:
         }
         self._run(self.place.alone(contestant, name), study, f"{contestant.name} {name}: computing alone")
 
-    def _steps(
-        self, contestant: Contestant, name: str, load: Load, rate: float, take_apart: Sequence[int] | None = None
-    ) -> None:
-        """Time steps on emulated hosts, or take apart those of so many hosts that were timed."""
-        launches = self.launches or load.launches
-        if take_apart:
-            self._time(contestant, name, rate, (take_apart, launches), apart=True)
-            return
+    def _steps(self, contestant: Contestant, name: str, rate: float, launches: int) -> None:
         folder = self.place.steps(contestant, name, rate)
-        for wanted in self._lacking(folder, self.hosts, launches, lambda store, trial: store.launches(trial)):
+        for wanted in self._lacking(folder, self.hosts, launches, Store.launches):
             self._time(contestant, name, rate, wanted)
 
-    def _time(
-        self, contestant: Contestant, name: str, rate: float, wanted: tuple[Sequence[int], int], *, apart: bool = False
-    ) -> None:
-        load, (workers, launches) = LOADS[name], wanted
-        study = self._study(contestant, load, workers) | {
+    def _time(self, contestant: Contestant, name: str, rate: float, wanted: Wanted, *, apart: bool = False) -> None:
+        """Time steps on emulated hosts, or take apart those that were timed."""
+        workers, launches = wanted
+        study = self._study(contestant, name, workers) | {
             "strategies": [contestant.strategy],
             "launches": {"min": launches, "max": launches},
             # DDP has its buckets from the second step on; steps of workers that do not wait for each other differ more.
@@ -135,18 +132,19 @@ class Measuring:
         self._run(self.place.steps(contestant, name, rate), study, f"{contestant.name} {name}: {what}, {rate:g} Mbit/s")
 
     def _lacking(
-        self, folder: Path, workers: Sequence[int], wanted: int, launches_of: Callable[[Store, str], Sequence[Recorded]]
-    ) -> Iterator[tuple[list[int], int]]:
-        """Yield numbers of workers that lack quiet launches, and how many launches of any kind they need for them."""
+        self, folder: Path, workers: Sequence[int], enough: int, launches_of: Callable[[Store, str], Sequence[Recorded]]
+    ) -> Iterator[Wanted]:
+        """Yield what lacks quiet launches, as often as it may be measured."""
         for _ in range(self.rounds):
-            have = _launches(folder / "results", launches_of)
-            need = {count: len(have.get(count, [])) + wanted - len(quiet(have.get(count, []))) for count in workers}
-            short = [count for count in workers if need[count] > len(have.get(count, []))]
+            found = _launches(folder / "results", launches_of)
+            lacks = {count: enough - len(quiet(found.get(count, []))) for count in workers}
+            short = [count for count in workers if lacks[count] > 0]
             if not short:
                 return
-            yield short, max(need[count] for count in short)
+            yield short, max(len(found.get(count, [])) + lacks[count] for count in short)
 
-    def _study(self, contestant: Contestant, load: Load, workers: Sequence[int]) -> dict[str, object]:
+    def _study(self, contestant: Contestant, name: str, workers: Sequence[int]) -> dict[str, object]:
+        load = LOADS[name]
         workload: dict[str, object] = {"name": load.workload, "batch_per_worker": load.batch}
         if load.side:
             workload["image"] = load.side

@@ -80,13 +80,13 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
     if stores is None:
         return
     steps, alone, net = stores
-    base = calibrations(alone, contestant)
+    base, links = calibrations(alone, contestant), net.net()
     for trial in steps.trials():
         every = steps.launches(trial.id)
         launches = quietest(every)
         found = estimate(launches, trial.strategy)
         graph = graph_of(trial)
-        link = link_of(quietest(net.net()), contestant, graph.plan)
+        link = link_of(quietest(links), contestant, graph.plan)
         if found is None or link is None or not {1, trial.workers} <= base.keys():
             continue
         yield Cell(
@@ -100,7 +100,7 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
             high_s=found.high,
             launches=len(launches),
             noisy_launches=len(every) - len(launches),
-            quiet=all((quiet(every), quiet(net.net()), base[1].quiet, base[trial.workers].quiet)),
+            quiet=all((quiet(every), quiet(links), base[1].quiet, base[trial.workers].quiet)),
             predicted_s=predictions(graph, trial.workers, base, link, Link(megabits * 1e6 / 8 * _PAYLOAD)),
         )
 

@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
-LIMITS = {"foreign_cpu_cores": 0.1, "steal_share": 0.03}
+from steptime.measurements.noise import FOREIGN_CORES
+
+LIMITS = {"foreign_cpu_cores": FOREIGN_CORES, "steal_share": 0.03}
 """Cores that other processes used, and the share of time that a virtual machine wanted to run and could not.
 
 A median over steps hardly notices three hundredths of a launch; a third of one, as neighbours of a virtual machine take
