@@ -1,0 +1,65 @@
+"""Halving and doubling among workers that are no power of two, beside a simulation of every message on its links."""
+
+from collections import Counter
+
+import pytest
+
+from steptime.perfmodels.communication.halving_doubling import halving_doubling
+from steptime.perfmodels.communication.link import Link
+
+
+def _exchanges(rank, workers):
+    """Yield what a worker sends, (to whom, how much of a message), and whom it receives from; None for nobody."""
+    rounds = workers.bit_length() - 1
+    surplus = workers - 2**rounds
+    if rank < 2 * surplus and rank % 2 == 0:
+        yield (rank + 1, 1.0), None
+        yield None, rank + 1
+        return
+    if rank < 2 * surplus:
+        yield None, rank - 1
+    number = rank // 2 if rank < 2 * surplus else rank - surplus
+    halving = [(number ^ 2**bit, 0.5 ** (bit + 1)) for bit in range(rounds)]
+    for partner, part in halving + halving[::-1]:
+        other = 2 * partner + 1 if partner < surplus else partner + surplus
+        yield (other, part), other
+    if rank < 2 * surplus:
+        yield (rank - 1, 1.0), None
+
+
+def _simulated(workers):
+    """Return when the last worker has the sum, in messages per link; what is sent does not wait for its receiver."""
+    programs = [_exchanges(rank, workers) for rank in range(workers)]
+    waiting, flying, arrived, clock = [None] * workers, {}, Counter(), 0.0
+    idle = set(range(workers))
+    while True:
+        while idle:
+            rank = idle.pop()
+            waiting[rank] = next(programs[rank], None)
+            if waiting[rank] and waiting[rank][0]:
+                to, part = waiting[rank][0]
+                flying[rank, to] = part
+        for rank, now in enumerate(waiting):
+            if now is None or any(sender == rank for sender, _ in flying):
+                continue
+            if now[1] is None or arrived[now[1], rank]:
+                arrived[now[1], rank] -= 1
+                waiting[rank] = None
+                idle.add(rank)
+        if idle:
+            continue
+        if not flying:
+            return clock
+        leaving, coming = Counter(sender for sender, _ in flying), Counter(to for _, to in flying)
+        pace = {pair: 1.0 / max(leaving[pair[0]], coming[pair[1]]) for pair in flying}
+        jump = min(left / pace[pair] for pair, left in flying.items())
+        clock += jump
+        flying = {pair: left - jump * pace[pair] for pair, left in flying.items()}
+        for pair in [pair for pair, left in flying.items() if left < 1e-12]:
+            del flying[pair]
+            arrived[pair] += 1
+
+
+@pytest.mark.parametrize("workers", range(1, 34))
+def test_messages_take_as_long_as_simulated(workers):
+    assert halving_doubling(1.0, workers, Link(1.0)) == pytest.approx(_simulated(workers))
