@@ -47,17 +47,23 @@ def shared_link(situation, in_flight, slowdown, tick):
     return ends, computed
 
 
-def fused(waiting, seconds, *, threshold, cycle, negotiation):
-    """Return when all is sent by a thread that looks every cycle and first in the middle of one."""
+def fused(waiting, seconds, looks, held):
+    """Return when all is sent by a thread that looks every cycle and first in the middle of one.
+
+    ``looks`` are their threshold, cycle and negotiation; ``held`` is when computing is over, and what a look and an
+    exchange last longer before, at most until then.
+    """
+    threshold, cycle, negotiation = looks
+    until, look, exchange = held
     clock = 0.0
     while waiting:
         clock = max(clock, waiting[0][0] + cycle / 2)
         there = [size for moment, size in waiting if moment <= clock]
         waiting = waiting[len(there) :]
-        clock += negotiation
+        clock += negotiation + min(look, max(until - clock, 0.0))
         while there:
             pack = [there.pop(0)]
             while there and sum(pack) + there[0] <= threshold:
                 pack.append(there.pop(0))
-            clock += seconds(sum(pack))
+            clock += seconds(sum(pack)) + min(exchange, max(until - clock, 0.0))
     return clock

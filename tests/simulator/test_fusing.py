@@ -4,24 +4,27 @@ import numpy as np
 import pytest
 from brute_force import fused
 
-from steptime.simulator.fusing import fuse
+from steptime.simulator.fusing import Held, fuse
+
+
+def _seconds(size):
+    return 0.02 + 0.05 * size
 
 
 @pytest.mark.parametrize("threshold", [0.0, 3.0, 10.0, 1e9])
 @pytest.mark.parametrize("cycle", [0.0, 0.05, 1.0])
+@pytest.mark.parametrize("held", [(0.0, 0.0, 0.0), (2.5, 0.1, 0.2), (1.0, 0.4, 5.0)])
 @pytest.mark.parametrize("seed", range(3))
-def test_ends_are_those_of_a_loop(threshold, cycle, seed):
+def test_ends_are_those_of_a_loop(threshold, cycle, held, seed):
     generator = np.random.default_rng(seed)
     ready, sizes = np.sort(generator.uniform(0, 2, 12)), generator.uniform(0.5, 4.0, 12)
-
-    end, _, _ = fuse(
-        ready[None], sizes, lambda size: 0.02 + 0.05 * size, threshold=threshold, cycle=cycle, negotiation=0.01
-    )
 
     looks = {"threshold": threshold, "cycle": cycle, "negotiation": 0.01}
     waiting = list(zip(ready, sizes, strict=True))
 
-    assert end[0] == pytest.approx(fused(waiting, lambda size: 0.02 + 0.05 * size, **looks))
+    end, _, _ = fuse(ready[None], sizes, _seconds, held=Held(*held), **looks)
+
+    assert end[0] == pytest.approx(fused(waiting, _seconds, looks.values(), held))
 
 
 def test_nothing_is_fused_with_a_threshold_of_zero():

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.perfmodels.communication.carriage import carriage
-from steptime.perfmodels.communication.link import Real
-from steptime.simulator.fusing import fuse
+from steptime.perfmodels.communication.link import Link, Real
+from steptime.simulator.fusing import Held, fuse
 from steptime.simulator.gathering import Group, gathered
 from steptime.simulator.queueing import updates_over_links, updates_per_second
 from steptime.simulator.scene import Scene
@@ -18,6 +18,9 @@ from steptime.simulator.sharing import in_order, share
 from steptime.stepgraph.plan import Message
 
 Array = NDArray[np.float64]
+
+_WAKE_UPS_OF_A_LOOK = 2
+"""One to hear what all have, one to answer."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,8 @@ def _fused(scene: Scene) -> Outcome:
     unit = carriage("allreduce", 1.0, scene.workers, scene.carrier)
     start, per_byte = (np.broadcast_to(each[..., 0], scene.workers.shape) for each in (unit.start, unit.transfer))
 
+    hops = carriage("allreduce", 0.0, scene.workers, replace(scene.carrier, link=Link(np.inf, 1.0))).start[..., 0]
+
     def lasting(size: Array) -> Array:
         if scene.interconnect.switches:
             return carriage("allreduce", size[:, None], scene.workers, scene.carrier).alone[:, 0]
@@ -121,6 +126,7 @@ def _fused(scene: Scene) -> Outcome:
         threshold=fusion.threshold,
         cycle=np.maximum(fusion.cycle_s, negotiation),
         negotiation=negotiation,
+        held=Held(until=scene.computing, look=_WAKE_UPS_OF_A_LOOK * fusion.wake_up_s, exchange=fusion.wake_up_s * hops),
     )
     together = scene.workers > 1
     behind = np.where(together, end - scene.computing, 0.0)

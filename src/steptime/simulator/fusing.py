@@ -4,6 +4,7 @@ The looks follow each other at the cycle, or as soon as the exchanges of the las
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,26 @@ Array = NDArray[np.float64]
 
 _ON_AVERAGE = 0.5
 """Of a cycle that a gradient waits for the next look."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """How much longer things take while computing holds the core that their thread waits for; (configurations,)."""
+
+    until: Array | float = 0.0
+    """When the computing is over."""
+    look: Array | float = 0.0
+    """Seconds more for a look, and at most what is left of the computing."""
+    exchange: Array | float = 0.0
+    """Seconds more for an exchange, likewise."""
+
+    def longer(self, begin: Array, most: Array | float) -> Array:
+        """Return by how much something that begins then takes longer."""
+        found: Array = np.minimum(most, np.maximum(self.until - begin, 0.0))
+        return found
+
+
+_NEVER = Held()
 
 
 def fuse(  # noqa: PLR0913 - each is a quantity of the situation
@@ -23,6 +44,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
     cycle: Array | float,
     negotiation: Array | float = 0.0,
     phase: Array | float = _ON_AVERAGE,
+    held: Held = _NEVER,
 ) -> tuple[Array, Array, Array]:
     """Return when the last exchange is over, the seconds of all exchanges, and how many there were; (configurations,).
 
@@ -34,6 +56,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
         cycle: seconds between two looks.
         negotiation: seconds of each look that finds something, until all workers know what all have.
         phase: where in a cycle a gradient becomes ready, as a share of the wait for the next look.
+        held: by computing that the threads of exchanges wait for.
     """
     rows, count = ready.shape
     sums = np.concatenate([[0.0], np.cumsum(sizes)])
@@ -48,15 +71,17 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
         earliest = ready[every, head]
         look = np.maximum(clock, earliest + phase * cycle)
         seen = np.maximum(_ready_by(ready, look, first), head + 1)
-        clock = np.where(active, look + negotiation, clock)
-        spent = np.where(active, spent + negotiation, spent)
+        agreeing = negotiation + held.longer(look, held.look)
+        clock = np.where(active, look + agreeing, clock)
+        spent = np.where(active, spent + agreeing, spent)
         while True:
             going = active & (head < seen)
             if not going.any():
                 break
             place = np.minimum(head, count - 1)
             stop = np.minimum(closes[place], seen)
-            seconds = np.where(going, lasting(sums[np.maximum(stop, place)] - sums[place]), 0.0)
+            seconds = lasting(sums[np.maximum(stop, place)] - sums[place]) + held.longer(clock, held.exchange)
+            seconds = np.where(going, seconds, 0.0)
             clock, spent, exchanges = clock + seconds, spent + seconds, exchanges + going
             head = np.where(going, stop, head)
         first = np.where(active, seen, first)

@@ -35,6 +35,8 @@ class Fusion:
     """Bytes; what is ready together travels together up to so many, and with 0 each by itself."""
     cycle_s: float
     """Between two looks at what is ready."""
+    wake_up_s: float = 0.0
+    """That each wake-up of its threads takes while computing holds their core."""
 
 
 @dataclass(frozen=True)
