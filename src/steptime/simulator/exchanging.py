@@ -11,7 +11,7 @@ from steptime.perfmodels.communication.carriage import carriage
 from steptime.perfmodels.communication.link import Link, Real
 from steptime.simulator.fusing import Held, fuse
 from steptime.simulator.gathering import Group, gathered
-from steptime.simulator.queueing import updates_over_links, updates_per_second
+from steptime.simulator.queueing import updates_in_turn, updates_over_links
 from steptime.simulator.scene import Scene
 from steptime.simulator.serving import Keys, Shop, served_step
 from steptime.simulator.sharing import in_order, share
@@ -236,10 +236,9 @@ def _queued(scene: Scene) -> Outcome:
         lonely = np.maximum(lonely, pushing + pulling)
     pushing = np.minimum(pushing, lonely)
     pulling = np.minimum(pulling, lonely - pushing)
-    over_links = updates_over_links(scene.workers, lonely - pushing - pulling, [pushing, pulling])
-    thinks = np.maximum(lonely - applying, np.finfo(float).tiny)
-    variation = np.asarray(scene.crew.spread.transient) * scene.computing / thinks
-    at_servers = updates_per_second(scene.workers, thinks, applying, variation)
+    strays = np.asarray(scene.crew.spread.transient) * scene.computing
+    over_links = updates_over_links(scene.workers, lonely - pushing - pulling, [pushing, pulling], strays)
+    at_servers = updates_in_turn(scene.workers, lonely - applying, [applying], strays)
     behind = scene.workers / np.minimum(over_links, at_servers) - scene.computing
     alone_s = 2.0 * scene.sizes.sum() / shop.rate
     return Outcome(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))
