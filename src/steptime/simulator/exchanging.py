@@ -110,7 +110,6 @@ def _fused(scene: Scene) -> Outcome:
         raise ValueError(message)
     unit = carriage("allreduce", 1.0, scene.workers, scene.carrier)
     start, per_byte = (np.broadcast_to(each[..., 0], scene.workers.shape) for each in (unit.start, unit.transfer))
-
     hops = carriage("allreduce", 0.0, scene.workers, replace(scene.carrier, link=Link(np.inf, 1.0))).start[..., 0]
 
     def lasting(size: Array) -> Array:
