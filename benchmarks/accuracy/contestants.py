@@ -45,6 +45,7 @@ class Load:
 LOADS = {
     "lenet5": Load("lenet5", 64, launches=3),
     "mlp": Load("autoencoder", 64, launches=1),
+    "mlp_256": Load("autoencoder", 256, launches=1),
     "small_alexnet": Load("cifar_cnn", 64, 32),
     "resnet50": Load("resnet50", 8, 64, launches=1),
 }

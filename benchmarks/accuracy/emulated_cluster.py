@@ -12,8 +12,9 @@ with the framework's back end), and the step time itself, which is only compared
 sends. The table has the error of the prediction and of simpler ones beside it; DIR has it as JSON lines and CSV too.
 Launches that had not the processors to themselves are set aside and repeated (``quiet.py``); the others stay in DIR,
 whether the last run came to its end or not, and the table has all of them. Parameter servers have a host each. Needs
-root. A framework takes 15 to 20 minutes with the usual three workloads where all launches are quiet. ResNet-50 has to
-be asked for: by its bytes it takes 15 minutes more, with servers 30 to 60.
+root. A framework takes 15 to 20 minutes with the usual three workloads where all launches are quiet. Two have to be
+asked for: the multilayer perceptron with another batch, and ResNet-50, which by its bytes takes 15 minutes more, with
+servers 30 to 60.
 """
 
 import argparse

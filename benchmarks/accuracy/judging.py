@@ -11,7 +11,7 @@ LONG_S = 0.3
 GROUPS: dict[str, Callable[[Cell], Hashable]] = {
     "workload": lambda cell: cell.load,
     "bandwidth": lambda cell: cell.megabits,
-    "batch": lambda cell: (cell.load, cell.batch),
+    "batch": lambda cell: cell.batch,
     "framework": lambda cell: cell.contestant,
 }
 
@@ -49,7 +49,7 @@ def left_out(cells: Sequence[Cell], by: str) -> Verdict | None:
     group = GROUPS[by]
     ratios = np.log([cell.predicted_s["steptime"] / cell.measured_s for cell in cells])
     own = [group(cell) for cell in cells]
-    if len(set(own)) < 2 or (by == "batch" and len(set(own)) == len({cell.load for cell in cells})):
+    if len(set(own)) < 2:
         return None
     others = [np.mean([ratio for ratio, one in zip(ratios, own, strict=True) if one != each]) for each in own]
     return _verdict(cells, np.expm1(ratios - others))
