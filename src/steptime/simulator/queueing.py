@@ -40,15 +40,7 @@ def updates_in_turn(
         service_variation: coefficient of variation of each S.
     """
     workers, thinking, *stations = _together(workers, thinking, services)
-    demand = np.stack(stations)
-    bound = _bound(workers, thinking, demand)
-    strays = np.hypot(strays, service_variation * demand.max(axis=0))
-    if not np.any(strays):
-        return bound
-    chance = 1.0 - np.exp(-workers * strays / (_SPACING * (thinking + demand.sum(axis=0))))
-    chance *= _EVEN_SERVICE + (1.0 - _EVEN_SERVICE) * min(service_variation, 1.0) ** 2
-    rate: Array = bound + chance * (updates_evenly(workers, thinking, stations) - bound)
-    return rate
+    return _between(workers, thinking, stations, _chance(workers, thinking, stations, strays, service_variation))
 
 
 def updates_evenly(workers: Array, thinking: Array, services: Sequence[Array]) -> Array:
@@ -90,11 +82,10 @@ def updates_over_links(
         services: for each link, the seconds of one worker's messages on it, alone, (configurations,) each.
         strays: standard deviation of ``thinking``, seconds.
     """
-    longest = np.max(np.broadcast_arrays(*services), axis=0)
-    in_turn = updates_in_turn(workers, thinking, services, strays)
-    even = updates_evenly(workers, thinking, services)
-    rate: Array = in_turn + longest / (longest + _RAMP_S) * (even - in_turn)
-    return rate
+    workers, thinking, *stations = _together(workers, thinking, services)
+    longest = np.max(stations, axis=0)
+    in_turn = 1.0 - _chance(workers, thinking, stations, strays)
+    return _between(workers, thinking, stations, 1.0 - in_turn * _RAMP_S / (longest + _RAMP_S))
 
 
 def staleness(workers: Array) -> Array:
@@ -103,6 +94,30 @@ def staleness(workers: Array) -> Array:
     Between two updates of one worker every other one updates once, in the mean, whatever the times (J. Little, 1961).
     """
     return np.maximum(np.asarray(workers, float) - 1.0, 0.0)
+
+
+def _chance(
+    workers: Array,
+    thinking: Array,
+    stations: Sequence[Array],
+    strays: Array | float,
+    service_variation: float = 0.0,
+) -> Array:
+    """Return how far workers that are served in turn are from never meeting, 0, to meeting by chance, 1."""
+    strays = np.hypot(strays, service_variation * np.max(stations, axis=0))
+    alone = np.maximum(thinking + np.sum(stations, axis=0), np.finfo(float).tiny)
+    chance = 1.0 - np.exp(-workers * strays / (_SPACING * alone))
+    found: Array = chance * (_EVEN_SERVICE + (1.0 - _EVEN_SERVICE) * min(service_variation, 1.0) ** 2)
+    return found
+
+
+def _between(workers: Array, thinking: Array, stations: Sequence[Array], share: Array) -> Array:
+    """Return the updates per second a share of the way from what workers in turn reach to what even sharing gives."""
+    bound = _bound(workers, thinking, np.stack(stations))
+    if not np.any(share):
+        return bound
+    rate: Array = bound + share * (updates_evenly(workers, thinking, stations) - bound)
+    return rate
 
 
 def _bound(workers: Array, thinking: Array, demand: Array) -> Array:
