@@ -11,7 +11,7 @@ from steptime.perfmodels.gradient_bytes import gradient_bytes
 from steptime.perfmodels.imbalance import expected_maximum, imbalance_factor
 from steptime.perfmodels.input import host_input_seconds, with_input
 from steptime.perfmodels.overlap import exposed, finish
-from steptime.perfmodels.parameter_server import asynchronous_bound, asynchronous_queue, synchronous_exchange
+from steptime.perfmodels.parameter_server import synchronous_exchange
 
 TIMES = st.floats(0, 10)
 
@@ -54,17 +54,6 @@ def test_waiting_for_the_slowest_grows_with_the_workers():
 def test_enough_servers_leave_the_link_of_the_worker():
     assert synchronous_exchange(1e9, 8, 64, Link(1e9)) == pytest.approx(1.0)
     assert synchronous_exchange(1e9, 8, 1, Link(1e9)) == pytest.approx(8.0)
-
-
-def test_a_queue_of_servers_stays_below_its_bound_and_reaches_it():
-    for count in (1, 4, 16, 64):
-        rate, _ = asynchronous_queue(count, 1.0, 0.1)
-        assert rate <= asynchronous_bound(count, 1.0, 0.1) * (1 + 1e-12)
-    assert asynchronous_queue(200, 1.0, 0.1)[0] == pytest.approx(10.0, rel=1e-3)
-
-
-def test_updates_are_as_stale_as_there_are_other_workers():
-    assert asynchronous_queue(8, 1.0, 0.1)[1] == 7
 
 
 def test_small_batches_take_as_long_as_their_kernels_need_to_start():

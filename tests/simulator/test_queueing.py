@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from brute_force import closed_queue
 
+from steptime.perfmodels.parameter_server import asynchronous_bound
 from steptime.simulator.queueing import staleness, updates_evenly, updates_in_turn, updates_over_links
 
 
@@ -64,6 +65,16 @@ def test_an_update_is_as_stale_as_there_are_other_workers(workers, variation):
     _, _, late = _simulated(workers, 1.0, (variation, 0))
 
     assert late == pytest.approx(float(staleness(workers)), abs=0.01)
+
+
+def test_a_queue_of_servers_stays_below_its_bound_and_reaches_it():
+    for count in (1, 4, 16, 64):
+        assert updates_evenly(count, 1.0, [0.1]) <= asynchronous_bound(count, 1.0, 0.1) * (1 + 1e-12)
+    assert updates_evenly(200, 1.0, [0.1]) == pytest.approx(10.0, rel=1e-3)
+
+
+def test_eight_workers_update_seven_late():
+    assert staleness(8) == 7
 
 
 def test_servers_that_are_busy_all_the_time_bound_the_rate():

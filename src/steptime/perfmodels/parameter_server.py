@@ -33,7 +33,7 @@ def synchronous_exchange(  # noqa: PLR0913 - each is a quantity of the formula
 def asynchronous_bound(workers: Real, thinking: Real, service: Real) -> Real:
     """Return the updates per second that workers of their own pace reach at most: ``min(p/(Z+S), 1/S)``.
 
-    Holds well where times vary little; see ``asynchronous_queue`` where they do.
+    Holds well where times vary little; where they do, the simulator's queues stay below it.
 
     Args:
         workers: p.
@@ -42,18 +42,3 @@ def asynchronous_bound(workers: Real, thinking: Real, service: Real) -> Real:
     """
     rate: Real = np.minimum(workers / (thinking + service), 1 / np.asarray(service, dtype=float))
     return rate
-
-
-def asynchronous_queue(workers: int, thinking: float, service: float) -> tuple[float, float]:
-    """Return updates per second and mean staleness for exponentially distributed services, by mean-value analysis.
-
-    A closed queue: ``R_n = S (1 + Q_{n-1})``, ``X_n = n/(Z + R_n)``, ``Q_n = X_n R_n``. An update is as stale as
-    others were applied while its worker computed and waited, which are p-1 in the mean: every worker updates once
-    between two of one's own.
-    """
-    queue = rate = 0.0
-    for count in range(1, workers + 1):
-        response = service * (1 + queue)
-        rate = count / (thinking + response)
-        queue = rate * response
-    return rate, workers - 1.0
