@@ -56,11 +56,13 @@ def calibrations(store: Store, contestant: Contestant) -> dict[int, Calibration]
         launches = store.anatomies(trial.id)
         climbed = climbs(quietest(launches))
         if climbed:
-            found[trial.workers] = replace(_calibration(climbed, contestant), quiet=bool(quiet(launches)))
+            found[trial.workers] = replace(computing_of(climbed, contestant), quiet=bool(quiet(launches)))
     return found
 
 
-def _calibration(climbed: Sequence[Climb], contestant: Contestant) -> Calibration:
+def computing_of(climbed: Sequence[Climb], contestant: Contestant) -> Calibration:
+    """Return computing without sending as some launches show it, whether or not they have rungs that send."""
+
     def median(name: str) -> float:
         return float(np.mean([np.median(np.concatenate(each.rungs[name], axis=1), axis=1).mean() for each in climbed]))
 

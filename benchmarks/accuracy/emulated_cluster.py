@@ -10,6 +10,8 @@ For every framework, workload, bandwidth and number of hosts, three things are m
 rungs that send nothing, with one worker and with as many as will train), the link between two hosts (`steptime net`
 with the framework's back end), and the step time itself, which is only compared with. Nothing is fitted to a step that
 sends. The table has the error of the prediction and of simpler ones beside it; DIR has it as JSON lines and CSV too.
+The same step times are measured once more in turns with computing that sends nothing, in the same launches
+(``turns.py``), where computing has a part in them: a machine may be quicker in one launch than in another.
 Launches that had not the processors to themselves are set aside and repeated (``quiet.py``); the others stay in DIR,
 whether the last run came to its end or not, and the table has all of them. Parameter servers have a host each. Needs
 root. A framework takes 15 to 20 minutes with the usual three workloads where all launches are quiet. Two have to be
@@ -28,6 +30,7 @@ from contestants import CONTESTANTS, LOADS
 from measuring import Measuring, Place
 from predicting import cells
 from table import show, show_buckets, summarise, write
+from turns import cells_in_turns
 
 _USUAL = "lenet5,mlp,small_alexnet"
 
@@ -55,6 +58,7 @@ def main() -> int:
     for contestant, (name, load) in product(CONTESTANTS.values(), LOADS.items()):
         for rate in place.rates(contestant, name):
             found += cells(place, contestant, name, load, rate)
+            found += cells_in_turns(place, contestant, name, load, rate)
             pieces += buckets(place, contestant, name, rate)
     show(found)
     summarise(found)

@@ -18,6 +18,8 @@ STEPTIME = str(Path(sys.executable).with_name("steptime"))
 SHORT, LONG = 1 << 10, 1 << 22
 _LIMIT_S = 1800.0
 """That one launch may last."""
+_TURNS_S = 20.0
+"""Of a launch that measures steps and computing in turns: some twenty turns of the steps that take part."""
 
 Wanted = tuple[Sequence[int], int]
 """Numbers of workers, and how many launches of any kind each of them shall have."""
@@ -87,10 +89,10 @@ class Measuring:
             self._alone(contestant, name)
             for rate in rates:
                 self._steps(contestant, name, rate, launches)
-            if contestant.name == "pytorch":
-                # Where the link alone decides, taking steps apart is slow, and two hosts show what there is to see.
-                hosts = self.hosts if LOADS[name].launches > 1 else [min(self.hosts)]
-                self._time(contestant, name, max(rates), (hosts, launches), apart=True)
+                self._apart(contestant, name, rate, launches)
+            if contestant.name == "pytorch" and LOADS[name].launches == 1:
+                # For the buckets: where the link alone decides, taking steps apart is slow, and two hosts show enough.
+                self._time(contestant, name, max(rates), ([min(self.hosts)], launches), apart=1)
         self.spent[contestant.name] = time.monotonic() - began
 
     def _alone(self, contestant: Contestant, name: str) -> None:
@@ -116,8 +118,16 @@ class Measuring:
         for wanted in self._lacking(folder, self.hosts, launches, Store.launches):
             self._time(contestant, name, rate, wanted)
 
-    def _time(self, contestant: Contestant, name: str, rate: float, wanted: Wanted, *, apart: bool = False) -> None:
-        """Time steps on emulated hosts, or take apart those that were timed."""
+    def _apart(self, contestant: Contestant, name: str, rate: float, launches: int) -> None:
+        """Measure steps and computing in turns, where computing has a part in the step and workers are in step."""
+        if LOADS[name].launches == 1 or contestant.strategy == "ps_async":
+            return
+        folder = self.place.steps(contestant, name, rate)
+        for workers, most in self._lacking(folder, self.hosts, launches, Store.anatomies):
+            self._time(contestant, name, rate, (workers, launches), apart=most)
+
+    def _time(self, contestant: Contestant, name: str, rate: float, wanted: Wanted, *, apart: int = 0) -> None:
+        """Time steps on emulated hosts, or take apart those that were timed, in so many launches."""
         workers, launches = wanted
         study = self._study(contestant, name, workers) | {
             "strategies": [contestant.strategy],
@@ -125,10 +135,10 @@ class Measuring:
             # DDP has its buckets from the second step on; steps of workers that do not wait for each other differ more.
             "steps": {"warmup": 2, "min": 10 if contestant.strategy == "ps_async" else 4, "max": 60},
             "seconds_per_launch": 4,
-            "anatomy": {"launches": 1, "seconds": 5} if apart else False,
+            "anatomy": {"launches": apart, "seconds": _TURNS_S} if apart else False,
             "cluster": {"hosts": max(self.hosts), "bandwidth": f"{rate:g}Mbit/s"},
         }
-        what = "buckets" if apart else "steps"
+        what = "steps and computing in turns" if apart else "steps"
         self._run(self.place.steps(contestant, name, rate), study, f"{contestant.name} {name}: {what}, {rate:g} Mbit/s")
 
     def _lacking(

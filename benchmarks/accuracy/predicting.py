@@ -34,6 +34,8 @@ class Cell:
     batch: int
     megabits: float
     hosts: int
+    in_turns: bool
+    """Whether its computing was measured in the same launches, in turns with its steps, or in other launches."""
     measured_s: float
     low_s: float
     high_s: float
@@ -95,14 +97,20 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
             batch=load.batch,
             megabits=megabits,
             hosts=trial.workers,
+            in_turns=False,
             measured_s=found.median,
             low_s=found.low,
             high_s=found.high,
             launches=len(launches),
             noisy_launches=len(every) - len(launches),
             quiet=all((quiet(every), quiet(links), base[1].quiet, base[trial.workers].quiet)),
-            predicted_s=predictions(graph, trial.workers, base, link, Link(megabits * 1e6 / 8 * _PAYLOAD)),
+            predicted_s=predictions(graph, trial.workers, base, link, as_asked(megabits)),
         )
+
+
+def as_asked(megabits: float) -> Link:
+    """Return the link that was asked for, had it no latency."""
+    return Link(megabits * 1e6 / 8 * _PAYLOAD)
 
 
 def predictions(

@@ -21,15 +21,28 @@ def show(cells: Sequence[Cell]) -> None:
     print(f"{'':42} {'measured, ms':>26} " + " ".join(f"{name:>15}" for name in ways))
     for cell in cells:
         what = f"{cell.contestant} {cell.load}, {cell.megabits:g} Mbit/s, {cell.hosts} hosts"
-        mark = " " if cell.quiet else "*"
+        mark = ("~" if cell.in_turns else " ") + (" " if cell.quiet else "*")
         measured = f"{1e3 * cell.measured_s:.1f} ({1e3 * cell.low_s:.1f} to {1e3 * cell.high_s:.1f})"
         print(f"{what:42} {measured:>26}{mark}" + " ".join(f"{100 * cell.error(name):+15.1f}" for name in ways))
+    if any(cell.in_turns for cell in cells):
+        print("~ computing measured in turns with these steps, in the same launches")
     if not all(cell.quiet for cell in cells):
         print("* no quiet launch of something that the cell stands on; left out below")
 
 
 def summarise(cells: Sequence[Cell]) -> None:
-    """Print the errors of each way over the quiet cells of each framework, and with groups left out."""
+    """Print the errors of each way over the quiet cells of each framework, and with groups left out.
+
+    Cells whose computing was measured apart come first, and then those where it was measured in turns with the step.
+    """
+    for in_turns, how in ((False, "computing measured in other launches"), (True, "computing and steps in turns")):
+        chosen = [cell for cell in cells if cell.in_turns == in_turns]
+        if chosen:
+            print(f"\n{how}")
+            _summarise(chosen)
+
+
+def _summarise(cells: Sequence[Cell]) -> None:
     noisy = [cell for cell in cells if not cell.quiet]
     cells = [cell for cell in cells if cell.quiet]
     for name in dict.fromkeys(cell.contestant for cell in cells):
