@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from calibrating import Calibration, calibrations, link_of
+from calibrating import Calibration, calibrations, interconnect_of
 from contestants import Contestant
 from measuring import Place
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from quiet import quietest
 from steptime.measurements.anatomy.clocks import aligned
 from steptime.measurements.anatomy.records import AnatomyLaunch
 from steptime.perfmodels.communication.carriage import Interconnect, carriage
-from steptime.perfmodels.communication.link import Link
 from steptime.simulator.scene import readiness, shares_of
 from steptime.simulator.sharing import share
 from steptime.stepgraph.graph import StepGraph
@@ -46,12 +45,12 @@ def buckets(place: Place, contestant: Contestant, name: str, megabits: float) ->
     base, links = calibrations(alone, contestant), quietest(net.net())
     for trial in steps.trials():
         graph = graph_of(trial)
-        link = link_of(links, contestant, graph.plan)
+        between = interconnect_of(links, contestant, graph.plan)
         seen = [_seen(each) for each in quietest(steps.anatomies(trial.id))]
         seen = [each for each in seen if each is not None and len(each) == len(graph.messages)]
-        if link is None or not seen or trial.workers not in base:
+        if between is None or not seen or trial.workers not in base:
             continue
-        at_once, serial = _predicted(graph, trial.workers, base[trial.workers], link)
+        at_once, serial = _predicted(graph, trial.workers, base[trial.workers], between)
         measured = np.mean(seen, axis=0)
         for index, message in enumerate(graph.messages):
             yield Bucket(
@@ -82,10 +81,10 @@ def _seen(launch: AnatomyLaunch) -> Array | None:
     return np.asarray(np.median(np.mean(done, axis=0) - np.max(ready, axis=0), axis=0))
 
 
-def _predicted(graph: StepGraph, workers: int, base: Calibration, link: Link) -> tuple[Array, Array]:
+def _predicted(graph: StepGraph, workers: int, base: Calibration, between: Interconnect) -> tuple[Array, Array]:
     """Return the seconds of each bucket with as many in flight as the plan says, and with one."""
     sizes = np.array([message.bytes for message in graph.messages], dtype=np.float64)
-    cost = carriage("allreduce", sizes, workers, Interconnect(link))
+    cost = carriage("allreduce", sizes, workers, between)
     moments = base.slowest * (base.forward + base.backward * readiness(graph, shares_of(graph)))
     computing = np.array([base.slowest * (base.forward + base.backward)])
     start, transfer = (np.atleast_2d(each) for each in (cost.start, cost.transfer))

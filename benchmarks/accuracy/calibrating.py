@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from contestants import Contestant
-from measuring import LONG, SHORT
+from measuring import LONG, MIDDLE, SHORT
 from numpy.typing import NDArray
 from quiet import quiet, quietest
 
 from steptime.measurements.anatomy.rungs import Climb, climbs
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
+from steptime.perfmodels.communication.carriage import Interconnect, Switch
 from steptime.perfmodels.communication.link import Link
 from steptime.perfmodels.communication.measured import net_summary
 from steptime.stepgraph.plan import Plan
@@ -50,12 +51,13 @@ class Calibration:
 
 
 def calibrations(store: Store, contestant: Contestant) -> dict[int, Calibration]:
-    """Return computing without sending, by the number of workers."""
-    found = {}
+    """Return computing without sending, by the number of workers; of a worker's two strategies, one that was quiet."""
+    found: dict[int, Calibration] = {}
     for trial in store.trials():
         launches = store.anatomies(trial.id)
         climbed = climbs(quietest(launches))
-        if climbed:
+        known = found.get(trial.workers)
+        if climbed and (known is None or not known.quiet or quiet(launches)):
             found[trial.workers] = replace(computing_of(climbed, contestant), quiet=bool(quiet(launches)))
     return found
 
@@ -85,11 +87,15 @@ def _robust(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.diff(np.quantile(seconds, [0.25, 0.75], axis=1), axis=0)[0] / _QUARTILES)
 
 
-def link_of(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -> Link | None:
-    """Return the link of two hosts: latency from the shortest message, rate from the longest; None without both."""
+def interconnect_of(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -> Interconnect | None:
+    """Return the link of two hosts: lines through the times of its messages; None without the shortest and longest.
+
+    Where a middle size was measured too, messages from there on have the line above it: behind shorter ones, workers
+    that share cores sleep until the scheduler's next look, which says nothing of the link.
+    """
     rows = [row for row in net_summary(launches).rows if row.operation == contestant.operation]
     seconds = {size.bytes: size.time_s.value for row in rows for size in row.sizes}
-    short, long = seconds.get(SHORT), seconds.get(LONG)
+    short, middle, long = (seconds.get(size) for size in (SHORT, MIDDLE, LONG))
     if short is None or long is None:
         return None
     rate = rows[0].volume * (LONG - SHORT) / (long - short)
@@ -97,12 +103,19 @@ def link_of(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -
         # A worker that has its answer first pushes its next message beside the others' answers, so that messages
         # directly behind each other seem quicker than the link: no more than plain sockets found is believed.
         rate = min(rate, _socket_rate(launches))
-        return Link(rate, short / rows[0].steps)
+        return Interconnect(Link(rate, short / rows[0].steps))
     if plan.fusion is not None:
         # A message waits for a look, for all to know of it, and for its exchange: the last two are told apart by
-        # nothing here, and take as long as each other.
+        # nothing here, and take as long as each other. Knowing is a short message whatever it is about.
         short = max(short - plan.fusion.cycle_s, 0.0) / 2.0
-    return Link(rate, short / _LATENCIES, _GLOO)
+        return Interconnect(Link(rate, short / _LATENCIES, _GLOO))
+    below = Link(rate, short / _LATENCIES, _GLOO)
+    if middle is None:
+        return Interconnect(below)
+    per_byte = (long - middle) / (LONG - MIDDLE)
+    start = max(middle - per_byte * MIDDLE, 0.0)
+    above = Link(rows[0].volume / per_byte, start / _LATENCIES, _GLOO)
+    return Interconnect(below, switches=(Switch(MIDDLE, above, plan.algorithm or "ring"),))
 
 
 def _socket_rate(launches: Sequence[NetLaunch]) -> float:

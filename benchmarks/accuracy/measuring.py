@@ -15,7 +15,8 @@ from steptime.errors import StoreError
 from steptime.measurements.store import Store
 
 STEPTIME = str(Path(sys.executable).with_name("steptime"))
-SHORT, LONG = 1 << 10, 1 << 22
+SHORT, MIDDLE, LONG = 1 << 10, 1 << 16, 1 << 22
+"""Messages of a link's benchmark, bytes: workers that share cores wait for the scheduler behind the short ones only."""
 _LIMIT_S = 1800.0
 """That one launch may last."""
 _TURNS_S = 20.0
@@ -189,7 +190,7 @@ class Measuring:
             *(STEPTIME, "net", contestant.back_end, "--workers", "2", "--launcher", "emulated"),
             *("--bandwidth", f"{rate:g}Mbit/s", "--operations", contestant.operation),
             *("--launches", str(launches)),
-            *("--sizes", f"{SHORT}B,{LONG}B", "-o", str(folder)),
+            *("--sizes", f"{SHORT}B,{MIDDLE}B,{LONG}B", "-o", str(folder)),
         ]
         self._call(command, f"{contestant.name}: link of {rate:g} Mbit/s")
 

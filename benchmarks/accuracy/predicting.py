@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from calibrating import Calibration, calibrations, link_of
+from calibrating import Calibration, calibrations, interconnect_of
 from contestants import Contestant, Load
 from measuring import Place
 from quiet import quiet, quietest
@@ -69,11 +69,11 @@ def graph_of(trial: Trial) -> StepGraph:
     )
 
 
-def step(graph: StepGraph, workers: int, calibration: Calibration, link: Link) -> float:
+def step(graph: StepGraph, workers: int, calibration: Calibration, interconnect: Interconnect) -> float:
     """Return the seconds of a step as steptime plays it."""
     durations = Durations(calibration.forward, calibration.backward, calibration.update)
     crew = Crew(workers=workers, slowest=calibration.slowest, spread=Spread(transient=calibration.varies))
-    return float(play(graph, durations, crew, Interconnect(link)).step[0])
+    return float(play(graph, durations, crew, interconnect).step[0])
 
 
 def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits: float) -> Iterator[Cell]:
@@ -88,8 +88,8 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
         launches = quietest(every)
         found = estimate(launches, trial.strategy)
         graph = graph_of(trial)
-        link = link_of(quietest(links), contestant, graph.plan)
-        if found is None or link is None or not {1, trial.workers} <= base.keys():
+        between = interconnect_of(quietest(links), contestant, graph.plan)
+        if found is None or between is None or not {1, trial.workers} <= base.keys():
             continue
         yield Cell(
             contestant=contestant.name,
@@ -104,25 +104,25 @@ def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits:
             launches=len(launches),
             noisy_launches=len(every) - len(launches),
             quiet=all((quiet(every), quiet(links), base[1].quiet, base[trial.workers].quiet)),
-            predicted_s=predictions(graph, trial.workers, base, link, as_asked(megabits)),
+            predicted_s=predictions(graph, trial.workers, base, between, as_asked(megabits)),
         )
 
 
-def as_asked(megabits: float) -> Link:
+def as_asked(megabits: float) -> Interconnect:
     """Return the link that was asked for, had it no latency."""
-    return Link(megabits * 1e6 / 8 * _PAYLOAD)
+    return Interconnect(Link(megabits * 1e6 / 8 * _PAYLOAD))
 
 
 def predictions(
-    graph: StepGraph, workers: int, base: dict[int, Calibration], link: Link, nominal: Link
+    graph: StepGraph, workers: int, base: dict[int, Calibration], between: Interconnect, nominal: Interconnect
 ) -> dict[str, float]:
     """Return the seconds of a step by each way, steptime's first."""
     own, one = base[workers], base[1]
-    bare = step(graph, workers, Calibration(_NO_TIME, _NO_TIME, 0.0, 1.0), link)
+    bare = step(graph, workers, Calibration(_NO_TIME, _NO_TIME, 0.0, 1.0), between)
     return {
-        "steptime": step(graph, workers, own, link),
-        "from one worker": step(graph, workers, one.times(-(-workers // _CORES)), link),
-        "one, unscaled": step(graph, workers, one, link),
+        "steptime": step(graph, workers, own, between),
+        "from one worker": step(graph, workers, one.times(-(-workers // _CORES)), between),
+        "one, unscaled": step(graph, workers, one, between),
         "nominal link": step(graph, workers, own, nominal),
         "no overlap": own.whole + bare,
         "only exchange": bare,

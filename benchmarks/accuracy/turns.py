@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from calibrating import calibrations, computing_of, link_of
+from calibrating import calibrations, computing_of, interconnect_of
 from contestants import Contestant, Load
 from measuring import Place
 from predicting import Cell, as_asked, graph_of, predictions
@@ -29,15 +29,15 @@ def cells_in_turns(place: Place, contestant: Contestant, name: str, load: Load, 
         every = steps.anatomies(trial.id)
         climbed = [each for each in climbs(quietest(every)) if each.alone]
         graph = graph_of(trial)
-        link = link_of(quietest(links), contestant, graph.plan)
-        if one is None or link is None or not climbed:
+        between = interconnect_of(quietest(links), contestant, graph.plan)
+        if one is None or between is None or not climbed:
             continue
         ways = [
             predictions(
                 graph,
                 trial.workers,
                 {1: one, trial.workers: computing_of([each], contestant)},
-                link,
+                between,
                 as_asked(megabits),
             )
             for each in climbed
