@@ -14,9 +14,9 @@ The same step times are measured once more in turns with computing that sends no
 (``turns.py``), where computing has a part in them: a machine may be quicker in one launch than in another.
 Launches that had not the processors to themselves are set aside and repeated (``quiet.py``); the others stay in DIR,
 whether the last run came to its end or not, and the table has all of them. Parameter servers have a host each. Needs
-root. A framework takes 15 to 20 minutes with the usual three workloads where all launches are quiet. Two have to be
-asked for: the multilayer perceptron with another batch, and ResNet-50, which by its bytes takes 15 minutes more, with
-servers 30 to 60.
+root. A framework takes 25 to 35 minutes with the usual three workloads where all launches are quiet. Two have to be
+asked for: the multilayer perceptron with another batch, and ResNet-50, which by its bytes takes half an hour at three
+bandwidths, with servers an hour and a half.
 """
 
 import argparse
