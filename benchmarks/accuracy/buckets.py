@@ -37,9 +37,9 @@ class Bucket:
 
 
 def buckets(place: Place, contestant: Contestant, name: str, megabits: float) -> Iterator[Bucket]:
-    """Yield the buckets of every number of hosts whose steps were taken apart at this bandwidth."""
+    """Yield the buckets of every number of hosts whose steps were taken apart at this bandwidth; only DDP has any."""
     stores = place.stores(contestant, name, megabits)
-    if stores is None:
+    if stores is None or contestant.name != "pytorch":
         return
     steps, alone, net = stores
     base, links = calibrations(alone, contestant), quietest(net.net())
