@@ -1,15 +1,14 @@
 """Single buckets of PyTorch's DDP: how long each is under way, as marked and as predicted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from calibrating import Calibration, calibrations, interconnect_of
+from calibrating import Calibration
 from contestants import Contestant
-from measuring import Place
 from numpy.typing import NDArray
-from predicting import graph_of
 from quiet import quietest
+from settings import Setting
 
 from steptime.measurements.anatomy.clocks import aligned
 from steptime.measurements.anatomy.records import AnatomyLaunch
@@ -36,27 +35,23 @@ class Bucket:
     """By the recursion that sends one bucket at a time."""
 
 
-def buckets(place: Place, contestant: Contestant, name: str, megabits: float) -> Iterator[Bucket]:
-    """Yield the buckets of every number of hosts whose steps were taken apart at this bandwidth; only DDP has any."""
-    stores = place.stores(contestant, name, megabits)
-    if stores is None or contestant.name != "pytorch":
+def buckets(settings: Iterable[Setting], contestant: Contestant) -> Iterator[Bucket]:
+    """Yield the buckets of every number of hosts whose steps were taken apart."""
+    if not contestant.has_buckets:
         return
-    steps, alone, net = stores
-    base, links = calibrations(alone, contestant), quietest(net.net())
-    for trial in steps.trials():
-        graph = graph_of(trial)
-        between = interconnect_of(links, contestant, graph.plan)
-        seen = [_seen(each) for each in quietest(steps.anatomies(trial.id))]
+    for setting in settings:
+        graph, workers = setting.graph, setting.trial.workers
+        seen = [_seen(each) for each in quietest(setting.steps.anatomies(setting.trial.id))]
         seen = [each for each in seen if each is not None and len(each) == len(graph.messages)]
-        if between is None or not seen or trial.workers not in base:
+        if not seen or workers not in setting.base:
             continue
-        at_once, serial = _predicted(graph, trial.workers, base[trial.workers], between)
+        at_once, serial = _predicted(graph, workers, setting.base[workers], setting.between)
         measured = np.mean(seen, axis=0)
         for index, message in enumerate(graph.messages):
             yield Bucket(
-                load=name,
-                megabits=megabits,
-                hosts=trial.workers,
+                load=setting.load,
+                megabits=setting.megabits,
+                hosts=workers,
                 place=index,
                 bytes=message.bytes,
                 measured_s=float(measured[index]),

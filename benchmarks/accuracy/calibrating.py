@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 from quiet import quiet, quietest
 
 from steptime.measurements.anatomy.rungs import Climb, climbs
+from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
-from steptime.perfmodels.communication.carriage import Interconnect, Switch
-from steptime.perfmodels.communication.link import Link
+from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.measured import net_summary
+from steptime.perfmodels.communication.piecewise import Piece, interconnect_of
 from steptime.stepgraph.plan import Plan
 
-_GLOO = 2.0
-"""Latencies per step of its ring: four between two workers."""
-_LATENCIES = 4.0
 _QUARTILES = 1.349
 """Standard deviations between the quartiles of a normal distribution."""
 
@@ -87,7 +85,7 @@ def _robust(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.diff(np.quantile(seconds, [0.25, 0.75], axis=1), axis=0)[0] / _QUARTILES)
 
 
-def interconnect_of(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -> Interconnect | None:
+def between_hosts(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -> Interconnect | None:
     """Return the link of two hosts: lines through the times of its messages; None without the shortest and longest.
 
     Where a middle size was measured too, messages from there on have the line above it: behind shorter ones, workers
@@ -98,24 +96,21 @@ def interconnect_of(launches: Sequence[NetLaunch], contestant: Contestant, plan:
     short, middle, long = (seconds.get(size) for size in (SHORT, MIDDLE, LONG))
     if short is None or long is None:
         return None
-    rate = rows[0].volume * (LONG - SHORT) / (long - short)
+    steps, volume = rows[0].steps, rows[0].volume
+    per_byte = (long - short) / (LONG - SHORT)
     if contestant.is_served:
         # A worker that has its answer first pushes its next message beside the others' answers, so that messages
         # directly behind each other seem quicker than the link: no more than plain sockets found is believed.
-        rate = min(rate, _socket_rate(launches))
-        return Interconnect(Link(rate, short / rows[0].steps))
-    if plan.fusion is not None:
+        per_byte = max(per_byte, volume / _socket_rate(launches))
+    elif plan.fusion is not None:
         # A message waits for a look, for all to know of it, and for its exchange: the last two are told apart by
         # nothing here, and take as long as each other. Knowing is a short message whatever it is about.
         short = max(short - plan.fusion.cycle_s, 0.0) / 2.0
-        return Interconnect(Link(rate, short / _LATENCIES, _GLOO))
-    below = Link(rate, short / _LATENCIES, _GLOO)
-    if middle is None:
-        return Interconnect(below)
-    per_byte = (long - middle) / (LONG - MIDDLE)
-    start = max(middle - per_byte * MIDDLE, 0.0)
-    above = Link(rows[0].volume / per_byte, start / _LATENCIES, _GLOO)
-    return Interconnect(below, switches=(Switch(MIDDLE, above, plan.algorithm or "ring"),))
+    found = [Piece(0.0, short, per_byte)]
+    if middle is not None and not contestant.is_served and plan.fusion is None:
+        above = through_ends(np.array([MIDDLE, LONG]), np.array([middle, long]))
+        found.append(Piece(MIDDLE, above.start_s, above.per_byte_s))
+    return interconnect_of(found, steps, volume, plan.algorithm or "ring")
 
 
 def _socket_rate(launches: Sequence[NetLaunch]) -> float:

@@ -18,6 +18,11 @@ class Contestant:
         """Whether workers exchange through parameter servers."""
         return self.operation == "push_pull"
 
+    @property
+    def has_buckets(self) -> bool:
+        """Whether its gradients travel in buckets whose beginnings and ends are marked."""
+        return self.framework == "pytorch"
+
 
 CONTESTANTS = {
     each.name: each

@@ -29,6 +29,7 @@ from buckets import buckets
 from contestants import CONTESTANTS, LOADS
 from measuring import Measuring, Place
 from predicting import cells
+from settings import settings
 from table import show, show_buckets, summarise, write
 from turns import cells_in_turns
 
@@ -55,11 +56,12 @@ def main() -> int:
             measuring.everything(CONTESTANTS[name], loads, rates)
             print(f"{name}: {measuring.spent[name] / 60:.1f} minutes", file=sys.stderr, flush=True)
     found, pieces = [], []
-    for contestant, (name, load) in product(CONTESTANTS.values(), LOADS.items()):
+    for contestant, name in product(CONTESTANTS.values(), LOADS):
         for rate in place.rates(contestant, name):
-            found += cells(place, contestant, name, load, rate)
-            found += cells_in_turns(place, contestant, name, load, rate)
-            pieces += buckets(place, contestant, name, rate)
+            known = list(settings(place, contestant, name, rate))
+            found += cells(known)
+            found += cells_in_turns(known, contestant)
+            pieces += buckets(known, contestant)
     show(found)
     summarise(found)
     show_buckets(pieces)

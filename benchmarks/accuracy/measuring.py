@@ -91,7 +91,7 @@ class Measuring:
             for rate in rates:
                 self._steps(contestant, name, rate, launches)
                 self._apart(contestant, name, rate, launches)
-            if contestant.name == "pytorch" and LOADS[name].launches == 1:
+            if contestant.has_buckets and LOADS[name].launches == 1:
                 # For the buckets: where the link alone decides, taking steps apart is slow, and two hosts show enough.
                 self._time(contestant, name, max(rates), ([min(self.hosts)], launches), apart=1)
         self.spent[contestant.name] = time.monotonic() - began

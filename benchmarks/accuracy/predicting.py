@@ -1,23 +1,20 @@
 """What steptime says of each step that was measured, and what simpler models say."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from calibrating import Calibration, calibrations, interconnect_of
-from contestants import Contestant, Load
-from measuring import Place
-from quiet import quiet, quietest
+from calibrating import Calibration
+from contestants import LOADS
+from quiet import Recorded, quiet, quietest
+from settings import Setting
 
 from steptime.measurements.estimate import estimate
+from steptime.measurements.interval import Interval
 from steptime.perfmodels.communication.carriage import Interconnect
 from steptime.perfmodels.communication.link import Link
 from steptime.simulator.play import Crew, Durations, play
 from steptime.simulator.spread import Spread
-from steptime.stepgraph.graph import StepGraph, step_graph
-from steptime.stepgraph.plan import Circumstances
-from steptime.stepgraph.work import work_of
-from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
+from steptime.stepgraph.graph import StepGraph
 
 _CORES = 2
 _PAYLOAD = 0.956
@@ -57,73 +54,66 @@ class Cell:
         return {**fields, **{f"{name} (s)": seconds for name, seconds in ways.items()}}
 
 
-def graph_of(trial: Trial) -> StepGraph:
-    """Return what is exchanged after what in a step of a trial."""
-    return step_graph(
-        work_of(build_workload(trial.workload, trial.input_shape, trial.classes)),
-        trial.framework,
-        trial.strategy,
-        Circumstances(
-            workers=trial.workers, servers=trial.servers, options=trial.options, batch=trial.batch_per_worker
-        ),
-    )
-
-
-def step(graph: StepGraph, workers: int, calibration: Calibration, interconnect: Interconnect) -> float:
+def _step(graph: StepGraph, workers: int, calibration: Calibration, interconnect: Interconnect) -> float:
     """Return the seconds of a step as steptime plays it."""
     durations = Durations(calibration.forward, calibration.backward, calibration.update)
     crew = Crew(workers=workers, slowest=calibration.slowest, spread=Spread(transient=calibration.varies))
     return float(play(graph, durations, crew, interconnect).step[0])
 
 
-def cells(place: Place, contestant: Contestant, name: str, load: Load, megabits: float) -> Iterator[Cell]:
-    """Yield one cell for each number of hosts of which all was measured that it needs."""
-    stores = place.stores(contestant, name, megabits)
-    if stores is None:
-        return
-    steps, alone, net = stores
-    base, links = calibrations(alone, contestant), net.net()
-    for trial in steps.trials():
-        every = steps.launches(trial.id)
+def cells(settings: Iterable[Setting]) -> Iterator[Cell]:
+    """Yield one cell for each number of hosts whose steps were timed and whose computing was measured elsewhere."""
+    for setting in settings:
+        workers, base = setting.trial.workers, setting.base
+        every = setting.steps.launches(setting.trial.id)
         launches = quietest(every)
-        found = estimate(launches, trial.strategy)
-        graph = graph_of(trial)
-        between = interconnect_of(quietest(links), contestant, graph.plan)
-        if found is None or between is None or not {1, trial.workers} <= base.keys():
+        found = estimate(launches, setting.trial.strategy)
+        if found is None or not {1, workers} <= base.keys():
             continue
-        yield Cell(
-            contestant=contestant.name,
-            load=name,
-            batch=load.batch,
-            megabits=megabits,
-            hosts=trial.workers,
-            in_turns=False,
-            measured_s=found.median,
-            low_s=found.low,
-            high_s=found.high,
-            launches=len(launches),
-            noisy_launches=len(every) - len(launches),
-            quiet=all((quiet(every), quiet(links), base[1].quiet, base[trial.workers].quiet)),
-            predicted_s=predictions(graph, trial.workers, base, between, as_asked(megabits)),
-        )
+        measured = Interval(found.median, found.low, found.high, found.level, len(launches))
+        yield cell_of(setting, measured, predictions(setting, base[workers]), every, in_turns=False)
 
 
-def as_asked(megabits: float) -> Interconnect:
-    """Return the link that was asked for, had it no latency."""
-    return Interconnect(Link(megabits * 1e6 / 8 * _PAYLOAD))
+def cell_of(
+    setting: Setting, measured: Interval, predicted_s: dict[str, float], every: Sequence[Recorded], *, in_turns: bool
+) -> Cell:
+    """Return the cell of a setting.
+
+    Args:
+        setting: where.
+        measured: how long a step takes, over the launches that count.
+        predicted_s: by each way.
+        every: all launches, whether they count or not.
+        in_turns: whether computing with as many workers was measured in them too.
+    """
+    known, workers = setting.base, setting.trial.workers
+    return Cell(
+        contestant=setting.contestant,
+        load=setting.load,
+        batch=LOADS[setting.load].batch,
+        megabits=setting.megabits,
+        hosts=workers,
+        in_turns=in_turns,
+        measured_s=measured.value,
+        low_s=measured.low,
+        high_s=measured.high,
+        launches=measured.launches,
+        noisy_launches=len(every) - measured.launches,
+        quiet=all((quiet(every), setting.quiet_link, known[1].quiet, in_turns or known[workers].quiet)),
+        predicted_s=predicted_s,
+    )
 
 
-def predictions(
-    graph: StepGraph, workers: int, base: dict[int, Calibration], between: Interconnect, nominal: Interconnect
-) -> dict[str, float]:
-    """Return the seconds of a step by each way, steptime's first."""
-    own, one = base[workers], base[1]
-    bare = step(graph, workers, Calibration(_NO_TIME, _NO_TIME, 0.0, 1.0), between)
+def predictions(setting: Setting, own: Calibration) -> dict[str, float]:
+    """Return the seconds of a step by each way, steptime's first, from the computing of as many workers."""
+    graph, workers, between, one = setting.graph, setting.trial.workers, setting.between, setting.base[1]
+    nominal = Interconnect(Link(setting.megabits * 1e6 / 8 * _PAYLOAD))
+    bare = _step(graph, workers, Calibration(_NO_TIME, _NO_TIME, 0.0, 1.0), between)
     return {
-        "steptime": step(graph, workers, own, between),
-        "from one worker": step(graph, workers, one.times(-(-workers // _CORES)), between),
-        "one, unscaled": step(graph, workers, one, between),
-        "nominal link": step(graph, workers, own, nominal),
+        "steptime": _step(graph, workers, own, between),
+        "from one worker": _step(graph, workers, one.times(-(-workers // _CORES)), between),
+        "one, unscaled": _step(graph, workers, one, between),
+        "nominal link": _step(graph, workers, own, nominal),
         "no overlap": own.whole + bare,
         "only exchange": bare,
     }
