@@ -14,6 +14,7 @@ from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
 from steptime.perfmodels.communication.carriage import Interconnect
+from steptime.perfmodels.communication.halving_doubling import SOCKET_RENDEZVOUS_BYTES
 from steptime.perfmodels.communication.measured import net_summary
 from steptime.perfmodels.communication.piecewise import Piece, interconnect_of
 from steptime.stepgraph.plan import Plan
@@ -110,7 +111,7 @@ def between_hosts(launches: Sequence[NetLaunch], contestant: Contestant, plan: P
     if middle is not None and not contestant.is_served and plan.fusion is None:
         above = through_ends(np.array([MIDDLE, LONG]), np.array([middle, long]))
         found.append(Piece(MIDDLE, above.start_s, above.per_byte_s))
-    return interconnect_of(found, steps, volume, plan.algorithm or "ring")
+    return interconnect_of(found, steps, volume, plan.algorithm or "ring", rendezvous=SOCKET_RENDEZVOUS_BYTES)
 
 
 def _socket_rate(launches: Sequence[NetLaunch]) -> float:

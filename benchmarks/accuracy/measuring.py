@@ -133,8 +133,8 @@ class Measuring:
         study = self._study(contestant, name, workers) | {
             "strategies": [contestant.strategy],
             "launches": {"min": launches, "max": launches},
-            # DDP has its buckets from the second step on; steps of workers that do not wait for each other differ more.
-            "steps": {"warmup": 2, "min": 10 if contestant.strategy == "ps_async" else 4, "max": 60},
+            # DDP has its buckets from the second step on.
+            "steps": {"warmup": 2, "min": _fewest(contestant, name), "max": 60},
             "seconds_per_launch": 4,
             "anatomy": {"launches": apart, "seconds": _TURNS_S} if apart else False,
             "cluster": {"hosts": max(self.hosts), "bandwidth": f"{rate:g}Mbit/s"},
@@ -208,6 +208,13 @@ class Measuring:
         if done.returncode:
             said = done.stderr.strip().splitlines()[-1:]
             print(f"  exit code {done.returncode}: {' '.join(said)}", file=sys.stderr, flush=True)
+
+
+def _fewest(contestant: Contestant, name: str) -> int:
+    """Steps of a launch at least: those of workers that do not wait differ more, where not the link alone decides."""
+    if contestant.strategy != "ps_async":
+        return 4
+    return 10 if LOADS[name].launches > 1 else 6
 
 
 def _launches(folder: Path, launches_of: Callable[[Store, str], Sequence[Recorded]]) -> dict[int, Sequence[Recorded]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.perfmodels.communication.carriage import Interconnect
+from steptime.perfmodels.communication.halving_doubling import SOCKET_RENDEZVOUS_BYTES
 from steptime.perfmodels.communication.link import Link
 from steptime.profiles.drawing import Array
 from steptime.profiles.observation import Setting
@@ -110,7 +111,12 @@ def _exchanged(parameters: Parameters, scene: Scene, link: Link, parts: tuple[Ar
             colocated=setting.placement == "colocated",
         ),
         Interconnect(
-            Link(rate=link.rate * parameters["rate"], latency=link.start * parameters["start"]),
+            Link(
+                rate=link.rate * parameters["rate"],
+                latency=link.start * parameters["start"],
+                # Emulated hosts have sockets between them and nothing else; of others nobody knows.
+                rendezvous=SOCKET_RENDEZVOUS_BYTES if setting.emulated else np.inf,
+            ),
             workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1,
         ),
         ready=scene.ready,

@@ -100,7 +100,7 @@ def _parts(formula: Callable[[Real, Real, Link], Real], sizes: Array, workers: R
     rate, start = _column(link.rate), _column(link.start)
     return (
         np.asarray(formula(np.zeros_like(sizes), workers, Link(np.inf, start)), float),
-        np.asarray(formula(sizes, workers, Link(rate)), float),
+        np.asarray(formula(sizes, workers, Link(rate, rendezvous=_column(link.rendezvous))), float),
     )
 
 

@@ -20,6 +20,10 @@ class Link:
     latencies_per_step: Real = 1.0
     """How many latencies that back end spends in one step: one by the textbook, two for gloo's ring."""
 
+    rendezvous: Real = np.inf
+    """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
+    messages of both; infinite where they have one each, or where nobody waits."""
+
     @property
     def start(self) -> Real:
         """Seconds that one step costs before its bytes."""

@@ -60,7 +60,9 @@ def pieces(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[Piece, ...
     return best
 
 
-def interconnect_of(found: Sequence[Piece], steps: float, volume: float, algorithm: str = "ring") -> Interconnect:
+def interconnect_of(
+    found: Sequence[Piece], steps: float, volume: float, algorithm: str = "ring", *, rendezvous: float = np.inf
+) -> Interconnect:
     """Return the interconnect on which an operation takes as long as its pieces say.
 
     Args:
@@ -68,9 +70,15 @@ def interconnect_of(found: Sequence[Piece], steps: float, volume: float, algorit
         steps: of the operation by its textbook algorithm, between the workers that were measured.
         volume: bytes on the busiest link per byte of a message, likewise.
         algorithm: whose steps and volume these are.
+        rendezvous: bytes from which messages wait for their receivers.
     """
     links = [
-        Link(volume / piece.per_byte_s if piece.per_byte_s > 0 else np.inf, piece.start_s / steps) for piece in found
+        Link(
+            rate=volume / piece.per_byte_s if piece.per_byte_s > 0 else np.inf,
+            latency=piece.start_s / steps,
+            rendezvous=rendezvous,
+        )
+        for piece in found
     ]
     switches = [Switch(piece.size, link, algorithm) for piece, link in zip(found[1:], links[1:], strict=True)]
     return Interconnect(links[0], algorithm, switches=tuple(switches))
