@@ -159,7 +159,7 @@ def test_overrides_change_the_study(tmp_path):
 
 def test_a_budget_ends_the_study_in_time_and_keeps_what_was_measured(tmp_path):
     study = write_study(tmp_path, STUDY.replace("max: 3}", "max: 1000}").replace("min: 3,", "min: 900,"))
-    # Both trials are launched once within it on a busy machine too, where a launch was seen to take over four seconds.
+    # Room for two launches on a busy machine too, where six seconds were once over after the first.
     steptime("run", study, "-o", "results", "--budget", "20s", "gate.enabled=false", cwd=tmp_path)
     done = launches(tmp_path / "results")
     assert 2 <= len(done) < 100
