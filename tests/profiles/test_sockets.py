@@ -6,22 +6,18 @@ import numpy as np
 import pytest
 from truth import KEY, TRUTH
 
-from steptime.perfmodels.communication.link import Link
+from steptime.profiles.fitting import scene_of
+from steptime.profiles.form import LinkFacts
 from steptime.profiles.observation import Setting
-from steptime.profiles.playing import Scene, play
-from steptime.stepgraph.graph import step_graph
-from steptime.stepgraph.plan import Circumstances
-from steptime.stepgraph.work import work_of
-from steptime.workloads.table import build_workload
+from steptime.profiles.playing import play
 
 
 def _communicates(hosts: int, *, emulated: bool) -> float:
     """Return the seconds that ChainerMN's workers, one a host, wait for ResNet-50's gradients."""
     key = replace(KEY, framework="chainer", workload="resnet50", input_shape=(3, 64, 64))
     setting = Setting(workers=hosts, batch=8, hosts=hosts, emulated=emulated)
-    work = work_of(build_workload(key.workload, key.input_shape, key.classes))
-    graph = step_graph(work, key.framework, key.strategy, Circumstances(workers=hosts, batch=8))
-    scene = Scene(setting, graph, Link(25e6), crowd=hosts, slots=hosts)
+    link = LinkFacts(start_s=0.0, rate=25e6, source="net", between_hosts=True)
+    scene = scene_of(key, setting, link, (hosts, hosts))
     phases = play({name: np.full(1, value) for name, value in TRUTH.items()}, scene)
     return float(phases["comm_exposed"][0])
 

@@ -8,6 +8,7 @@ import numpy as np
 import steptime
 from steptime.measurements.store import Store
 from steptime.measurements.student import t_reach
+from steptime.perfmodels.communication.halving_doubling import SOCKET_RENDEZVOUS_BYTES
 from steptime.perfmodels.communication.link import Link
 from steptime.profiles.computing import Computed, Crowd, fit_computing
 from steptime.profiles.drawing import LEVEL, Array, bounds
@@ -94,10 +95,16 @@ def scene_of(
         setting=setting,
         graph=graph,
         ready=readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
-        link=None if link is None else Link(rate=link.rate, latency=link.start_s),
+        link=None if link is None else _link(link, setting),
         crowd=crowd[0],
         slots=crowd[1],
     )
+
+
+def _link(facts: LinkFacts, setting: Setting) -> Link:
+    # Emulated hosts have sockets between them and nothing else; of others nobody knows.
+    rendezvous = SOCKET_RENDEZVOUS_BYTES if setting.emulated else np.inf
+    return Link(rate=facts.rate, latency=facts.start_s, rendezvous=rendezvous)
 
 
 def early_of(key: Key) -> tuple[float, float]:

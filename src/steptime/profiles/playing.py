@@ -1,12 +1,11 @@
 """One step played with draws of its parameters: from a setting and a link to the seconds of every phase."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from steptime.perfmodels.communication.carriage import Interconnect
-from steptime.perfmodels.communication.halving_doubling import SOCKET_RENDEZVOUS_BYTES
 from steptime.perfmodels.communication.link import Link
 from steptime.profiles.drawing import Array
 from steptime.profiles.observation import Setting
@@ -111,12 +110,7 @@ def _exchanged(parameters: Parameters, scene: Scene, link: Link, parts: tuple[Ar
             colocated=setting.placement == "colocated",
         ),
         Interconnect(
-            Link(
-                rate=link.rate * parameters["rate"],
-                latency=link.start * parameters["start"],
-                # Emulated hosts have sockets between them and nothing else; of others nobody knows.
-                rendezvous=SOCKET_RENDEZVOUS_BYTES if setting.emulated else np.inf,
-            ),
+            replace(link, rate=link.rate * parameters["rate"], latency=link.latency * parameters["start"]),
             workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1,
         ),
         ready=scene.ready,
