@@ -32,7 +32,7 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/vermin --no-tips -q -t=3.6- --violations src/steptime/worker src/steptime/frameworks/*/*.py
+	$(VENV)/bin/vermin --no-tips -q -t=3.6- --violations src/steptime/worker src/steptime/libraries src/steptime/frameworks/*/*.py
 
 setup: $(DEV)
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from quiet import quietest
 from settings import Setting
 
-from steptime.measurements.anatomy.clocks import aligned
-from steptime.measurements.anatomy.records import AnatomyLaunch
-from steptime.perfmodels.communication.carriage import Interconnect, carriage
-from steptime.simulator.scene import readiness, shares_of
-from steptime.simulator.sharing import share
-from steptime.stepgraph.graph import StepGraph
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.stages import aligned
+from steptime.model.interconnect import Interconnect, carriage
+from steptime.model.step_graph import StepGraph
+from steptime.simulate.configuration import readiness, shares_of
+from steptime.simulate.link_contention import share
 
 Array = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ def buckets(settings: Iterable[Setting], contestant: Contestant) -> Iterator[Buc
         return
     for setting in settings:
         graph, workers = setting.graph, setting.trial.workers
-        seen = [_seen(each) for each in quietest(setting.steps.anatomies(setting.trial.id))]
+        seen = [_seen(each) for each in quietest(setting.steps.ablations(setting.trial.id))]
         seen = [each for each in seen if each is not None and len(each) == len(graph.messages)]
         if not seen or workers not in setting.base:
             continue
@@ -60,7 +60,7 @@ def buckets(settings: Iterable[Setting], contestant: Contestant) -> Iterator[Buc
             )
 
 
-def _seen(launch: AnatomyLaunch) -> Array | None:
+def _seen(launch: AblationLaunch) -> Array | None:
     """Return the median seconds of each bucket of a step; None where workers do not show the same ones."""
     ready, done = [], []
     for worker in launch.workers:

@@ -9,15 +9,14 @@ from measuring import LONG, MIDDLE, SHORT
 from numpy.typing import NDArray
 from quiet import quiet, quietest
 
-from steptime.measurements.anatomy.rungs import Climb, climbs
+from steptime.measurements.ablation.stages import StageTimes, stage_times_of
 from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
-from steptime.perfmodels.communication.carriage import Interconnect
-from steptime.perfmodels.communication.halving_doubling import SOCKET_RENDEZVOUS_BYTES
-from steptime.perfmodels.communication.measured import net_summary
-from steptime.perfmodels.communication.piecewise import Piece, interconnect_of
-from steptime.stepgraph.plan import Plan
+from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES
+from steptime.model.communication_plan import Plan
+from steptime.model.interconnect import Interconnect
+from steptime.model.measured_links import Piece, interconnect_of, net_summary
 
 _QUARTILES = 1.349
 """Standard deviations between the quartiles of a normal distribution."""
@@ -53,25 +52,29 @@ def calibrations(store: Store, contestant: Contestant) -> dict[int, Calibration]
     """Return computing without sending, by the number of workers; of a worker's two strategies, one that was quiet."""
     found: dict[int, Calibration] = {}
     for trial in store.trials():
-        launches = store.anatomies(trial.id)
-        climbed = climbs(quietest(launches))
+        launches = store.ablations(trial.id)
+        all_stage_times = stage_times_of(quietest(launches))
         known = found.get(trial.workers)
-        if climbed and (known is None or not known.quiet or quiet(launches)):
-            found[trial.workers] = replace(computing_of(climbed, contestant), quiet=bool(quiet(launches)))
+        if all_stage_times and (known is None or not known.quiet or quiet(launches)):
+            found[trial.workers] = replace(computing_of(all_stage_times, contestant), quiet=bool(quiet(launches)))
     return found
 
 
-def computing_of(climbed: Sequence[Climb], contestant: Contestant) -> Calibration:
+def computing_of(all_stage_times: Sequence[StageTimes], contestant: Contestant) -> Calibration:
     """Return computing without sending as some launches show it, whether or not they have rungs that send."""
 
     def median(name: str) -> float:
-        return float(np.mean([np.median(np.concatenate(each.rungs[name], axis=1), axis=1).mean() for each in climbed]))
+        return float(
+            np.mean([np.median(np.concatenate(each.stages[name], axis=1), axis=1).mean() for each in all_stage_times])
+        )
 
     forward, backward = median("forward"), median("backward")
     # Where servers update, workers do not, and there is no rung of it.
     local = backward if contestant.is_served else median("local")
-    slowest = [np.median(each.compute().max(axis=0)) / np.median(each.compute().mean(axis=0)) for each in climbed]
-    varies = [np.mean(_robust(each.compute()) / np.median(each.compute(), axis=1)) for each in climbed]
+    slowest = [
+        np.median(each.compute().max(axis=0)) / np.median(each.compute().mean(axis=0)) for each in all_stage_times
+    ]
+    varies = [np.mean(_robust(each.compute()) / np.median(each.compute(), axis=1)) for each in all_stage_times]
     return Calibration(
         forward=forward,
         backward=backward - forward,

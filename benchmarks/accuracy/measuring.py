@@ -98,10 +98,10 @@ class Measuring:
 
     def _alone(self, contestant: Contestant, name: str) -> None:
         folder = self.place.alone(contestant, name)
-        for wanted in self._lacking(folder, [1, *self.hosts], 1, Store.anatomies):
-            self._climb(contestant, name, wanted)
+        for wanted in self._lacking(folder, [1, *self.hosts], 1, Store.ablations):
+            self._stage_times(contestant, name, wanted)
 
-    def _climb(self, contestant: Contestant, name: str, wanted: Wanted) -> None:
+    def _stage_times(self, contestant: Contestant, name: str, wanted: Wanted) -> None:
         workers, launches = wanted
         study = self._study(contestant, name, workers) | {
             "strategies": ["single", "ps_sync" if contestant.is_served else contestant.strategy],
@@ -109,7 +109,7 @@ class Measuring:
             "launches": {"min": 1, "max": 1},
             "steps": {"warmup": 3, "min": 3, "max": 20},
             "seconds_per_launch": 1,
-            "anatomy": {"launches": launches, "seconds": 5},
+            "breakdown": {"launches": launches, "seconds": 5},
             "cluster": {"hosts": max(self.hosts)},
         }
         self._run(self.place.alone(contestant, name), study, f"{contestant.name} {name}: computing alone")
@@ -124,7 +124,7 @@ class Measuring:
         if LOADS[name].launches == 1 or contestant.strategy == "ps_async":
             return
         folder = self.place.steps(contestant, name, rate)
-        for workers, most in self._lacking(folder, self.hosts, launches, Store.anatomies):
+        for workers, most in self._lacking(folder, self.hosts, launches, Store.ablations):
             self._time(contestant, name, rate, (workers, launches), apart=most)
 
     def _time(self, contestant: Contestant, name: str, rate: float, wanted: Wanted, *, apart: int = 0) -> None:
@@ -136,7 +136,7 @@ class Measuring:
             # DDP has its buckets from the second step on.
             "steps": {"warmup": 2, "min": _fewest(contestant, name), "max": 60},
             "seconds_per_launch": 4,
-            "anatomy": {"launches": apart, "seconds": _TURNS_S} if apart else False,
+            "breakdown": {"launches": apart, "seconds": _TURNS_S} if apart else False,
             "cluster": {"hosts": max(self.hosts), "bandwidth": f"{rate:g}Mbit/s"},
         }
         what = "steps and computing in turns" if apart else "steps"
@@ -169,7 +169,7 @@ class Measuring:
             "device": "cpu",
             "launcher": "emulated",
             "time_limit": _LIMIT_S,
-            "gate": {"enabled": False},
+            "equivalence": {"enabled": False},
         }
 
     def _run(self, folder: Path, study: dict[str, object], what: str) -> None:

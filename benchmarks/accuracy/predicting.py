@@ -10,11 +10,11 @@ from settings import Setting
 
 from steptime.measurements.estimate import estimate
 from steptime.measurements.interval import Interval
-from steptime.perfmodels.communication.carriage import Interconnect
-from steptime.perfmodels.communication.link import Link
-from steptime.simulator.play import Crew, Durations, play
-from steptime.simulator.spread import Spread
-from steptime.stepgraph.graph import StepGraph
+from steptime.model.collectives import Link
+from steptime.model.interconnect import Interconnect
+from steptime.model.step_graph import StepGraph
+from steptime.simulate.simulate import Crew, Durations, play
+from steptime.simulate.stragglers import Spread
 
 _CORES = 2
 _PAYLOAD = 0.956

@@ -9,10 +9,10 @@ from measuring import Place
 from quiet import quiet, quietest
 
 from steptime.measurements.store import Store
-from steptime.perfmodels.communication.carriage import Interconnect
-from steptime.stepgraph.graph import StepGraph, step_graph
-from steptime.stepgraph.plan import Circumstances
-from steptime.stepgraph.work import work_of
+from steptime.model.communication_plan import Circumstances
+from steptime.model.interconnect import Interconnect
+from steptime.model.layer_work import work_of
+from steptime.model.step_graph import StepGraph, step_graph
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 

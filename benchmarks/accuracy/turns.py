@@ -9,8 +9,8 @@ from predicting import Cell, cell_of, predictions
 from quiet import quietest
 from settings import Setting
 
-from steptime.measurements.anatomy.interval import over_blocks
-from steptime.measurements.anatomy.rungs import Array, Climb, climbs
+from steptime.measurements.ablation.interval import over_blocks
+from steptime.measurements.ablation.stages import Array, StageTimes, stage_times_of
 from steptime.measurements.interval import LEVEL, Interval
 
 
@@ -22,13 +22,13 @@ def cells_in_turns(settings: Iterable[Setting], contestant: Contestant) -> Itera
     and the link are those of all other cells.
     """
     for setting in settings:
-        every = setting.steps.anatomies(setting.trial.id)
-        climbed = [each for each in climbs(quietest(every)) if each.alone]
-        if 1 not in setting.base or not climbed:
+        every = setting.steps.ablations(setting.trial.id)
+        all_stage_times = [each for each in stage_times_of(quietest(every)) if each.alone]
+        if 1 not in setting.base or not all_stage_times:
             continue
-        ways = [predictions(setting, computing_of([each], contestant)) for each in climbed]
+        ways = [predictions(setting, computing_of([each], contestant)) for each in all_stage_times]
         predicted = {way: _mean([each[way] for each in ways]) for way in ways[0]}
-        yield cell_of(setting, _measured(climbed), predicted, every, in_turns=True)
+        yield cell_of(setting, _measured(all_stage_times), predicted, every, in_turns=True)
 
 
 def _step_of(durations: Array) -> float:
@@ -36,12 +36,12 @@ def _step_of(durations: Array) -> float:
     return float(np.median(durations, axis=1).mean())
 
 
-def _measured(climbed: Sequence[Climb]) -> Interval:
+def _measured(all_stage_times: Sequence[StageTimes]) -> Interval:
     """Return the step time, with bounds in the proportions that blocks and launches show."""
-    value = _mean([_step_of(np.concatenate(each.rungs["step"], axis=1)) for each in climbed])
-    found = over_blocks([np.array([_step_of(block) for block in each.rungs["step"]]) for each in climbed])
+    value = _mean([_step_of(np.concatenate(each.stages["step"], axis=1)) for each in all_stage_times])
+    found = over_blocks([np.array([_step_of(block) for block in each.stages["step"]]) for each in all_stage_times])
     low, high = (np.nan if each is None else value * (each / found.value) for each in (found.low, found.high))
-    return Interval(value, low, high, LEVEL, len(climbed))
+    return Interval(value, low, high, LEVEL, len(all_stage_times))
 
 
 def _mean(seconds: Sequence[float]) -> float:

@@ -36,16 +36,16 @@ from typing import Any
 from scipy import stats
 
 from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.launchers.base import free_ports
 from steptime.launchers.mpi import MpiLauncher
-from steptime.launchers.ports import free_ports
+from steptime.launchers.process_env import inherited, pins, shared_variables
 from steptime.launchers.request import Request
-from steptime.launchers.surroundings import inherited, pins, shared_variables
 from steptime.launchers.table import launcher_named
 from steptime.runner.jobs import TimingSchedule, timing_job
-from steptime.runner.preparing import ready_interpreter
-from steptime.runner.stage import stage
+from steptime.runner.preparation import ready_interpreter
+from steptime.runner.run_folder import stage
 from steptime.study.trial import Trial
-from steptime.workloads.ir import Workload
+from steptime.workloads.layers import Workload
 
 _HERE = Path(__file__).parent
 _LEVEL = 0.95

@@ -5,7 +5,7 @@
     python benchmarks/core/run_memory.py
 
 Two real studies of the reference framework: four trials of LeNet-5, ten launches each, all in fresh processes; and
-ResNet-50, whose 23.5 million weights the equivalence gate compares, with nothing in its cache. Only the memory of
+ResNet-50, whose 23.5 million weights the equivalence check compares, with nothing in its cache. Only the memory of
 steptime's own process counts, not that of the workers or of anything else that it starts. It is read from the
 kernel's high-water mark by the process itself at its very end, and every few milliseconds from outside, to tell the
 launches from the report that follows them.
@@ -50,9 +50,9 @@ exclude:
 launches: {min: 1, max: 1}
 seconds_per_launch: 0.5
 steps: {warmup: 1, min: 2, max: 2}
-gate: {steps: 2, repeats: 1}
+equivalence: {steps: 2, repeats: 1}
 """
-STUDIES = {"forty launches of lenet5": LAUNCHES, "gate of resnet50": WEIGHTS}
+STUDIES = {"forty launches of lenet5": LAUNCHES, "equivalence check of resnet50": WEIGHTS}
 # The program as it is, which tells its own peak when it ends: no sampling can miss the last moments.
 PROGRAM = """\
 import atexit, sys

@@ -1,4 +1,4 @@
-"""Learn the beliefs of src/steptime/evidence/priors.json again: once without each source, and once from all.
+"""Learn the beliefs of src/steptime/predict/curve/priors.json again: once without each source, and once from all.
 
     python benchmarks/evidence/learn_priors.py [POINTS.csv]
 
@@ -8,13 +8,13 @@ Takes about a minute and a half of one core. Run it after a change of the curve 
 import sys
 from pathlib import Path
 
-from steptime.evidence.learning import learn_by_source
-from steptime.evidence.priors import to_json
-from steptime.evidence.reading import read_curves
+from steptime.predict.curve.learning import learn_by_source
+from steptime.predict.curve.priors import to_json
+from steptime.predict.curve.table import read_curves
 
 ROOT = Path(__file__).parents[2]
 POINTS = ROOT / "tests" / "evidence" / "data" / "published-scaling.csv"
-PRIORS = ROOT / "src" / "steptime" / "evidence" / "priors.json"
+PRIORS = ROOT / "src" / "steptime" / "predict" / "curve" / "priors.json"
 NOTE = (
     "Learned by benchmarks/evidence/learn_priors.py from the published curves of tests/evidence/data/README.md. "
     "Each entry, mean and spread behind the parameter's link, was learned without the source that it is named after, "

@@ -1,4 +1,4 @@
-"""Read the rule of reach, src/steptime/profiles/reach.json, off what the curve model missed on published curves.
+"""Read the rule of reach, src/steptime/predict/extrapolation.json, off what the curve model missed on published curves.
 
     python benchmarks/evidence/learn_reach.py [POINTS.csv]
 
@@ -13,15 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.evidence.curve import Curve
-from steptime.evidence.judging import judge
-from steptime.evidence.priors import predict_curve
-from steptime.evidence.reading import read_curves
-from steptime.evidence.scoring import Judged
+from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.priors import predict_curve
+from steptime.predict.curve.scores import Judged, judge
+from steptime.predict.curve.table import read_curves
 
 ROOT = Path(__file__).parents[2]
 POINTS = ROOT / "tests" / "evidence" / "data" / "published-scaling.csv"
-RULE = ROOT / "src" / "steptime" / "profiles" / "reach.json"
+RULE = ROOT / "src" / "steptime" / "predict" / "extrapolation.json"
 REGIMES = {"seen": "regime_seen", "first_step_out": "first_step_out"}
 REACHES = (2, 4)
 """Workers asked for over the most that a curve was fitted to; other ratios are counted with the nearest."""

@@ -11,17 +11,16 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from steptime.perfmodels.communication.carriage import Interconnect
-from steptime.perfmodels.communication.link import Link
-from steptime.simulator.grid import Array, Value, play_grid
-from steptime.simulator.phases import Phases
-from steptime.simulator.play import play
-from steptime.simulator.scene import Crew, Durations, shares_of
-from steptime.simulator.spread import Spread
-from steptime.simulator.steps import Noise, play_steps
-from steptime.stepgraph.graph import step_graph
-from steptime.stepgraph.plan import Circumstances
-from steptime.stepgraph.work import work_of
+from steptime.model.collectives import Link
+from steptime.model.communication_plan import Circumstances
+from steptime.model.interconnect import Interconnect
+from steptime.model.layer_work import work_of
+from steptime.model.step_graph import step_graph
+from steptime.simulate.configuration import Crew, Durations, shares_of
+from steptime.simulate.grid import Array, Noise, Value, play_grid, play_steps
+from steptime.simulate.phases import Phases
+from steptime.simulate.simulate import play
+from steptime.simulate.stragglers import Spread
 from steptime.workloads.table import build_workload
 
 _RUNS = 5

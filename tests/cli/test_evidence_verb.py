@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "evidence"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "predict" / "curve"))
 
 from tables import row, write
 

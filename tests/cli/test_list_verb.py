@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from program import steptime
 
-from steptime.cli.listing import _LISTS
-from steptime.datasets.table import BUILTINS
+from steptime.cli.list import _LISTS
+from steptime.datasets.builtins import BUILTINS
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.devices import cuda_device_names
-from steptime.runner.net.plan import back_ends_of
-from steptime.study.shipped import study_files
+from steptime.runner.net_plan import back_ends_of
 from steptime.study.strategies import STRATEGIES
+from steptime.study.study_file import study_files
 from steptime.workloads.table import LIBRARY
 
 LISTS = {

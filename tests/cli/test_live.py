@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from steptime.cli import live
-from steptime.cli.live import LiveObserver
+from steptime.cli import progress as live
+from steptime.cli.progress import LiveObserver
 
 
 def shown(act, *, terminal=False, width=60):

@@ -5,7 +5,7 @@ import ast
 import pytest
 from packaging.requirements import Requirement
 
-from steptime.datasets.table import BUILTINS, REQUIREMENTS, Builtin
+from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
 from steptime.environments.cache import requirement_lines
 
 

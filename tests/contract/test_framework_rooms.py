@@ -17,7 +17,7 @@ import steptime
 from steptime.environments.cache import requirement_lines
 from steptime.frameworks.manifest import Manifest, load_manifest, load_manifests
 from steptime.launchers.table import LAUNCHERS
-from steptime.runner.stage import stage
+from steptime.runner.run_folder import make_run_folder
 from steptime.study.strategies import STRATEGIES
 
 LOADERS = {"synthetic", "native"}
@@ -168,7 +168,7 @@ def test_a_room_imports_nothing_that_belongs_to_the_core_or_to_another_framework
 
 
 def test_its_adapter_can_be_imported_where_nothing_but_numpy_is_installed(manifest, tmp_path):
-    stage(tmp_path, manifest.folder, {})
+    make_run_folder(tmp_path, manifest.folder, {}, manifest.libraries)
     code = f"""
 import importlib, json, sys
 sys.path.insert(0, {str(tmp_path)!r})

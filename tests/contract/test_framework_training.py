@@ -7,7 +7,7 @@ import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.gate.comparing import TOLERANCES, weight_error
+from steptime.runner.equivalence.tolerances import TOLERANCES, weight_error
 
 ALLOWED = TOLERANCES["fp32"]
 STEPS = 5

@@ -14,11 +14,11 @@ from standin import ROOM
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
-from steptime.launchers.emulation.possible import lacking
+from steptime.launchers.emulation.requirements import lacking
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named
-from steptime.runner.preparing import ready_interpreter
-from steptime.runner.stage import stage
+from steptime.runner.preparation import ready_interpreter
+from steptime.runner.run_folder import make_run_folder
 
 IN_THIS_PROCESS = {"inline"}
 """Launchers that start no process: nothing can be ended, nor survive."""
@@ -59,7 +59,7 @@ def training(folder: Path, launcher: AbstractLauncher, *, workers: int = 1, **fi
     """Stage a short training of the reference."""
     strategy = "single" if workers == 1 else "allreduce"
     job = timing_job("reference", strategy, "lenet5", steps=3, workers=workers, batch=2)
-    stage(folder / "run", load_manifests()["reference"].folder, {**job, **fields})
+    make_run_folder(folder / "run", load_manifests()["reference"].folder, {**job, **fields}, ["pillow"])
     return Request(folder / "run", interpreter_of(launcher.name), workers, time_limit_s=60.0)
 
 
@@ -70,7 +70,7 @@ def standing_in(folder: Path, launcher: AbstractLauncher, time_limit_s: float = 
     (source / "adapter.py").write_text(ROOM)
     schedule = {"warmup_steps": 1, "seconds": 0.0, "min_steps": 2, "max_steps": 2}
     job = {"schema": 1, "framework": "standin", "strategy": "single", "options": options, "mode": "time"}
-    stage(folder / "run", source, {**job, "schedule": schedule})
+    make_run_folder(folder / "run", source, {**job, "schedule": schedule})
     return Request(folder / "run", interpreter_of(launcher.name), 2, time_limit_s=time_limit_s)
 
 

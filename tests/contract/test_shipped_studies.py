@@ -8,9 +8,9 @@ from program import steptime
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.expansion import expand
-from steptime.runner.preparing import dataset_facts
+from steptime.runner.preparation import dataset_facts
 from steptime.runner.vocabulary import read
-from steptime.study.shipped import shipped_studies, study_files
+from steptime.study.study_file import shipped_studies, study_files
 from steptime.study.trial import Trial
 
 

@@ -9,10 +9,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from image_folders import write_folder
 
+from steptime.datasets.builtins import PYTHONS, REQUIREMENTS, VERIFY
+from steptime.datasets.creation import make
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.making import make
-from steptime.datasets.table import PYTHONS, REQUIREMENTS, VERIFY
-from steptime.environments.table import EnvironmentSpec, create
+from steptime.environments.kinds import EnvironmentSpec, create
 from steptime.errors import EnvironmentFailure
 
 

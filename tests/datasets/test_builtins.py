@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from steptime.datasets.builtins import BUILTINS, names
+from steptime.datasets.creation import builtin_folder, find_builtin, make
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.making import builtin_folder, find_builtin, make
-from steptime.datasets.opening import open_dataset
-from steptime.datasets.table import BUILTINS, names
+from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
 
 _DIGIT_COUNTS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
@@ -154,7 +154,7 @@ def test_an_unknown_dataset_is_answered_with_the_nearest(tmp_path: Path) -> None
 
 def test_two_makers_at_once_make_one_dataset(interpreter: Path, cache: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from steptime.datasets.making import builtin_folder, make\n"
+        "import sys; from pathlib import Path; from steptime.datasets.creation import builtin_folder, make\n"
         "make('digits', builtin_folder('digits', Path(sys.argv[1])), Path(sys.argv[2]))"
     )
     makers = [subprocess.Popen([sys.executable, "-c", code, str(cache), str(interpreter)]) for _ in range(2)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from image_folders import cut_off, write_folder, write_image
 
-from steptime.datasets.checking import broken_images
-from steptime.datasets.opening import open_dataset
+from steptime.datasets.image_folder import broken_images
+from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
 
 

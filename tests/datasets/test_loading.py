@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from steptime.datasets.dataset import Dataset, require_batch
-from steptime.datasets.loading import loader_json
-from steptime.datasets.opening import open_dataset
+from steptime.datasets.loader_settings import loader_json
+from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
-from steptime.worker.sampling import read_arrays, read_index
+from steptime.worker.samples import read_arrays, read_index
 
 
 def test_workers_read_the_arrays_that_they_are_told_of(digits: Dataset) -> None:

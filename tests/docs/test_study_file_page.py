@@ -10,9 +10,9 @@ import pytest
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.vocabulary import full_vocabulary
 from steptime.study import Study, schema
-from steptime.study.reading import read_study
-from steptime.study.source import read_value
-from steptime.study.wording import allowed_keys
+from steptime.study.document import read_value
+from steptime.study.mistakes import allowed_keys
+from steptime.study.study_file import read_study
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "study-file.md").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from program import STUDY, launches, report, steptime, write_study
 
 from steptime.launchers.emulation.network import NAMESPACES
-from steptime.launchers.emulation.possible import lacking
+from steptime.launchers.emulation.requirements import lacking
 
 CLUSTER = "launcher: emulated\ncluster: {hosts: 2, bandwidth: 100Mbit/s, cpu_share: {1: 50%}}\n"
 

@@ -144,7 +144,7 @@ def test_a_broken_jpeg_is_named_before_anything_is_launched(tmp_path):
 def test_a_hung_launch_is_ended_and_reported_and_the_others_run(tmp_path):
     text = STUDY + "time_limit: 0.05\n"
     study = write_study(tmp_path, text)
-    steptime("run", study, "-o", "results", "gate.enabled=false", cwd=tmp_path, check=3)
+    steptime("run", study, "-o", "results", "equivalence.enabled=false", cwd=tmp_path, check=3)
     assert all("time limit of 0.05 s" in each["reason"] for each in report(tmp_path, "results")["trials"])
     assert nothing_survives(tmp_path / "results")
 

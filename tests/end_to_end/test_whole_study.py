@@ -54,7 +54,7 @@ def test_the_report_has_every_key_of_the_contract(measured):
     for place in data["ranking"]:
         assert set(place) >= {"group", "rank", "trial", "ratio_to_best", "tied_with_best"}
         assert set(place["ratio_to_best"]) >= {"value", "low", "high"}
-    for check in data["gate"]:
+    for check in data["equivalence"]:
         assert set(check) >= {
             "framework",
             "workload",
@@ -87,8 +87,8 @@ def test_efficiency_names_its_baseline(measured):
 
 
 def test_the_gate_found_the_published_parameters(measured):
-    gate = report(measured, "results")["gate"]
-    assert {(each["parameters"], each["parameters_expected"], each["passed"]) for each in gate} == {
+    equivalence = report(measured, "results")["equivalence"]
+    assert {(each["parameters"], each["parameters_expected"], each["passed"]) for each in equivalence} == {
         (61_706, 61_706, True)
     }
 
@@ -160,7 +160,7 @@ def test_overrides_change_the_study(tmp_path):
 def test_a_budget_ends_the_study_in_time_and_keeps_what_was_measured(tmp_path):
     study = write_study(tmp_path, STUDY.replace("max: 3}", "max: 1000}").replace("min: 3,", "min: 900,"))
     # Room for two launches on a busy machine too, where six seconds were once over after the first.
-    steptime("run", study, "-o", "results", "--budget", "20s", "gate.enabled=false", cwd=tmp_path)
+    steptime("run", study, "-o", "results", "--budget", "20s", "equivalence.enabled=false", cwd=tmp_path)
     done = launches(tmp_path / "results")
     assert 2 <= len(done) < 100
     assert {each["status"] for each in report(tmp_path, "results")["trials"]} == {"ok"}

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from bare_tool import HERE, BareTool, SpecMaker
 
-from steptime.environments.own import Own
+from steptime.environments.kinds import Own
 from steptime.environments.spec import EnvironmentSpec
 
 

@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from bare_tool import HERE, BareTool
 
-from steptime.environments import table
-from steptime.environments.own import Own
+from steptime.environments import kinds as table
+from steptime.environments.kinds import Own
 from steptime.environments.spec import EnvironmentSpec
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from bare_tool import SpecMaker, write_wheel
 
-from steptime.environments.listing import list_environments, remove
-from steptime.environments.own import Own
+from steptime.environments.inventory import list_environments, remove
+from steptime.environments.kinds import Own
 from steptime.environments.spec import Making
 from steptime.errors import EnvironmentFailure
 
@@ -127,7 +127,7 @@ def test_a_full_disk_is_named_with_the_remedy(size: str, cache: Path, spec_of: S
     cache.mkdir()
     write_wheel(tmp_path / "wheels", "big", code=f"# {'x' * 60_000_000}\n")
     script = (
-        "import sys; from pathlib import Path; from steptime.environments.table import create, EnvironmentSpec\n"
+        "import sys; from pathlib import Path; from steptime.environments.kinds import create, EnvironmentSpec\n"
         "spec = EnvironmentSpec('tiny', Path(sys.argv[2]), ['%d.%d' % sys.version_info[:2]])\n"
         "create(spec, cache=Path(sys.argv[1]))"
     )

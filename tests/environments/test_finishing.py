@@ -6,7 +6,7 @@ import pytest
 from bare_tool import SpecMaker
 
 from steptime.environments.cache import address
-from steptime.environments.own import Own
+from steptime.environments.kinds import Own
 from steptime.environments.spec import EnvironmentSpec, Making
 from steptime.errors import EnvironmentFailure
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bare_tool import SpecMaker
 
-from steptime.environments.table import create, find_ready
+from steptime.environments.kinds import create, find_ready
 from steptime.errors import EnvironmentFailure
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from bare_tool import SpecMaker
 
-from steptime.environments.listing import list_environments, remove
-from steptime.environments.own import Own
+from steptime.environments.inventory import list_environments, remove
+from steptime.environments.kinds import Own
 from steptime.environments.spec import Making
 
 

@@ -8,9 +8,8 @@ import pytest
 from bare_tool import HERE, SpecMaker, write_wheel
 
 from steptime.environments import subprocesses
-from steptime.environments.own import Own
+from steptime.environments.kinds import KINDS, Own, create, create_all, find_ready
 from steptime.environments.spec import Making
-from steptime.environments.table import KINDS, create, create_all, find_ready
 from steptime.errors import EnvironmentFailure
 
 

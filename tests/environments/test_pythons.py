@@ -7,8 +7,7 @@ import pytest
 from bare_tool import HERE
 
 from steptime.environments import pythons
-from steptime.environments.advice import apt_has
-from steptime.environments.pythons import candidates, choose_python, find_python
+from steptime.environments.pythons import apt_has, candidates, choose_python, find_python
 from steptime.environments.subprocesses import fingerprint_of
 from steptime.errors import EnvironmentFailure
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from program import report, steptime
 
-from steptime.datasets.making import find_builtin
+from steptime.datasets.creation import find_builtin
 from steptime.environments.cache import cache_folder
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.vocabulary import read
@@ -21,7 +21,7 @@ QUICK = [
     "launches={min: 2, max: 2}",
     "seconds_per_launch=0.05",
     "steps={warmup: 1, min: 3, max: 5}",
-    "gate.enabled=false",
+    "equivalence.enabled=false",
 ]
 """Changes with which a study takes seconds and needs no environment."""
 STUDIES = {"two-frameworks": [], "strong-scaling": ["workers=1,2"], "cost-of-loading": []}

@@ -16,10 +16,10 @@ from steptime.frameworks.manifest import Manifest, OptionValue, load_manifests
 from steptime.launchers.request import Outcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner import jobs
-from steptime.runner.preparing import ready_interpreter
-from steptime.runner.stage import stage
+from steptime.runner.preparation import ready_interpreter
+from steptime.runner.run_folder import make_run_folder
 from steptime.study.trial import Optimizer, Trial
-from steptime.workloads.ir import Workload
+from steptime.workloads.layers import Workload
 
 Weights = dict[str, np.ndarray]
 
@@ -100,7 +100,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     support = manifest.strategies[job["strategy"]]
     interpreter = python or interpreter_for(job["framework"])
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
-    stage(run_folder, manifest.folder, dict(job))
+    make_run_folder(run_folder, manifest.folder, job, manifest.libraries)
     request = Request(
         folder=run_folder,
         interpreter=interpreter,
@@ -132,7 +132,7 @@ def check_job(
     steps: int = 5,
     **fields: Any,
 ) -> dict[str, Any]:
-    """Return the job of the equivalence gate: ``steps`` steps on known batches, losses and weights kept.
+    """Return the job of the equivalence check: ``steps`` steps on known batches, losses and weights kept.
 
     Args:
         framework: a room.

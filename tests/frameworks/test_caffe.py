@@ -13,11 +13,11 @@ from launching import LaunchResult, check_job, interpreter_for, launch, launch_o
 from PIL import Image
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.gate.comparing import weight_error
-from steptime.runner.stage import stage
-from steptime.worker.sampling import epoch_indices
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.runner.run_folder import make_run_folder
+from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library import resnet50
 
 pytestmark = pytest.mark.framework("caffe")
@@ -31,7 +31,7 @@ DROPPING = """
 import json, os
 os.environ["GLOG_minloglevel"] = "2"
 import numpy
-from steptime.worker.builders.caffe import WorkloadSolver
+from steptime.frameworks.caffe.network import WorkloadSolver
 from steptime.worker.weights import initial_weights
 
 with open("job.json") as file:
@@ -49,8 +49,8 @@ print(json.dumps(found))
 COMPARING = """
 import json
 import numpy
-from steptime.worker.loaders.caffe import open_loader
-from steptime.worker.place import Place
+from steptime.frameworks.caffe.loader import open_loader
+from steptime.worker.process_context import Place
 
 if __name__ == "__main__":
     with open("job.json") as file:
@@ -68,8 +68,8 @@ if __name__ == "__main__":
 """
 KILLING = """
 import json, os, signal
-from steptime.worker.loaders.caffe import open_loader
-from steptime.worker.place import Place
+from steptime.frameworks.caffe.loader import open_loader
+from steptime.worker.process_context import Place
 
 if __name__ == "__main__":
     with open("job.json") as file:
@@ -162,7 +162,7 @@ def photos(folder: Path, *, processes: int, broken: int | None = None) -> dict[s
 def within(folder: Path, job: dict[str, Any], script: str) -> str:
     """Run a script beside a staged job in Caffe's own Python; return what it printed."""
     run = folder / "run"
-    stage(run, load_manifests()["caffe"].folder, job)
+    make_run_folder(run, load_manifests()["caffe"].folder, job, load_manifests()["caffe"].libraries)
     (run / "script.py").write_text(script)
     command = [interpreter_for("caffe"), "script.py"]
     ended = subprocess.run(command, cwd=run, capture_output=True, text=True, timeout=100, check=False)

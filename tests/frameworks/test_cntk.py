@@ -17,12 +17,12 @@ import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
-from steptime.environments.advice import how_to_get
+from steptime.environments.pythons import how_to_get
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.gate.comparing import weight_error
-from steptime.worker.sampling import epoch_indices
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library import lenet5, resnet50
 
 pytestmark = pytest.mark.framework("cntk")
@@ -243,7 +243,7 @@ def _kill_when_warm(records: Path) -> None:
 def test_another_mpi_than_the_launchers_is_noticed() -> None:
     """Instead of two workers that each train alone and call it a race."""
     alone = SimpleNamespace(rank=lambda: 0, num_workers=lambda: 1)
-    adapting = import_module("steptime.frameworks.cntk.distributing")
+    adapting = import_module("steptime.frameworks.cntk.learners")
     cntk = SimpleNamespace(distributed=SimpleNamespace(Communicator=alone))
     with pytest.raises(RuntimeError, match=r"worker 0 of 1 where the launcher says 1 of 2"):
         adapting.distributed(cntk, None, {"strategy": "allreduce"}, SimpleNamespace(rank=1, workers=2))

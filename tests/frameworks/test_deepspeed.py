@@ -10,8 +10,8 @@ from killing import survivors_of
 from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
 from PIL import Image
 
-from steptime.runner.gate.comparing import weight_error
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("deepspeed")
 

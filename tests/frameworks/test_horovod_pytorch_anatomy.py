@@ -1,7 +1,7 @@
 """What Horovod shows of its own exchanges in marked steps."""
 
 import pytest
-from dissecting import anatomy, by_step
+from ablating import breakdown, by_step
 from launching import library_workload
 
 pytestmark = pytest.mark.framework("horovod_pytorch")
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.framework("horovod_pytorch")
 
 def test_horovod_sends_every_gradient_by_its_name_in_each_step(tmp_path):
     names = {parameter.name for layer in library_workload("lenet5").layers for parameter in layer.parameters}
-    for seen in anatomy(tmp_path, "horovod_pytorch", "allreduce"):
+    for seen in breakdown(tmp_path, "horovod_pytorch", "allreduce"):
         for ends, pieces in by_step(seen):
             assert len({piece[0] for piece in pieces}) == len(pieces) == len(names)
             assert pieces[0][2] < ends["backward"]

@@ -13,8 +13,8 @@ import pytest
 from launching import LaunchResult, Weights, check_job, interpreter_for, launch, launch_ok, timing_job
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.gate.comparing import weight_error
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.workloads.layers import Network, Workload
 
 ROOMS = [name for name in load_manifests() if name.startswith("horovod_")]
 CONTROLLERS = ["gloo", "mpi"]

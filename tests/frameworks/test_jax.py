@@ -11,10 +11,10 @@ from launching import LaunchResult, check_job, interpreter_for, launch, launch_o
 from PIL import Image
 
 import steptime
-from steptime.runner.gate.comparing import weight_error
-from steptime.worker.sampling import epoch_indices
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("jax")
 
@@ -148,7 +148,7 @@ def test_what_is_dropped_differs_between_steps_layers_and_workers(tmp_path: Path
     code = f"""
 import sys
 sys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})
-from steptime.worker.builders.jax import JaxNetwork, import_jax
+from steptime.frameworks.jax.network import JaxNetwork, import_jax
 jax = import_jax(1, "cpu", 0)
 import numpy
 network = JaxNetwork({workload!r})

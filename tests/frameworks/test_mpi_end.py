@@ -7,7 +7,7 @@ from launching import interpreter_for
 
 from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.request import Outcome, Request
-from steptime.runner.stage import stage
+from steptime.runner.run_folder import make_run_folder
 
 pytestmark = pytest.mark.framework("chainer")
 
@@ -67,7 +67,7 @@ def run(folder: Path, failing: int | None) -> Outcome:
     room.mkdir()
     (room / "adapter.py").write_text(ROOM)
     job = {"framework": "ending", "mode": "check", "schedule": {"check_steps": 1}, "failing": failing}
-    stage(folder / "run", room, job)
+    make_run_folder(folder / "run", room, job)
     return MpiLauncher().run(Request(folder / "run", interpreter_for("chainer"), workers=2, time_limit_s=60))
 
 

@@ -11,11 +11,11 @@ from launching import LaunchResult, check_job, interpreter_for, launch, launch_o
 from PIL import Image
 
 import steptime
-from steptime.runner.gate.comparing import update_error, weight_error
-from steptime.worker.sampling import epoch_indices
+from steptime.runner.equivalence.tolerances import update_error, weight_error
+from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library import lenet5, resnet50
 
 pytestmark = pytest.mark.framework("mxnet")
@@ -289,7 +289,7 @@ def loaded(folder: Path, loader: dict[str, Any], batches: int) -> np.ndarray:
 import sys, types
 sys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})
 import mxnet, numpy
-from steptime.worker.loaders.mxnet import batches
+from steptime.libraries.mxnet.loader import batches
 feed = batches({job!r}, types.SimpleNamespace(rank=1, workers=2), mxnet.cpu())
 numpy.save("loaded.npy", numpy.concatenate([next(feed)[0].asnumpy() for _ in range({batches})]))
 """

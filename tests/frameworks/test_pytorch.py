@@ -20,11 +20,11 @@ from launching import (
 from PIL import Image
 
 import steptime
-from steptime.runner.gate.comparing import update_error, weight_error
-from steptime.worker.sampling import epoch_indices
+from steptime.runner.equivalence.tolerances import update_error, weight_error
+from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.table import LIBRARY, build_workload
 
 pytestmark = pytest.mark.framework("pytorch")
@@ -119,7 +119,7 @@ def test_parameters_are_those_of_the_workload() -> None:
     workloads = {name: build_workload(name) for name in LIBRARY}
     code = """
 import torch
-from steptime.worker.builders.torch import TorchWorkload
+from steptime.libraries.torch.network import TorchWorkload
 found = {}
 with torch.device("meta"):  # shapes without memory
     for name, workload in workloads.items():
@@ -137,7 +137,7 @@ print(json.dumps(found))
 def test_a_residual_block_is_one_child_of_the_network() -> None:
     """So that FSDP and users see blocks, and nothing is interpreted layer by layer."""
     code = """
-from steptime.worker.builders.torch import TorchWorkload
+from steptime.libraries.torch.network import TorchWorkload
 print(json.dumps([type(child).__name__ for child in TorchWorkload(workload).module]))
 """
     children = in_framework(code, workload=build_workload("resnet50", input_shape=(3, 64, 64)).to_json())
@@ -281,7 +281,7 @@ def test_every_layout_holds_the_same_photographs(tmp_path: Path) -> None:
     """Channels innermost change the order in memory, not the values."""
     code = """
 import itertools, torch, types
-from steptime.worker.loaders.torch import open_batches
+from steptime.libraries.torch.loader import open_batches
 place = types.SimpleNamespace(rank=1, workers=2)
 feeds = [open_batches(job, place, torch.device("cpu"), layout) for layout in (True, False)]
 pairs = list(itertools.islice(zip(*feeds), 4))

@@ -10,8 +10,8 @@ from killing import survivors_of
 from launching import check_job, interpreter_for, launch_ok, timing_job
 
 import steptime
-from steptime.runner.gate.comparing import weight_error
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("pytorch")
 
@@ -84,7 +84,7 @@ def test_a_free_server_counts_what_others_did_since_a_worker_pulled() -> None:
     """Its own update is not one of them; what was given out does not change later."""
     code = """
 import torch
-from steptime.frameworks.pytorch.serving import FreePiece
+from steptime.frameworks.pytorch.parameter_server import FreePiece
 piece = FreePiece(torch.zeros(2), {"learning_rate": 1.0, "momentum": 0.5, "weight_decay": 0.0}, 3)
 answers = [piece.take(worker, torch.full((2,), -1.0)).value() for worker in (0, 1, 1, 2, 0)]
 print(json.dumps([[late for _, late in answers], [weights[0].item() for weights, _ in answers]]))
@@ -98,7 +98,7 @@ def test_an_agreed_server_updates_once_with_the_average() -> None:
     """When the last worker's gradient has come, and not before; decay counts once."""
     code = """
 import torch
-from steptime.frameworks.pytorch.serving import AgreedPiece
+from steptime.frameworks.pytorch.parameter_server import AgreedPiece
 piece = AgreedPiece(torch.ones(2), {"learning_rate": 0.5, "momentum": 0.0, "weight_decay": 0.1}, 2)
 first = piece.take(0, torch.full((2,), 1.0))
 waited = not first.done()
@@ -115,7 +115,7 @@ def test_every_parameter_has_one_server(sharding: str) -> None:
     """Balanced, no server holds more than a fair share and the largest parameter; a view is no copy."""
     code = """
 import torch
-from steptime.frameworks.pytorch.pieces import Pieces
+from steptime.frameworks.pytorch.parameter_server import Pieces
 pieces = Pieces(layers, 3, sharding, innermost=True)
 rows = [torch.arange(float(size)) for size in pieces.sizes]
 views = [pieces.views(server, row) for server, row in enumerate(rows)]

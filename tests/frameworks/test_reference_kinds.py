@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from steptime.worker.builders.reference import ReferenceNetwork
-from steptime.worker.builders.reference_layers import LAYERS
-from steptime.worker.builders.reference_layers import conv2d as conv2d_file
+from steptime.frameworks.reference import layers as conv2d_file
+from steptime.frameworks.reference.layers import LAYERS
+from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.worker.weights import initial_weights
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 
 BATCH = 3
 SAMPLED = 40

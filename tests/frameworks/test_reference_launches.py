@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from launching import check_job, launch, launch_ok, timing_job, weight_errors
 
-from steptime.frameworks.reference.exchange import connect
-from steptime.launchers.ports import free_ports
-from steptime.worker.batches import synthetic_batches
-from steptime.worker.builders.reference import ReferenceNetwork
-from steptime.worker.place import Place
+from steptime.frameworks.reference.collectives import connect
+from steptime.frameworks.reference.network import ReferenceNetwork
+from steptime.launchers.base import free_ports
+from steptime.worker.process_context import Place
+from steptime.worker.samples import synthetic_batches
 from steptime.worker.weights import initial_weights
-from steptime.workloads.ir import Network, Workload
+from steptime.workloads.layers import Network, Workload
 
 STEPS = 3
 

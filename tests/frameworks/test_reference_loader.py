@@ -9,7 +9,7 @@ import pytest
 from launching import launch, launch_ok, timing_job
 from PIL import Image
 
-from steptime.worker.loaders.reference import native_batches
+from steptime.frameworks.reference.loader import native_batches
 
 PLAIN = {"mean": [0.0], "std": [1.0]}
 

@@ -12,8 +12,8 @@ from launching import interpreter_for
 from PIL import Image
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.stage import stage
-from steptime.worker.sampling import epoch_indices
+from steptime.runner.run_folder import make_run_folder
+from steptime.worker.samples import epoch_indices
 
 SAMPLES = 11
 BATCH = 3
@@ -26,18 +26,18 @@ STD = [0.25, 0.2, 0.3]
 # Of each room: Python that makes `batches` of `job` and `place`: an iterator of numpy pairs, images channels first.
 OPENING = {
     "reference": """
-from steptime.worker.loaders.reference import native_batches
+from steptime.frameworks.reference.loader import native_batches
 shape = job["workload"]["input_shape"]
 batches = native_batches(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
 """,
     "pytorch": """
 import torch
-from steptime.worker.loaders.torch import open_batches
+from steptime.libraries.torch.loader import open_batches
 own = open_batches(job, place, torch.device("cpu"), False)
 batches = ((x.numpy(), t.numpy()) for x, t in own)
 """,
     "tensorflow": """
-from steptime.worker.loaders.tensorflow import native
+from steptime.libraries.tensorflow.loader import native
 shape = job["workload"]["input_shape"]
 own = native(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
 batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
@@ -46,7 +46,7 @@ batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
 import tensorflow
 tf1 = tensorflow.compat.v1
 tf1.disable_eager_execution()
-from steptime.worker.loaders.tensorflow1 import NativeBatches
+from steptime.frameworks.tensorflow1.loader import NativeBatches
 own = NativeBatches(job, place)
 session = tf1.Session()
 own.start(session)
@@ -55,23 +55,23 @@ batches = ((x.transpose(0, 3, 1, 2), t) for x, t in fetched)
 """,
     "mxnet": """
 import mxnet
-from steptime.worker.loaders.mxnet import batches as open_batches
+from steptime.libraries.mxnet.loader import batches as open_batches
 batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_batches(job, place, mxnet.cpu()))
 """,
     "jax": """
 import numpy
-from steptime.worker.loaders.jax import open_batches
+from steptime.frameworks.jax.loader import open_batches
 batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_batches(job, place, numpy.asarray))
 """,
     "chainer": """
 import chainer
-from steptime.worker.loaders.chainer import open_loader, start_helper_server
+from steptime.frameworks.chainer.loader import open_loader, start_helper_server
 start_helper_server(job["loader"])
 loader = open_loader(job, place, chainer.get_device("@numpy"))
 batches = iter(loader.next, None)
 """,
     "caffe": """
-from steptime.worker.loaders.caffe import open_loader
+from steptime.frameworks.caffe.loader import open_loader
 loader = open_loader(job, place)
 def ring():
     slots = len(loader.targets) // job["batch_per_worker"]
@@ -85,7 +85,7 @@ batches = ring()
 import warnings
 warnings.simplefilter("ignore")
 import cntk
-from steptime.worker.loaders.cntk import open_loader
+from steptime.frameworks.cntk.loader import open_loader
 cntk.device.try_set_default_device(cntk.device.cpu())
 batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loader(job, place).next, None))
 """,
@@ -102,7 +102,7 @@ OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
 SCRIPT = """
 import itertools, json, os, sys
 import numpy
-from steptime.worker.place import Place
+from steptime.worker.process_context import Place
 
 if __name__ == "__main__":
     with open("job.json") as file:
@@ -145,7 +145,7 @@ def fed(folder: Path, framework: str, loader: dict[str, Any], side: int) -> Fed:
         "loader": loader,
     }
     run = folder / "run"
-    stage(run, load_manifests()[framework].folder, job)
+    make_run_folder(run, load_manifests()[framework].folder, job, load_manifests()[framework].libraries)
     (run / "feed.py").write_text(SCRIPT % (RANK, WORKERS, OPENING[framework], BATCHES))
     command = [str(interpreter_for(framework)), "feed.py"]
     ended = subprocess.run(command, cwd=run, capture_output=True, text=True, timeout=120, check=False)

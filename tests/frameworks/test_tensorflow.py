@@ -9,10 +9,10 @@ import pytest
 from launching import LaunchResult, check_job, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
-from steptime.runner.gate.comparing import weight_error
-from steptime.worker.sampling import epoch_indices
-from steptime.workloads.ir import Network, Workload
+from steptime.runner.equivalence.tolerances import weight_error
+from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library import lenet5, resnet50
 
 pytestmark = pytest.mark.framework("tensorflow")

@@ -9,11 +9,11 @@ import pytest
 from launching import LaunchResult, check_job, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
-from steptime.runner.gate.comparing import update_error, weight_error
-from steptime.worker.sampling import epoch_indices
+from steptime.runner.equivalence.tolerances import update_error, weight_error
+from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("tensorflow1")
 

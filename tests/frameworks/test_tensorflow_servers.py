@@ -10,7 +10,7 @@ import pytest
 from launching import check_job, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
-from steptime.workloads.ir import Network, Workload
+from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("tensorflow")
 

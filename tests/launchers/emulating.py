@@ -8,10 +8,10 @@ import pytest
 
 from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.launchers.emulated import EmulatedLauncher
-from steptime.launchers.emulation.groups import find_groups
+from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES
 from steptime.launchers.emulation.owner import owner_of
-from steptime.launchers.emulation.possible import lacking
+from steptime.launchers.emulation.requirements import lacking
 from steptime.launchers.request import Outcome, Request
 
 WRITE_PLACE = """

@@ -16,14 +16,14 @@ from emulating import WRITE_PLACE, launch, remains, skip_where_impossible, two_h
 
 from steptime.clusters.cluster import settled_cluster
 from steptime.errors import LaunchError
-from steptime.launchers.emulation import hosts, settings
-from steptime.launchers.emulation.groups import find_groups
-from steptime.launchers.emulation.network import NAMESPACES
+from steptime.launchers.emulation import hosts
+from steptime.launchers.emulation import verification as settings
+from steptime.launchers.emulation.cleanup import remove_remains
+from steptime.launchers.emulation.control_groups import find_groups
+from steptime.launchers.emulation.delay_switch import can_switch
+from steptime.launchers.emulation.network import NAMESPACES, attempt, batch
 from steptime.launchers.emulation.owner import new_owner
-from steptime.launchers.emulation.possible import kernel_delays
-from steptime.launchers.emulation.remains import remove_remains
-from steptime.launchers.emulation.switch import can_switch
-from steptime.launchers.emulation.tools import attempt, batch
+from steptime.launchers.emulation.requirements import kernel_delays
 
 
 @pytest.fixture(autouse=True)

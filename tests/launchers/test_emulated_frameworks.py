@@ -10,8 +10,8 @@ from steptime.clusters.cluster import settled_cluster
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.request import Outcome, Request
-from steptime.runner.collecting import collect
-from steptime.runner.stage import stage
+from steptime.runner.collection import collect
+from steptime.runner.run_folder import make_run_folder
 
 STEPS = 7
 LENET5_BYTES = 4 * 61_706
@@ -24,7 +24,7 @@ def train(folder: Path, name: str, strategy: str, **options: object) -> Outcome:
     manifest = load_manifests()[name]
     support = manifest.strategies[strategy]
     job = timing_job(name, strategy, "lenet5", warmup_steps=2, steps=STEPS - 3, workers=HOSTS, options=options)
-    stage(folder / "run", manifest.folder, job)
+    make_run_folder(folder / "run", manifest.folder, job, manifest.libraries)
     request = Request(
         folder=folder / "run",
         interpreter=interpreter_for(name),

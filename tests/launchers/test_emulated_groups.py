@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import LaunchError
-from steptime.launchers.emulation.groups import Groups
+from steptime.launchers.emulation.control_groups import Groups
 from steptime.launchers.emulation.owner import new_owner
 
 TEXTS = {

@@ -10,12 +10,12 @@ from steptime.clusters.cluster import settled_cluster
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch, NetSetting
-from steptime.perfmodels.communication.measured import net_summary
-from steptime.runner.bench import Bench
-from steptime.runner.net.measuring import NetMeasuring
-from steptime.runner.net.plan import back_ends_of
+from steptime.model.measured_links import net_summary
+from steptime.runner.executor import Bench
+from steptime.runner.message_timing import NetMeasuring
+from steptime.runner.net_plan import back_ends_of
 from steptime.runner.observer import Silent
-from steptime.runner.preparing import environment_spec, prepare_environments, usable_cores
+from steptime.runner.preparation import environment_spec, prepare_environments, usable_cores
 
 WHOLE_PACKETS = 0.956
 """The share of a link's rate that is left for the bytes of a message behind the headers of its packets."""

@@ -9,10 +9,10 @@ from steptime.clusters.cluster import settled_cluster
 from steptime.errors import LaunchError
 from steptime.launchers import emulated
 from steptime.launchers.emulated import EmulatedLauncher
-from steptime.launchers.emulation import possible
+from steptime.launchers.emulation import requirements as possible
 from steptime.launchers.emulation.owner import new_owner, owner_of
 from steptime.launchers.emulation.paths import message_bytes
-from steptime.launchers.emulation.shaping import shape_for
+from steptime.launchers.emulation.traffic_control import shape_for
 from steptime.launchers.request import Request
 
 PORTS = tuple(range(15_001, 15_010))

@@ -28,7 +28,7 @@ LAUNCH = """
     from steptime.clusters.cluster import settled_cluster
     from steptime.errors import LaunchError
     from steptime.launchers.emulated import EmulatedLauncher
-    from steptime.launchers.emulation.possible import is_privileged, lacking
+    from steptime.launchers.emulation.requirements import is_privileged, lacking
     from steptime.launchers.request import Request
 
     if is_privileged() or lacking():

@@ -16,14 +16,14 @@ import pytest
 from steptime.errors import LaunchError
 from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.request import Outcome, Request
-from steptime.runner.preparing import ready_interpreter
-from steptime.runner.stage import stage
+from steptime.runner.preparation import ready_interpreter
+from steptime.runner.run_folder import make_run_folder
 
 WRITE_PLACE = """
     import json, os, sys, time
     sys.path.insert(0, os.getcwd())
-    from steptime.worker.place import Place
-    place = Place(os.environ, os.getcwd())
+    from steptime.worker.process_context import ProcessContext
+    place = ProcessContext(os.environ, os.getcwd())
     with open("place-%d.json" % place.rank, "w") as file:
         json.dump({"pid": os.getpid(), "local_rank": place.local_rank, "workers": place.workers, "cpus": place.cpus,
                    "role": place.role, "root": place.root_address, "path": os.environ.get("PYTHONPATH")}, file)
@@ -43,7 +43,7 @@ def interpreter() -> Path:
 
 def launch(folder: Path, interpreter: Path, program: str, **fields: object) -> Outcome:
     """Run two workers whose ``start.py`` is ``program``, beside the worker half."""
-    stage(folder, folder / "no-room", {})
+    make_run_folder(folder, folder / "no-room", {})
     (folder / "start.py").write_text(textwrap.dedent(program))
     settings = {"folder": folder, "interpreter": interpreter, "workers": 2, "time_limit_s": 30.0}
     return MpiLauncher().run(Request(**{**settings, **fields}))
@@ -136,7 +136,7 @@ def test_what_is_said_before_a_worker_has_files_of_its_own_is_kept(room, interpr
 
 
 def test_workers_die_with_a_runner_that_is_killed(room, interpreter):
-    stage(room, room / "no-room", {})
+    make_run_folder(room, room / "no-room", {})
     (room / "start.py").write_text(textwrap.dedent(WRITE_PLACE + "    time.sleep(600)"))
     runner = f"""
         from pathlib import Path

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from steptime.launchers.local import LocalLauncher
+from steptime.launchers.process_env import pins, server_pins, shared_variables, shares_cores
 from steptime.launchers.request import Request
-from steptime.launchers.surroundings import pins, server_pins, shared_variables, shares_cores
-from steptime.worker.place import Place
+from steptime.worker.process_context import ProcessContext
 
 
 def request(**fields: object) -> Request:
@@ -51,7 +51,7 @@ def test_colocated_servers_share_the_cores_of_workers_in_turn():
 def test_a_server_reads_its_own_cores_and_not_a_workers(tmp_path):
     variables = {"STEPTIME_ROLE": "server", "STEPTIME_RANK": "1", "STEPTIME_LOCAL_RANK": "1"}
     cores = {"STEPTIME_CPUS": "0;1", "STEPTIME_SERVER_CPUS": "2;3"}
-    assert Place({**variables, **cores}, str(tmp_path)).cpus == [3]
+    assert ProcessContext({**variables, **cores}, str(tmp_path)).cpus == [3]
 
 
 def test_without_cores_nothing_is_pinned():
@@ -63,14 +63,14 @@ def test_without_cores_nothing_is_pinned():
 )
 def test_a_worker_takes_its_own_cores_from_the_plan_and_a_server_none(role, local_rank, cpus):
     environment = {"STEPTIME_ROLE": role, "STEPTIME_LOCAL_RANK": local_rank, "STEPTIME_CPUS": "0,1;2,3"}
-    assert Place(environment, "").cpus == cpus
+    assert ProcessContext(environment, "").cpus == cpus
 
 
 def test_a_started_worker_really_runs_on_its_core(tmp_path):
     program = """
         import os
-        from steptime.worker.place import Place
-        place = Place(os.environ, "")
+        from steptime.worker.process_context import ProcessContext
+        place = ProcessContext(os.environ, "")
         place.pin()
         assert os.sched_getaffinity(0) == set(place.cpus) == {0}, os.sched_getaffinity(0)
     """

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from steptime.measurements.records import GateResult, Launch, WorkerSteps
+from steptime.measurements.records import EquivalenceResult, Launch, WorkerSteps
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
 
@@ -68,13 +68,13 @@ def a_failure(trial: Trial, number: int = 0) -> Launch:
     return a_launch(trial, number, status="failed", reason="worker-0: ValueError: no", workers=[])
 
 
-def a_check(**changes: Any) -> GateResult:
+def a_check(**changes: Any) -> EquivalenceResult:
     """Return a passed check of the gate."""
-    fields: dict[str, Any] = dict.fromkeys(GateResult.__dataclass_fields__)
+    fields: dict[str, Any] = dict.fromkeys(EquivalenceResult.__dataclass_fields__)
     fields |= {"framework": "reference", "framework_version": "1", "strategy": "single", "workload": "mlp"}
     fields |= {"input_shape": [784], "workers": 1, "steps": 4, "repeats": 1, "parameters": 5, "parameters_expected": 5}
     fields |= {"first_loss_error": 0.0, "passed": True, "options": {}, "crashes": 0}
-    return GateResult(**{**fields, **changes})
+    return EquivalenceResult(**{**fields, **changes})
 
 
 def a_store(folder: Path, **study: Any) -> Store:

@@ -5,12 +5,12 @@ from collections import defaultdict
 from itertools import pairwise
 
 import pytest
-from dissected import launch_of
+from launch_phases import launch_of
 from simulated import a_store, a_trial
 
 from steptime.errors import UsageError
-from steptime.measurements.anatomy.records import AnatomyLaunch, WorkerAnatomy
-from steptime.measurements.chrome import export_traces, trace
+from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
+from steptime.measurements.chrome_trace import export_traces, trace
 
 TRIAL = a_trial(workers=2, strategy="allreduce")
 MARKS = ["input", "forward", "backward", "exchange", "update"]
@@ -39,8 +39,8 @@ def marked_launch(number=0, *, offset_s=100.0, rtt_s=0.0, hosts=("vm", "vm"), tr
                 for name, size, ready, done in transfers
             ],
         }
-        workers.append(WorkerAnatomy(**fields))
-    return AnatomyLaunch(**{**vars(plain), "workers": workers})
+        workers.append(WorkerAblation(**fields))
+    return AblationLaunch(**{**vars(plain), "workers": workers})
 
 
 def rows_of(found):
@@ -166,7 +166,7 @@ def store(tmp_path):
     store = a_store(tmp_path / "results")
     for trial in (TRIAL, a_trial()):
         store.add_trial(trial)
-    store.append_anatomy(AnatomyLaunch(**{**vars(marked_launch()), "trial": TRIAL.id}))
+    store.append_ablation(AblationLaunch(**{**vars(marked_launch()), "trial": TRIAL.id}))
     return store
 
 
@@ -181,6 +181,6 @@ def test_an_unknown_trial_is_refused_with_the_choices(store, tmp_path):
         export_traces(store, tmp_path, "x")
 
 
-def test_a_trial_without_anatomy_is_refused_with_what_to_do(store, tmp_path):
-    with pytest.raises(UsageError, match="run the study with anatomy=true"):
+def test_a_trial_without_breakdown_is_refused_with_what_to_do(store, tmp_path):
+    with pytest.raises(UsageError, match="run the study with breakdown=true"):
         export_traces(store, tmp_path, a_trial().id)

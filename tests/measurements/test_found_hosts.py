@@ -3,7 +3,7 @@
 import pytest
 from simulated import a_launch, a_store, a_trial
 
-from steptime.measurements.emulated import cluster_of
+from steptime.measurements.emulated_cluster import cluster_of
 from steptime.measurements.summary import summarise
 
 

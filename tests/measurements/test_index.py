@@ -2,14 +2,14 @@ import subprocess
 import sys
 
 import pytest
-from dissected import launch_of
+from launch_phases import launch_of
 from simulated import a_failure, a_launch, a_store, a_trial
 
-from steptime.measurements.anatomy.records import AnatomyLaunch
+from steptime.measurements.ablation.records import AblationLaunch
 
 
-def an_anatomy_launch():
-    return AnatomyLaunch(**{**vars(launch_of(0, workers=1)), "trial": a_trial().id})
+def an_ablation_launch():
+    return AblationLaunch(**{**vars(launch_of(0, workers=1)), "trial": a_trial().id})
 
 
 @pytest.fixture
@@ -87,29 +87,29 @@ def test_a_folder_that_cannot_be_written_is_indexed_in_memory(store):
     assert list((store.path / "index.sqlite").iterdir()) == []
 
 
-def test_anatomy_launches_have_rows_of_their_kind(store):
-    store.append_anatomy(an_anatomy_launch())
+def test_ablation_launches_have_rows_of_their_kind(store):
+    store.append_ablation(an_ablation_launch())
     assert [(row.kind, row.launch) for row in store.index()] == [
         ("timing", 0),
         ("timing", 1),
         ("timing", 2),
-        ("anatomy", 0),
+        ("ablation", 0),
     ]
 
 
-def test_anatomy_launches_are_counted_apart_from_timed_ones(store):
-    store.append_anatomy(an_anatomy_launch())
+def test_ablation_launches_are_counted_apart_from_timed_ones(store):
+    store.append_ablation(an_ablation_launch())
     (row,) = store.status()
     assert (row["ok"], row["steps"]) == (3, 9)
 
 
-def test_the_index_catches_up_with_new_anatomy_launches(store):
+def test_the_index_catches_up_with_new_ablation_launches(store):
     store.index()
-    store.append_anatomy(an_anatomy_launch())
-    assert [row.kind for row in store.index()].count("anatomy") == 1
+    store.append_ablation(an_ablation_launch())
+    assert [row.kind for row in store.index()].count("ablation") == 1
 
 
-def test_a_failed_anatomy_launch_says_why(store):
-    failed = AnatomyLaunch(**{**vars(an_anatomy_launch()), "status": "failed", "reason": "timed out", "workers": []})
-    store.append_anatomy(failed)
+def test_a_failed_ablation_launch_says_why(store):
+    failed = AblationLaunch(**{**vars(an_ablation_launch()), "status": "failed", "reason": "timed out", "workers": []})
+    store.append_ablation(failed)
     assert (store.index()[-1].status, store.index()[-1].reason) == ("failed", "timed out")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steptime.measurements.progress import goodput, staleness
+from steptime.measurements.asynchrony import goodput, staleness
 from steptime.measurements.records import Launch, WorkerSteps
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from simulated import a_launch, a_trial, a_worker
 
-from steptime.measurements.steps import step_times
+from steptime.measurements.launch_times import step_times
 
 
 def times(workers, strategy="allreduce"):

@@ -28,8 +28,8 @@ def test_what_was_appended_is_read_back_equal(store):
 def test_gate_results_are_read_back_equal(store):
     checks = [a_check(), a_check(workload="lenet5", passed=False, reason="the weights differ")]
     for check in checks:
-        store.append_gate(check)
-    assert Store.open(store.path).gate() == checks
+        store.append_equivalence(check)
+    assert Store.open(store.path).equivalence() == checks
 
 
 def test_the_study_is_kept_word_by_word_and_with_its_defaults(store):

@@ -54,7 +54,7 @@ def of(summary, trial):
 
 def test_the_json_has_the_keys_of_the_contract(store):
     measured(store, 0.1)
-    store.append_gate(a_check())
+    store.append_equivalence(a_check())
     data = json.loads(json.dumps(summarise(store).to_json(), allow_nan=False))
     assert (data["schema"], data["study"]) == (1, "tried")
     (trial,) = data["trials"]
@@ -64,7 +64,7 @@ def test_the_json_has_the_keys_of_the_contract(store):
     assert trial["efficiency"].keys() >= {"value", "baseline_workers"}
     (place,) = data["ranking"]
     assert place.keys() >= {"group", "rank", "trial", "ratio_to_best", "tied_with_best"}
-    (check,) = data["gate"]
+    (check,) = data["equivalence"]
     wanted = {"framework", "workload", "parameters", "parameters_expected", "first_loss_error", "passed"}
     assert check.keys() >= wanted
 
@@ -180,9 +180,9 @@ def test_failed_launches_beside_good_ones_are_flagged(store):
 
 def test_a_gated_trial_keeps_its_reason_and_has_no_rank(store):
     trial = measured(store, 0.1)
-    store.put("verdicts", {trial.id: {"status": "gated", "reason": "the weights differ"}})
+    store.put("verdicts", {trial.id: {"status": "not_equivalent", "reason": "the weights differ"}})
     summary = summarise(store)
-    assert (of(summary, trial).status, of(summary, trial).reason) == ("gated", "the weights differ")
+    assert (of(summary, trial).status, of(summary, trial).reason) == ("not_equivalent", "the weights differ")
     assert summary.ranking == []
 
 
@@ -229,9 +229,9 @@ def test_damaged_records_are_left_out_and_listed(store):
 
 
 def test_of_repeated_checks_the_last_counts(store):
-    store.append_gate(a_check(passed=False, reason="the weights differ"))
-    store.append_gate(a_check())
-    (check,) = summarise(store).gate
+    store.append_equivalence(a_check(passed=False, reason="the weights differ"))
+    store.append_equivalence(a_check())
+    (check,) = summarise(store).equivalence
     assert check.passed
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from steptime.measurements.net.form import NetValue
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
-from steptime.perfmodels.communication.measured import net_summary
+from steptime.model.measured_links import net_summary
 from steptime.report.html import page_text, write_page
 from steptime.report.links import render_links, told
 
@@ -80,7 +80,7 @@ def test_the_page_has_a_chart_for_every_operation_and_number_of_workers(tmp_path
     assert "wrong: because" in page
     assert 'id="links"' in page
     # Nothing was trained, and nothing is said about it.
-    assert 'id="gate"' not in page
+    assert 'id="equivalence"' not in page
     assert len(page) < 300_000
 
 
@@ -88,4 +88,4 @@ def test_a_page_without_messages_says_nothing_of_links(tmp_path):
     store = store_with(tmp_path / "found", [])
     page = page_text(summarise(store), {}, "#", "here", None)
     assert 'id="links"' not in page
-    assert 'id="gate"' in page
+    assert 'id="equivalence"' in page

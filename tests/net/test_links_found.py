@@ -9,8 +9,8 @@ from messages import SIZES, launch, setting
 from steptime.measurements.net.line import least_squares, through_ends
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.net.times import message_times, run_times
-from steptime.perfmodels.communication.measured import link_of, net_summary
-from steptime.perfmodels.communication.ring import ring
+from steptime.model.collectives import ring
+from steptime.model.measured_links import link_of, net_summary
 
 ALPHA, RATE, PER_STEP = 1e-3, 12.5e6, 2.0
 

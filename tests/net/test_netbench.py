@@ -12,8 +12,8 @@ ROOM = '''\
 
 import numpy
 
-from steptime.worker.exchange import ADDED, FED, REPLACED, Exchange, Message
-from steptime.worker.meeting import Meeting
+from steptime.worker.back_end import ADDED, FED, REPLACED, Exchange, Message
+from steptime.worker.rendezvous import Meeting
 
 
 def open_exchange(job, place):
@@ -43,7 +43,7 @@ class Sum(Message):
         self._visit, self._total = Sum.runs, numpy.zeros(count, dtype=numpy.float32)
 
     def fill(self, values):
-        from steptime.worker.netbench import contribution
+        from steptime.worker.message_timing import contribution
 
         Sum.runs += 1  # visits are the same on all workers
         rows = [contribution(numpy, self._count, rank, Sum.runs) for rank in range(self._workers)]

@@ -12,14 +12,14 @@ from launching import interpreter_for, library_workload, trial_of
 
 from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.frameworks.manifest import load_manifests
-from steptime.measurements.anatomy.dissect import dissect
-from steptime.measurements.anatomy.form import Anatomy
-from steptime.measurements.anatomy.records import AnatomyLaunch
-from steptime.runner.bench import Bench
-from steptime.runner.dissection import Dissection
-from steptime.runner.jobs import AnatomySchedule
+from steptime.measurements.ablation.breakdown import break_down
+from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.runner.ablation_runs import AblationRuns
+from steptime.runner.executor import Bench
+from steptime.runner.jobs import AblationSchedule
 from steptime.runner.observer import Silent
-from steptime.runner.preparing import environment_spec, prepare_environments, usable_cores
+from steptime.runner.preparation import environment_spec, prepare_environments, usable_cores
 
 PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()
 
@@ -41,8 +41,8 @@ def room_with(folder: Path, cause: dict[str, Any] | None) -> Path:
 class Plant:
     """What was planted, and what was then seen."""
 
-    anatomy: Anatomy
-    launches: Sequence[AnatomyLaunch]
+    breakdown: Breakdown
+    launches: Sequence[AblationLaunch]
     folder: Path
 
     def noise(self) -> list[str]:
@@ -69,7 +69,7 @@ def two_hosts(**settings: Any) -> Cluster:
     return settled_cluster(workers=2, own_servers=0, **settings)
 
 
-def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
+def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
     folder: Path,
     workload: str,
     *,
@@ -107,10 +107,10 @@ def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
         if cluster is None
         else {"launcher": "emulated", "cluster": cluster, "hosts": len(cluster.hosts)}
     )
-    kept: list[AnatomyLaunch] = []
-    Dissection(
+    kept: list[AblationLaunch] = []
+    AblationRuns(
         bench=Bench({"pytorch": manifest}, prepared.environments, usable_cores(), 200.0),
-        schedule=AnatomySchedule(warmup_steps=4, seconds=seconds),
+        schedule=AblationSchedule(warmup_steps=4, seconds=seconds),
         launches=launches,
         workloads={trial.id: built},
         loaders={trial.id: {"kind": "synthetic", "distinct_batches": 4}},
@@ -120,6 +120,6 @@ def anatomy_of(  # noqa: PLR0913 - what a cause may be planted in
         seed=0,
     ).run([trial], {trial.id: 0}, None)
     assert [each.reason for each in kept] == [None] * launches
-    found = dissect(trial, kept, [])
+    found = break_down(trial, kept, [])
     assert found is not None
     return Plant(found, kept, folder)

@@ -9,9 +9,9 @@ have noted, nothing is claimed (``conftest.py``).
 from pathlib import Path
 
 import pytest
-from rooms import Plant, anatomy_of, two_hosts
+from rooms import Plant, breakdown_of, two_hosts
 
-from steptime.measurements.anatomy.form import Anatomy, Phase
+from steptime.measurements.ablation.form import Breakdown, Phase
 
 pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
 
@@ -35,7 +35,7 @@ def alike(one: Phase, other: Phase) -> bool:
     return not apart or (one.low_s <= other.high_s and other.low_s <= one.high_s)
 
 
-def largest(found: Anatomy) -> str:
+def largest(found: Breakdown) -> str:
     """The phase that takes longest, of those that are not computation."""
     known = {name: phase.value_s for name, phase in found.phases.items() if phase}
     return max(("input_wait", "comm_exposed", "sync_wait", "update"), key=lambda name: known[name])
@@ -43,13 +43,13 @@ def largest(found: Anatomy) -> str:
 
 def healthy(folder: Path) -> list[Plant]:
     """One worker with nothing planted."""
-    return [anatomy_of(folder, "lenet5", batch=64)]
+    return [breakdown_of(folder, "lenet5", batch=64)]
 
 
 def links(folder: Path) -> list[Plant]:
     """Two hosts on a link, and on one of a tenth of its bandwidth."""
     return [
-        anatomy_of(folder / f"{rate:g}", "lenet5", batch=64, workers=2, cluster=two_hosts(bandwidth_bits_per_s=rate))
+        breakdown_of(folder / f"{rate:g}", "lenet5", batch=64, workers=2, cluster=two_hosts(bandwidth_bits_per_s=rate))
         for rate in (2e8, 2e7)
     ]
 
@@ -57,61 +57,61 @@ def links(folder: Path) -> list[Plant]:
 def slow_host(folder: Path) -> list[Plant]:
     """Two hosts, of which the second has half its core."""
     cluster = two_hosts(cpu_shares={1: 0.5})
-    return [anatomy_of(folder, "cifar_cnn", batch=64, workers=2, cluster=cluster, seconds=8.0)]
+    return [breakdown_of(folder, "cifar_cnn", batch=64, workers=2, cluster=cluster, seconds=8.0)]
 
 
 def pauses(folder: Path) -> list[Plant]:
     """Two workers of one host, of which either may pause in any step."""
-    return [anatomy_of(folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)]
+    return [breakdown_of(folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)]
 
 
 def slow_loader(folder: Path) -> list[Plant]:
     """One worker whose loader sleeps."""
-    return [anatomy_of(folder, "lenet5", batch=64, cause=LOADER)]
+    return [breakdown_of(folder, "lenet5", batch=64, cause=LOADER)]
 
 
 def long_update(folder: Path) -> list[Plant]:
     """One worker whose update takes long."""
-    return [anatomy_of(folder, "lenet5", batch=64, cause=UPDATE)]
+    return [breakdown_of(folder, "lenet5", batch=64, cause=UPDATE)]
 
 
 def buckets(folder: Path) -> list[Plant]:
     """One large bucket, and many small ones."""
     cluster = two_hosts(bandwidth_bits_per_s=5e7)
     return [
-        anatomy_of(folder / f"{size:g}", "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)
+        breakdown_of(folder / f"{size:g}", "cifar_cnn", batch=64, workers=2, cluster=cluster, bucket_mb=size)
         for size in (25.0, 0.1)
     ]
 
 
 def test_a_link_cut_to_a_tenth_shows_as_communication(measured):
     _, cut = measured(links)
-    assert largest(cut.anatomy) == "comm_exposed"
+    assert largest(cut.breakdown) == "comm_exposed"
     # Two workers in a ring: each sends half of the gradients twice, in the one bucket that is full when all is done.
-    assert agrees(cut.anatomy.phases["comm_exposed"], LENET5_BYTES / cut.bandwidth_bytes_per_s())
+    assert agrees(cut.breakdown.phases["comm_exposed"], LENET5_BYTES / cut.bandwidth_bytes_per_s())
 
 
 def test_a_link_cut_to_a_tenth_leaves_the_computation_alone(measured):
     whole, cut = measured(links)
     for name in ("forward", "backward"):
-        assert alike(cut.anatomy.phases[name], whole.anatomy.phases[name])
+        assert alike(cut.breakdown.phases[name], whole.breakdown.phases[name])
 
 
 def test_a_host_at_half_speed_is_blamed_and_always_the_same(measured):
-    found = measured(slow_host)[0].anatomy.imbalance
+    found = measured(slow_host)[0].breakdown.imbalance
     assert found.blamed_worker == 1
     assert found.persistent > 3 * found.transient
 
 
 def test_what_others_wait_for_a_host_at_half_speed_is_half_of_what_it_takes_longer(measured):
-    found = measured(slow_host)[0].anatomy
+    found = measured(slow_host)[0].breakdown
     quick, slow = (worker.compute_s.value for worker in found.imbalance.workers)
     assert slow / quick == pytest.approx(2.0, rel=0.1)
     assert agrees(found.phases["sync_wait"], (slow - quick) / 2)
 
 
 def test_pauses_at_random_are_transient_and_nobodys_fault(measured):
-    found = measured(pauses)[0].anatomy.imbalance
+    found = measured(pauses)[0].breakdown.imbalance
     assert found.blamed_worker is None
     assert found.transient > 3 * found.persistent
 
@@ -120,22 +120,22 @@ def test_what_others_wait_for_pauses_is_what_their_chance_says(measured):
     found = measured(pauses)[0]
     # Of two workers one pauses alone with the chance 2 p (1 - p), and the mean worker waits half of it.
     chance = PAUSE["probability"]
-    assert agrees(found.anatomy.phases["sync_wait"], found.planted_s() * chance * (1.0 - chance))
+    assert agrees(found.breakdown.phases["sync_wait"], found.planted_s() * chance * (1.0 - chance))
 
 
 @pytest.mark.parametrize(("plant", "phase"), [(slow_loader, "input_wait"), (long_update, "update")])
 def test_what_takes_longer_on_one_worker_shows_in_its_phase(measured, plant, phase):
     (plain,), (found,) = measured(healthy), measured(plant)
-    assert largest(found.anatomy) == phase
-    assert agrees(found.anatomy.phases[phase], found.planted_s() + plain.anatomy.phases[phase].value_s)
+    assert largest(found.breakdown) == phase
+    assert agrees(found.breakdown.phases[phase], found.planted_s() + plain.breakdown.phases[phase].value_s)
 
 
 def test_one_large_bucket_is_covered_less_than_many_small_ones(measured):
-    large, small = (found.anatomy.overlap.ratio for found in measured(buckets))
+    large, small = (found.breakdown.overlap.ratio for found in measured(buckets))
     assert small > large + 0.1
 
 
 @pytest.mark.parametrize("plant", [healthy, links, slow_host, pauses])
 def test_phases_close_within_two_percent(measured, plant):
     for found in measured(plant):
-        assert found.anatomy.closure_error <= 0.02 or agrees(found.anatomy.phases["residual"], 0.0)
+        assert found.breakdown.closure_error <= 0.02 or agrees(found.breakdown.phases["residual"], 0.0)

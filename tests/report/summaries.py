@@ -2,7 +2,7 @@
 
 from steptime.measurements.summary_form import (
     Efficiency,
-    GateSummary,
+    EquivalenceSummary,
     Place,
     StepTime,
     Summary,
@@ -162,7 +162,7 @@ def ranked(*trials, **options):
 
 
 def check(framework="pytorch", strategy="allreduce", workload="lenet5", *, passed=True, **changes):
-    """A check of the equivalence gate."""
+    """A check of the equivalence check."""
     fields = {
         "framework": framework,
         "framework_version": VERSIONS.get(framework, "1.0"),
@@ -181,7 +181,7 @@ def check(framework="pytorch", strategy="allreduce", workload="lenet5", *, passe
         "passed": passed,
         "reason": None if passed else "the weights of worker 1 are 0.34 away from the reference (at most 0.0001)",
     }
-    return GateSummary(**{**fields, **changes})
+    return EquivalenceSummary(**{**fields, **changes})
 
 
 def summary(trials=(), ranking=None, **changes):
@@ -192,7 +192,7 @@ def summary(trials=(), ranking=None, **changes):
         "machine": MACHINE,
         "trials": list(trials),
         "ranking": ranked(*(each for each in trials if each.status == "ok")) if ranking is None else ranking,
-        "gate": [],
+        "equivalence": [],
         "skipped": [],
         "problems": [],
     }
@@ -229,7 +229,7 @@ def quickstart():
                         workload,
                         batch=batch,
                         rate=None,
-                        status="gated",
+                        status="not_equivalent",
                         reason="the weights of worker 1 are 0.34 away from the reference (at most 0.0001)",
                     )
                 )
@@ -272,7 +272,7 @@ def quickstart():
             each.model_copy(update={"launches_to_settle": 5 if each.tied_with_best and each.rank > 1 else None})
             for each in ranked(*ok)
         ],
-        gate=[
+        equivalence=[
             check("pytorch", "single", workers=1),
             check("pytorch"),
             check("tensorflow"),

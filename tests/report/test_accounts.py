@@ -3,12 +3,12 @@
 import re
 
 import pytest
-from anatomies import ACCOUNTS, anatomy, dissected
+from ablations import ACCOUNTS, breakdown, launch_phases
 from summaries import summary, trial
-from test_anatomy_text import one
+from test_breakdown_text import one
 from test_page import page
 
-DISSECTED = page(dissected())
+DISSECTED = page(launch_phases())
 
 
 def test_the_terminal_says_where_a_framework_and_the_ladder_differ():
@@ -41,4 +41,4 @@ def test_the_page_has_both_numbers_with_their_intervals():
 
 
 def test_the_page_has_no_empty_table_of_accounts():
-    assert "beside the ladder" not in page(summary([trial(anatomy=anatomy())]))
+    assert "beside the ladder" not in page(summary([trial(breakdown=breakdown())]))

@@ -9,8 +9,8 @@ from steptime.measurements.summary_form import Staleness, Summary, Value
 from steptime.report.asynchrony import learning_groups
 from steptime.report.groups import ranked_groups
 from steptime.report.html import page_text
-from steptime.report.naming import Names
 from steptime.report.terminal import render
+from steptime.report.trial_names import Names
 
 STALE = Staleness(mean=1.25, low=1.1, high=1.4, median=1, p95=3, max=7, updates={"0": 5, "1": 80, "3": 14, "7": 1})
 

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from anatomies import dissected, emulated
+from ablations import emulated, launch_phases
 from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
 
@@ -28,7 +28,7 @@ STUDIES = {
     "race": quickstart(),
     "forty trials": many(40),
     "sweep": sweep(),
-    "dissected": dissected(),
+    "dissected": launch_phases(),
     "emulated hosts": emulated(),
     "long names": summary(
         [

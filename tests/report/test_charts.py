@@ -11,7 +11,7 @@ from steptime.report.charts.marks import MOST, Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import MOST_ROWS, group_figures, panel_figures
 from steptime.report.groups import ranked_groups
-from steptime.report.naming import Names
+from steptime.report.trial_names import Names
 
 
 def quantiles_of(study):

@@ -3,9 +3,9 @@
 import pytest
 from summaries import quickstart, sweep, trial
 
-from steptime.measurements.ideal import ideal_throughput
+from steptime.measurements.efficiency import ideal_throughput
 from steptime.report.curves import scaling_panels
-from steptime.report.naming import Names
+from steptime.report.trial_names import Names
 
 
 def panels(trials):

@@ -2,7 +2,7 @@
 
 from summaries import many, trial
 
-from steptime.report.naming import Names
+from steptime.report.trial_names import Names
 
 
 def test_an_option_that_varies_stands_in_the_name():

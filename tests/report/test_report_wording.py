@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from summaries import trial
 
 from steptime.measurements.summary_form import Efficiency, StepTime, Value
-from steptime.report import wording
+from steptime.report import number_format as wording
 
 POSITIVE = st.floats(1e-6, 1e9)
 WIDTH = st.floats(1e-6, 0.9)

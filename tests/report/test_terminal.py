@@ -53,12 +53,12 @@ def test_a_tie_is_marked_without_colours():
     "words",
     [
         "failed: mxnet ps_sync, resnet50, 2 workers: worker-1: RuntimeError",
-        "gated: chainer allreduce, resnet50, 2 workers: the weights of worker 1 are 0.34 away",
+        "not equivalent: chainer allreduce, resnet50, 2 workers: the weights of worker 1 are 0.34 away",
         "chainer ps_sync: chainer has no parameter servers",
         "trials/x/records.jsonl, line 4 is damaged",
         "note: more workers than cores (all)",
         "note: noisy: foreign CPU load above 0.1 core (1 of 3 launches) (mxnet ps_sync)",
-        "Equivalence gate: 6 of 7 checks passed",
+        "Equivalence check: 6 of 7 checks passed",
         "not passed: chainer allreduce, resnet50, 2 workers: the weights of worker 1",
         "cannot be told apart at this budget",
         "Intel(R) Xeon(R) Gold 6230",
@@ -69,7 +69,7 @@ def test_the_race_says(words):
 
 
 def test_a_study_without_a_gate_says_that_nothing_was_checked():
-    assert "The equivalence gate was not run" in printed(summary([trial()]), 80)
+    assert "The equivalence check was not run" in printed(summary([trial()]), 80)
 
 
 def test_a_study_without_results_says_so():

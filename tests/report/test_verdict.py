@@ -2,9 +2,8 @@
 
 from summaries import place, summary, trial
 
-from steptime.report.groups import ranked_groups
-from steptime.report.naming import Names
-from steptime.report.verdict import verdict
+from steptime.report.groups import ranked_groups, verdict
+from steptime.report.trial_names import Names
 
 FAST, NEXT, SLOW = trial(rate=1240.0), trial("mxnet", "ps_sync", rate=1000.0), trial("tensorflow", rate=400.0)
 

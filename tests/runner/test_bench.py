@@ -8,13 +8,13 @@ from trials import trial
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers import base
-from steptime.launchers.ports import free_ports
+from steptime.launchers.base import free_ports
 from steptime.launchers.request import Outcome
-from steptime.runner.bench import Bench, Ran
-from steptime.runner.collecting import Collected
+from steptime.runner.collection import Collected
+from steptime.runner.executor import Bench, Ran
 from steptime.runner.jobs import check_job
 from steptime.runner.observer import Silent
-from steptime.runner.preparing import environment_spec, prepare_environments
+from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")

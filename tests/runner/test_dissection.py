@@ -7,10 +7,10 @@ from pathlib import Path
 
 from trials import trial
 
-from steptime.measurements.anatomy.records import AnatomyLaunch
-from steptime.runner.bench import Bench
-from steptime.runner.dissection import Dissection
-from steptime.runner.jobs import AnatomySchedule
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.runner.ablation_runs import AblationRuns
+from steptime.runner.executor import Bench
+from steptime.runner.jobs import AblationSchedule
 from steptime.runner.observer import Silent
 from steptime.study.trial import Trial
 
@@ -18,23 +18,23 @@ TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
 
 
 @dataclass(frozen=True)
-class Scripted(Dissection):
+class Scripted(AblationRuns):
     """Starts no process: whether a launch ends well is told to it."""
 
     ends_well: Callable[[Trial, int], bool] = lambda _trial, _attempt: True
     launched: list[tuple[int, str]] = field(default_factory=list)
 
-    def launch(self, trial: Trial, number: int) -> AnatomyLaunch:
+    def launch(self, trial: Trial, number: int) -> AblationLaunch:
         attempt = sum(name == trial.framework for _, name in self.launched)
         self.launched.append((number, trial.framework))
         status = "ok" if self.ends_well(trial, attempt) else "failed"
-        return AnatomyLaunch(trial.id, number, status, None, "2026-01-01T00:00:00", 1.0, {}, {})
+        return AblationLaunch(trial.id, number, status, None, "2026-01-01T00:00:00", 1.0, {}, {})
 
 
 def play(launches: int = 2, done: Sequence[int] = (0, 0, 0, 0), **fields: object) -> Scripted:
-    dissection = Scripted(
+    ablation_runs = Scripted(
         bench=Bench.__new__(Bench),
-        schedule=AnatomySchedule(3, 1.0),
+        schedule=AblationSchedule(3, 1.0),
         launches=launches,
         workloads={},
         loaders={},
@@ -44,8 +44,8 @@ def play(launches: int = 2, done: Sequence[int] = (0, 0, 0, 0), **fields: object
         seed=0,
         **fields,
     )
-    dissection.run(TRIALS, {each.id: count for each, count in zip(TRIALS, done, strict=True)}, deadline=None)
-    return dissection
+    ablation_runs.run(TRIALS, {each.id: count for each, count in zip(TRIALS, done, strict=True)}, deadline=None)
+    return ablation_runs
 
 
 def test_every_trial_is_launched_once_in_every_block():

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.frameworks.manifest import Manifest
+from steptime.runner.equivalence.cases import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
-from steptime.runner.gate.cases import gate_cases, gate_trial
-from steptime.runner.settling import DatasetFacts
-from steptime.study.model import Study
+from steptime.runner.workload_shapes import DatasetFacts
+from steptime.study.study import Study
 
 
 def _manifest(name: str, strategies: dict[str, dict[str, Any]], **more: Any) -> Manifest:
@@ -512,7 +512,7 @@ def test_the_gate_checks_on_this_host_with_the_launcher_that_the_framework_needs
     trials = _emulated(frameworks=["ring", "passing"], strategies="allreduce", workers=3).trials
     here = _expand(frameworks=["ring", "passing"], strategies="allreduce", workers=3).trials
 
-    assert [gate_trial(each, MANIFESTS[each.framework]).launcher for each in trials] == ["local", "mpi"]
-    assert [case.trial for case in gate_cases(trials, MANIFESTS)] == [
-        case.trial for case in gate_cases(here, MANIFESTS)
+    assert [check_trial(each, MANIFESTS[each.framework]).launcher for each in trials] == ["local", "mpi"]
+    assert [case.trial for case in equivalence_cases(trials, MANIFESTS)] == [
+        case.trial for case in equivalence_cases(here, MANIFESTS)
     ]

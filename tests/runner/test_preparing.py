@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from steptime.runner.preparing import ready_interpreter
+from steptime.runner.preparation import ready_interpreter
 
 
 def test_the_reference_framework_is_always_ready() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import StudyError
-from steptime.study.model import Study
-from steptime.study.reading import read_study
-from steptime.study.vocabulary import FrameworkFacts, OptionFacts, Vocabulary
+from steptime.study.study import Study
+from steptime.study.study_file import read_study
+from steptime.study.unknown_names import FrameworkFacts, OptionFacts, Vocabulary
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 

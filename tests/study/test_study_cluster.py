@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from steptime.errors import StudyError
-from steptime.study.reading import read_study
+from steptime.study.study_file import read_study
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 

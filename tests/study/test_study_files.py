@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import StudyError
-from steptime.study.reading import read_study, study_text
-from steptime.study.shipped import shipped_studies, study_files
+from steptime.study.study_file import read_study, shipped_studies, study_files, study_text
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 

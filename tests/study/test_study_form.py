@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from steptime.study.choices import LoaderChoice, WorkloadChoice
-from steptime.study.combining import AXES, Exclusion, Inclusion
-from steptime.study.document import Document
-from steptime.study.model import Study
-from steptime.study.source import read_yaml
-from steptime.study.wording import form_mistakes
+from steptime.study.document import Document, read_yaml
+from steptime.study.mistakes import form_mistakes
+from steptime.study.study import AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 

@@ -49,8 +49,8 @@ ONE_MISTAKE = [
         id="unknown device",
     ),
     pytest.param(
-        TOP + "gate:\n  enabld: false",
-        "race.yaml:4: gate.enabld: unknown key 'enabld'; did you mean 'enabled'? "
+        TOP + "equivalence:\n  enabld: false",
+        "race.yaml:4: equivalence.enabld: unknown key 'enabld'; did you mean 'enabled'? "
         "(allowed keys: enabled, repeats, steps)",
         id="unknown key",
     ),
@@ -84,7 +84,8 @@ ONE_MISTAKE = [
                  "than 1", id="too large"),
     pytest.param(TOP + "optimizer: {learning_rate: .inf}",
                  "race.yaml:3: optimizer.learning_rate: inf is no finite number", id="infinite"),
-    pytest.param(TOP + "gate: {enabled: yes}", "race.yaml:3: gate.enabled: 'yes' is neither true nor false", id="yes"),
+    pytest.param(TOP + "equivalence: {enabled: yes}",
+                 "race.yaml:3: equivalence.enabled: 'yes' is neither true nor false", id="yes"),
     pytest.param(TOP + "question: 5", "race.yaml:3: question: 5 is no text; put it in quotes if it is meant as one",
                  id="number for text"),
     pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is no mapping; it takes the keys warmup, min, max",
@@ -168,7 +169,8 @@ ONE_MISTAKE = [
     ),
     pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: stands here and on line 3; a key may stand "
                  "once", id="repeated key"),
-    pytest.param(TOP + "gate: {repeats: 1, steps: 1, repeats: 2}", "race.yaml:3: gate.repeats: stands here and on line "
+    pytest.param(TOP + "equivalence: {repeats: 1, steps: 1, repeats: 2}",
+                 "race.yaml:3: equivalence.repeats: stands here and on line "
                  "3; a key may stand once", id="repeated key inside"),
     pytest.param(TOP + "question: !!python/object/apply:os.system [ls]", "race.yaml:3: question: the tag "
                  "!!python/object/apply:os.system is not allowed; a study holds plain values only", id="tag"),
@@ -183,7 +185,8 @@ def test_a_mistake_is_one_sentence_with_its_line(mistakes, text, sentence):
 
 
 NO_YAML = [
-    pytest.param(TOP + "gate:\n\tsteps: 1", "race.yaml:4: not valid YAML: a tab stands where spaces are needed; indent "
+    pytest.param(TOP + "equivalence:\n\tsteps: 1",
+                 "race.yaml:4: not valid YAML: a tab stands where spaces are needed; indent "
                  "with spaces", id="tab"),
     pytest.param(TOP + "question: who: me", "race.yaml:3: not valid YAML: a second colon in one line; put a value that "
                  "holds ': ' in quotes", id="colon"),

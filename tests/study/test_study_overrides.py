@@ -41,7 +41,7 @@ def test_an_item_written_as_a_bare_name_takes_further_keys(read):
 
 
 def test_a_mapping_that_the_file_lacks_is_made(read):
-    assert not read(TEXT, "gate.enabled=false").gate.enabled
+    assert not read(TEXT, "equivalence.enabled=false").equivalence.enabled
 
 
 def test_an_option_is_replaced_and_its_neighbours_stay(read):
@@ -76,11 +76,11 @@ def test_an_override_mends_a_mistake_of_the_file(read):
         ),
         ("workers=none", "override 'workers=none': workers: 'none' is no whole number"),
         ("workers=", "override 'workers=': workers: is empty; give it a value, or remove it"),
-        ("workers", "override 'workers': write KEY=VALUE, for example workers=[1,2] or gate.enabled=false"),
-        ("a..b=1", "override 'a..b=1': write KEY=VALUE, for example workers=[1,2] or gate.enabled=false"),
+        ("workers", "override 'workers': write KEY=VALUE, for example workers=[1,2] or equivalence.enabled=false"),
+        ("a..b=1", "override 'a..b=1': write KEY=VALUE, for example workers=[1,2] or equivalence.enabled=false"),
         (
-            "gate.on=true",
-            "override 'gate.on=true': gate.on: unknown key 'on' (allowed keys: enabled, repeats, steps)",
+            "equivalence.on=true",
+            "override 'equivalence.on=true': equivalence.on: unknown key 'on' (allowed keys: enabled, repeats, steps)",
         ),
         (
             "workloads.2.image=64",
@@ -113,9 +113,9 @@ def test_mistakes_of_the_file_and_of_overrides_are_reported_together(mistakes):
     assert [sentence.split(":")[0] for sentence in found] == ["race.yaml", "override 'workers=none'", "override 'bad'"]
 
 
-def test_anatomy_that_is_switched_on_takes_settings(read):
-    assert read(TEXT, "anatomy=true", "anatomy.seconds=3s").anatomy.seconds == 3.0
+def test_breakdown_that_is_switched_on_takes_settings(read):
+    assert read(TEXT, "breakdown=true", "breakdown.seconds=3s").breakdown.seconds == 3.0
 
 
-def test_anatomy_that_is_switched_off_is_none(read):
-    assert read(TEXT, "anatomy=false").anatomy is None
+def test_breakdown_that_is_switched_off_is_none(read):
+    assert read(TEXT, "breakdown=false").breakdown is None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.environments.pythons import candidates
-from steptime.runner.stage import stage
+from steptime.runner.run_folder import make_run_folder
 
 ROOM = '''\
 """Trains nothing: a step adds up numbers, and hangs, fails or is slow where the job's options say so."""
@@ -127,7 +127,7 @@ def stage_standin(folder: Path, *, mode: str = "time", room: str = ROOM, **optio
         "mode": mode,
         "schedule": {**SCHEDULE, "check_steps": 2},
     }
-    stage(run, source, job)
+    make_run_folder(run, source, job)
     return run
 
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.worker.length import agree_on_length
-from steptime.worker.place import Place
+from steptime.worker.process_context import ProcessContext
+from steptime.worker.step_count import agree_on_length
 
 SCHEDULE = {"seconds": 1.0, "min_steps": 10, "max_steps": 500}
 
 
-def place(folder: Path, rank: int) -> Place:
-    return Place({"STEPTIME_RANK": str(rank)}, str(folder))
+def place(folder: Path, rank: int) -> ProcessContext:
+    return ProcessContext({"STEPTIME_RANK": str(rank)}, str(folder))
 
 
 def ends(gap_s: float, count: int = 5) -> list[float]:

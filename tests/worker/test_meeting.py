@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from steptime.worker.meeting import Meeting
+from steptime.worker.rendezvous import Meeting
 
 
 def meet(tmp_path, workers: int, play: Callable[[Meeting, int], object]) -> list[object]:

@@ -6,8 +6,8 @@ import pytest
 from launching import LaunchResult, check_job, launch_ok, weight_errors
 
 from steptime.environments.cache import cache_folder
+from steptime.environments.kinds import create
 from steptime.environments.spec import EnvironmentSpec
-from steptime.environments.table import create
 from steptime.errors import EnvironmentFailure
 
 REQUIREMENTS = Path(__file__).parent / "requirements-oldest.txt"

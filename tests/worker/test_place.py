@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.worker.place import Place
+from steptime.worker.process_context import ProcessContext
 
 FULL = {
     "STEPTIME_ROLE": "server",
@@ -17,7 +17,7 @@ FULL = {
 
 
 def test_every_variable_of_the_protocol_is_read():
-    place = Place(FULL, "/run/folder")
+    place = ProcessContext(FULL, "/run/folder")
     assert (place.role, place.rank, place.workers, place.servers) == ("server", 1, 3, 2)
     assert place.worker_addresses == ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"]
     assert place.server_addresses == ["10.0.0.1:4", "10.0.0.1:5"]
@@ -25,38 +25,38 @@ def test_every_variable_of_the_protocol_is_read():
 
 
 def test_the_root_address_falls_into_host_and_port():
-    place = Place(FULL, "")
+    place = ProcessContext(FULL, "")
     assert (place.root_host, place.root_port) == ("10.0.0.1", 15000)
 
 
 def test_the_root_of_an_ipv6_host_keeps_its_colons():
-    place = Place({"STEPTIME_ROOT_ADDRESS": "::1:15000"}, "")
+    place = ProcessContext({"STEPTIME_ROOT_ADDRESS": "::1:15000"}, "")
     assert (place.root_host, place.root_port) == ("::1", 15000)
 
 
 def test_a_process_that_is_told_nothing_is_the_only_worker():
-    place = Place({}, "")
+    place = ProcessContext({}, "")
     assert (place.name, place.workers, place.servers, place.cpus) == ("worker-0", 1, 0, [])
 
 
 @pytest.mark.parametrize("variable", ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"])
 def test_under_mpi_and_slurm_the_launchers_own_rank_is_read(variable):
-    assert Place({variable: "5"}, "").name == "worker-5"
+    assert ProcessContext({variable: "5"}, "").name == "worker-5"
 
 
 @pytest.mark.parametrize("variable", ["MPI_LOCALRANKID", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"])
 def test_under_mpi_and_slurm_the_launchers_own_local_rank_is_read(variable):
-    assert Place({variable: "2"}, "").local_rank == 2
+    assert ProcessContext({variable: "2"}, "").local_rank == 2
 
 
 def test_a_rank_of_steptimes_own_wins_over_that_of_an_mpi_around_it():
-    assert Place({"STEPTIME_RANK": "1", "PMI_RANK": "7"}, "").rank == 1
+    assert ProcessContext({"STEPTIME_RANK": "1", "PMI_RANK": "7"}, "").rank == 1
 
 
 def test_workers_beyond_the_plan_share_cores_from_its_start():
-    assert Place({"STEPTIME_CPUS": "0;1", "STEPTIME_LOCAL_RANK": "2"}, "").cpus == [0]
+    assert ProcessContext({"STEPTIME_CPUS": "0;1", "STEPTIME_LOCAL_RANK": "2"}, "").cpus == [0]
 
 
 def test_a_rank_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="first"):
-        Place({"STEPTIME_RANK": "first"}, "")
+        ProcessContext({"STEPTIME_RANK": "first"}, "")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steptime.worker.sampling import batch_indices, epoch_indices, read_arrays, read_index, scale_and_shift
+from steptime.worker.samples import batch_indices, epoch_indices, read_arrays, read_index, scale_and_shift
 
 
 def test_shards_of_an_epoch_hold_every_sample_once() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from steptime.workloads.costs import costs, memory_bytes
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.table import LIBRARY, build_workload
 
 # Multiply-accumulates of one forward pass at the usual image size, as tables of these workloads give them.

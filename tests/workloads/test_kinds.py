@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from steptime.errors import WorkloadError
-from steptime.workloads.ir import Network
+from steptime.workloads.layers import Network
 
 Write = Callable[[Network], str]
 

@@ -10,8 +10,8 @@ import pytest
 
 import steptime.workloads.library
 from steptime.errors import WorkloadError
-from steptime.workloads.ir import INPUT, Workload
 from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import INPUT, Workload
 from steptime.workloads.table import LIBRARY, build_workload
 
 NAMES = list(LIBRARY)

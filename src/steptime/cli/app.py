@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import data, doctor, env, evidence, export, fit, listing, net, predict, report, run, status
+from steptime.cli import data, doctor, env, evidence, export, fit, net, predict, report, run, status
+from steptime.cli import list as listing
 
 EXIT_INTERRUPTED = 130
 

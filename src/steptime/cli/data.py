@@ -9,7 +9,7 @@ app = typer.Typer(no_args_is_help=True, help="Make the built-in datasets from pi
 
 
 def _complete_dataset() -> list[str]:
-    from steptime.datasets.table import BUILTINS
+    from steptime.datasets.builtins import BUILTINS
 
     return list(BUILTINS)
 
@@ -22,10 +22,10 @@ def make(
     ],
 ) -> None:
     """Make built-in datasets in the cache; studies do this by themselves when they need one."""
-    from steptime.cli.live import LiveObserver, stderr_console
-    from steptime.datasets.table import BUILTINS
+    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.datasets.builtins import BUILTINS
     from steptime.errors import UsageError, choices_message
-    from steptime.runner.preparing import prepare_datasets
+    from steptime.runner.preparation import prepare_datasets
 
     unknown = [choices_message("dataset", name, BUILTINS) for name in names if name not in BUILTINS]
     if unknown:

@@ -13,7 +13,7 @@ def doctor(
 ) -> None:
     """Show what this machine has, what is missing, and the command that mends it."""
     from steptime.cli.tables import print_json
-    from steptime.runner.examining import examine
+    from steptime.runner.doctor import examine
 
     if as_json:
         print_json([asdict(finding) for finding in examine()])

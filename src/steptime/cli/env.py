@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from steptime.environments.spec import EnvironmentSpec
-    from steptime.runner.preparing import Prepared
+    from steptime.runner.preparation import Prepared
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments that frameworks run in.")
 
@@ -41,9 +41,9 @@ def create(
 
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
-    from steptime.cli.live import LiveObserver, stderr_console
+    from steptime.cli.progress import LiveObserver, stderr_console
     from steptime.cli.tables import print_rows
-    from steptime.runner.preparing import prepare_environments
+    from steptime.runner.preparation import prepare_environments
 
     specs = _chosen(names or [], everything=everything)
     console = stderr_console()
@@ -64,9 +64,9 @@ def list_environments(as_json: AsJson = False) -> None:
     from dataclasses import asdict
 
     from steptime.cli.tables import print_json, print_rows
-    from steptime.environments import table
+    from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
-    from steptime.runner.preparing import all_environment_specs
+    from steptime.runner.preparation import all_environment_specs
     from steptime.units import format_bytes
 
     listed = table.list_environments(cache_folder(), table.addresses(all_environment_specs().values()))
@@ -93,7 +93,7 @@ def remove(
     everything: Annotated[bool, typer.Option("--all", help="Every environment in the cache.")] = False,
 ) -> None:
     """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
-    from steptime.environments import table
+    from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
     from steptime.errors import UsageError
     from steptime.units import format_bytes
@@ -129,7 +129,7 @@ def _in_a_line(failure: str) -> str:
 
 def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
     from steptime.errors import UsageError, choices_message
-    from steptime.runner.preparing import all_environment_specs
+    from steptime.runner.preparation import all_environment_specs
 
     specs = all_environment_specs()
     if everything:

@@ -14,8 +14,8 @@ def evidence(
     """Predict the large worker counts of measured curves from the small ones, and score it beside null models."""
     import json
 
-    from steptime.evidence.assessment import assess
-    from steptime.evidence.reading import read_curves
+    from steptime.predict.curve.assessment import assess
+    from steptime.predict.curve.table import read_curves
 
     found = assess(read_curves(points))
     if as_json:

@@ -36,7 +36,7 @@ def export(
 
         paths = export_tables(store, target, _TABLES[to])
     else:
-        from steptime.measurements.chrome import export_traces
+        from steptime.measurements.chrome_trace import export_traces
 
         paths = export_traces(store, target, trial)
     for path in paths:

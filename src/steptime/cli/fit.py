@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from steptime.profiles.form import Group, Profile
+    from steptime.predict.profile import Group, Profile
 
 _SUFFIX = ".profile.json"
 
@@ -21,10 +21,10 @@ def fit(
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
     from steptime.measurements.store import Store
-    from steptime.profiles.file import write_profile
-    from steptime.profiles.fitting import fit as fitted
-    from steptime.profiles.holdout import with_holdout
-    from steptime.profiles.observing import observe
+    from steptime.predict.fit import fit as fitted
+    from steptime.predict.held_out import with_holdout
+    from steptime.predict.observation import observe
+    from steptime.predict.profile_file import write_profile
 
     store = Store.open(folder)
     observations = observe(store)
@@ -61,8 +61,8 @@ def _show(profile: "Profile") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from steptime.perfmodels.references.table import NULLS
-    from steptime.profiles.holdout import errors_of
+    from steptime.predict.curve.reference_models import NULLS
+    from steptime.predict.held_out import errors_of
 
     console = Console(highlight=False)
     console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")

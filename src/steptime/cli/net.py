@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from steptime.runner.net.plan import NetPlan
+    from steptime.runner.net_plan import NetPlan
 
 EXIT_WRONG = 1
 EXIT_FAILED = 3
@@ -49,7 +49,7 @@ def net(
     from steptime.cli.arguments import Mistakes, count
     from steptime.frameworks.manifest import load_manifests
     from steptime.runner.devices import cuda_device_names
-    from steptime.runner.net.plan import Wishes, back_ends_of, chosen, expand_net, operation, ready
+    from steptime.runner.net_plan import Wishes, back_ends_of, chosen, expand_net, operation, ready
     from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
     manifests = load_manifests()
@@ -81,8 +81,8 @@ def net(
     if dry_run:
         _print_plan(plan, launches, output, as_json=as_json)
         return
-    from steptime.cli.live import LiveObserver, stderr_console
-    from steptime.runner.net.running import NetRun
+    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.runner.message_timing import NetRun
 
     console = stderr_console()
     again = shlex.join(["steptime", *sys.argv[1:]])
@@ -105,7 +105,7 @@ def net(
 
 
 def _print_back_ends(*, as_json: bool) -> None:
-    from steptime.cli.listing import back_end_rows
+    from steptime.cli.list import back_end_rows
     from steptime.cli.tables import print_rows
 
     columns = {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"}

@@ -9,12 +9,12 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.profiles.predicting import Interval, Prediction
+    from steptime.predict.predict import Interval, Prediction
 
 
 def _complete_keys(incomplete: str) -> list[str]:
-    from steptime.perfmodels.devices import DEVICES
-    from steptime.profiles.asking import KEYS
+    from steptime.model.devices import DEVICES
+    from steptime.predict.query import KEYS
     from steptime.study.strategies import STRATEGIES
     from steptime.workloads.table import LIBRARY
 
@@ -40,9 +40,9 @@ def predict(
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
     from steptime.cli.arguments import Mistakes
-    from steptime.profiles.asking import read_wishes, read_workers
-    from steptime.profiles.file import read_profile
-    from steptime.profiles.predicting import predict as predicted
+    from steptime.predict.predict import predict as predicted
+    from steptime.predict.profile_file import read_profile
+    from steptime.predict.query import read_wishes, read_workers
 
     read = read_profile(profile)
     mistakes = Mistakes()
@@ -52,7 +52,7 @@ def predict(
     found = predicted(read, counts or [], wishes or [])
     if as_json:
         from steptime.cli.tables import print_json
-        from steptime.profiles.predicting import BASELINE
+        from steptime.predict.predict import BASELINE
 
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
@@ -95,7 +95,7 @@ def _show(found: "Sequence[Prediction]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from steptime.profiles.predicting import BASELINE
+    from steptime.predict.predict import BASELINE
 
     console = Console(highlight=False)
     changed = list(dict.fromkeys(key for each in found for key in each.wish.texts))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.cli.bands import tell_bands, with_bands
+from steptime.cli.anomaly import tell_bands, with_bands
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ def report(
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/report-json.md) and nothing else.")] = False,
 ) -> None:
-    """Show rankings with their intervals, scaling, the equivalence gate and what failed."""
+    """Show rankings with their intervals, scaling, the equivalence check and what failed."""
     show_report(folder, html=html, as_json=as_json)
 
 
@@ -64,7 +64,7 @@ def net_of(store: "Store") -> "NetSummary | None":
     launches = store.net()
     if not launches:
         return None
-    from steptime.perfmodels.communication.measured import net_summary
+    from steptime.model.measured_links import net_summary
 
     return net_summary(launches)
 

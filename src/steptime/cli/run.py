@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-EXIT_GATED = 1
+EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 
@@ -33,8 +33,8 @@ def run(
     ] = False,
 ) -> None:
     """Measure what a study asks for; run it again on the same folder to resume."""
-    from steptime.cli.live import LiveObserver, stderr_console
-    from steptime.cli.planning import plan_study, print_plan
+    from steptime.cli.plan import plan_study, print_plan
+    from steptime.cli.progress import LiveObserver, stderr_console
 
     plan = plan_study(study, overrides or [], output, budget)
     if dry_run:
@@ -55,8 +55,8 @@ def run(
         sys.exit(report_code)
     if finished.failed:
         sys.exit(EXIT_FAILED)
-    if finished.gated:
-        sys.exit(EXIT_GATED)
+    if finished.not_equivalent:
+        sys.exit(EXIT_NOT_EQUIVALENT)
 
 
 def _report(folder: Path, *, as_json: bool) -> int:

@@ -25,13 +25,13 @@ def status(
         _row(trial.id, (row for row in rows if row.trial == trial.id), verdicts.get(trial.id))
         for trial in store.trials()
     ]
-    apart = any(row["anatomy_ok"] for row in shown) or bool(store.study_json.get("anatomy"))
+    apart = any(row["ablations_ok"] for row in shown) or bool(store.study_json.get("breakdown"))
     columns = {
         "trial": "trial",
         "ok": "ok",
         **({"failed": "failed"} if any(row["failed"] for row in shown) else {}),
-        **({"anatomy_ok": "taken apart"} if apart else {}),
-        **({"anatomy_failed": "failed"} if any(row["anatomy_failed"] for row in shown) else {}),
+        **({"ablations_ok": "taken apart"} if apart else {}),
+        **({"ablations_failed": "failed"} if any(row["ablations_failed"] for row in shown) else {}),
         "steps": "steps",
         "reason": "why it stopped",
     }
@@ -41,14 +41,14 @@ def status(
 def _row(trial: str, rows: Iterable["IndexRow"], verdict: dict[str, str] | None) -> dict[str, Any]:
     known = list(rows)
     launches = [row for row in known if row.kind == "timing"]
-    apart = [row for row in known if row.kind == "anatomy"]
+    apart = [row for row in known if row.kind == "ablation"]
     failures = [row.reason for row in (*launches, *apart) if row.status != "ok"]
     return {
         "trial": trial,
         "ok": sum(launch.status == "ok" for launch in launches),
         "failed": sum(launch.status != "ok" for launch in launches),
-        "anatomy_ok": sum(launch.status == "ok" for launch in apart),
-        "anatomy_failed": sum(launch.status != "ok" for launch in apart),
+        "ablations_ok": sum(launch.status == "ok" for launch in apart),
+        "ablations_failed": sum(launch.status != "ok" for launch in apart),
         "steps": sum(launch.steps for launch in launches),
         "last_launch_at": max((row.started_at for row in known), default=None),
         "reason": verdict["reason"] if verdict else next(iter(failures), None),

@@ -1,4 +1,10 @@
-"""The hosts of a trial, what joins them, and who runs on which."""
+"""The hosts of a trial, what joins them, and who runs on which.
+
+What a launch found of the cluster that it ran on; stored with the launch.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -103,3 +109,62 @@ def settled_cluster(  # noqa: PLR0913 - these are the degrees of freedom of a cl
         for index in range(worker_hosts + own_servers)
     ]
     return Cluster(hosts=tuple(hosts), worker_hosts=worker_hosts, workers_per_host=workers_per_host, delay_s=delay_s)
+
+
+@dataclass(frozen=True)
+class HostFindings:
+    """One host: its settings as they were read back, and what happened on it while the launch ran."""
+
+    name: str
+    address: str
+    roles: list[str]
+    """``worker-0``, ``server-1``, …: who ran on it."""
+    cores: list[int]
+    """That its workers were pinned to; empty where nobody was."""
+    bandwidth_bits_per_s: float | None
+    """Of its link: as the kernel says, or as the switch was told where a program joins the hosts; None if unlimited."""
+    burst_bytes: int | None
+    cpu_quota_cores: float | None
+    """Cores' worth of time that the host may use; None where it has no limit."""
+    received_bytes: int
+    """By its interface while the launch ran."""
+    sent_bytes: int
+    throttled_s: float | None = None
+    """How long the limit of processor time held the host back; None where there is none, or nobody counts."""
+    throttled_periods: int | None = None
+    periods: int | None = None
+
+
+@dataclass(frozen=True)
+class PathFindings:
+    """From one host to another and back, measured with plain sockets before the launch."""
+
+    source: int
+    target: int
+    alpha_s: float
+    """Half the time of a round trip of one byte each way, median."""
+    bandwidth_bits_per_s: float
+    """Of a message of ``message_bytes``, median, with the short round trip taken off."""
+    message_bytes: int
+
+
+@dataclass(frozen=True)
+class ClusterFindings:
+    """A cluster as one launch had it."""
+
+    kind: str
+    """``emulated``: hosts are namespaces of one machine."""
+    delay_s: float
+    delay_by: str | None
+    """What makes the delay, ``netem`` of the kernel or a program, ``switch``; None where none was asked for."""
+    cpu_groups: str | None
+    """``cgroup v1`` or ``cgroup v2``; None where the machine has neither, and foreign load is not kept away."""
+    users: bool
+    """Whether hosts have user namespaces of their own, without which some libraries see that they are one machine."""
+    congestion_control: str
+    hosts: list[HostFindings] = field(default_factory=list)
+    paths: list[PathFindings] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in the launch's record."""
+        return asdict(self)

@@ -1,15 +1,47 @@
-"""Finding a Python of a wanted version on this machine; each candidate is run before it is believed."""
+"""Finding a Python of a wanted version on this machine; each candidate is run before it is believed.
+
+How to get a Python of a wanted version on this machine.
+"""
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from steptime.environments.advice import how_to_get
 from steptime.environments.subprocesses import ask
 from steptime.errors import EnvironmentFailure
+
+
+def how_to_get(version: str, refused: Iterable[str]) -> list[str]:
+    """Return commands, any of which gets a Python ``version``, likeliest first.
+
+    Args:
+        version: as ``3.9``.
+        refused: what was wrong with the Pythons that were found; Debian's without ``venv`` are completed.
+    """
+    commands = []
+    if shutil.which("apt-get"):
+        incomplete = any(f"python{version}: it lacks the modules" in refusal for refusal in refused)
+        if incomplete or apt_has(f"python{version}"):
+            commands.append(f"sudo apt-get install python{version} python{version}-venv")
+    commands.append(f"pyenv install {version}")
+    if version != "3.6":  # of which uv has none to download
+        commands.append(f"uv python install {version}")
+    if shutil.which("conda"):
+        commands.append(f"conda create -n python{version} python={version}")
+    return commands
+
+
+def apt_has(package: str) -> bool:
+    """Whether this machine's apt knows the package and could install it."""
+    if not shutil.which("apt-cache"):
+        return False
+    code, said = ask(["apt-cache", "policy", package], time_limit_s=20.0)
+    return code == 0 and re.search(r"Candidate: (?!\(none\))\S", said) is not None
+
 
 _TIME_LIMIT_S = 60.0
 _QUESTION = (

@@ -1,11 +1,19 @@
-"""The seam between the making of environments and the tools that can do it."""
+"""The seam between the making of environments and the tools that can do it.
 
+The kind ``uv``: the same environment made by uv, where the user has it and asks for it.
+
+The kind ``venv``: the standard library's venv, filled by pip as the user has configured it.
+"""
+
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from steptime.environments.spec import EnvironmentSpec
+from steptime.errors import EnvironmentFailure
 
 
 @dataclass(frozen=True)
@@ -34,3 +42,68 @@ class Tool(Protocol):
     def conflicts(self, folder: Path) -> list[str | Path]:
         """Return the command that prints distributions whose requirements are not met."""
         ...
+
+
+class Uv:
+    """Faster than pip, with settings of its own: those of pip do not reach it."""
+
+    kind = "uv"
+
+    def commands(self, spec: EnvironmentSpec, python: Path, version: str, folder: Path) -> Iterator[Command]:
+        """Yield what makes the environment of ``spec`` at ``folder``.
+
+        Raises EnvironmentFailure when there is no uv.
+        """
+        uv = _uv(spec.name)
+        variables = _find_links()
+        yield Command(f"creating with Python {version}", [uv, "venv", "-q", "--python", python, folder], variables)
+        install: list[str | Path] = [uv, "pip", "install", "-q", "--python", folder / "bin" / "python"]
+        if spec.build_requirements.exists():
+            yield Command("installing what builds", [*install, "-r", spec.build_requirements], variables)
+            install.append("--no-build-isolation")
+        yield Command("installing", [*install, "-r", spec.requirements], variables)
+
+    def conflicts(self, folder: Path) -> list[str | Path]:
+        """Return the command that lists distributions whose requirements are not met."""
+        return [_uv("it"), "pip", "check", "--python", folder / "bin" / "python"]
+
+
+def _uv(name: str) -> str:
+    uv = shutil.which("uv")
+    if uv is None:
+        message = f"the environment of {name} is to be made with uv, which is not on the PATH; install uv, or use venv"
+        raise EnvironmentFailure(message)
+    return uv
+
+
+def _find_links() -> dict[str, str]:
+    """Hand pip's folder of wheels on to uv, which reads none of pip's settings."""
+    links = os.environ.get("UV_FIND_LINKS") or os.environ.get("PIP_FIND_LINKS")
+    return {"UV_FIND_LINKS": links} if links else {}
+
+
+_LAST_PIP = {"3.6": "pip<22", "3.7": "pip<24.1"}
+"""The pip that comes with these may not know the names of today's wheels, nor which newer pip it can still use."""
+
+
+class Venv:
+    """Needs nothing but Python itself."""
+
+    kind = "venv"
+
+    def commands(self, spec: EnvironmentSpec, python: Path, version: str, folder: Path) -> Iterator[Command]:
+        """Yield what makes the environment of ``spec`` at ``folder``."""
+        yield Command(f"creating with Python {version}", [python, "-I", "-m", "venv", folder])
+        pip: list[str | Path] = [folder / "bin" / "python", "-I", "-m", "pip"]
+        install = [*pip, "install", "-q", "--no-input", "--disable-pip-version-check"]
+        if version in _LAST_PIP:
+            yield Command("installing a newer pip", [*install, "--upgrade", _LAST_PIP[version]])
+        if spec.build_requirements.exists():
+            yield Command("installing what builds", [*install, "-r", spec.build_requirements])
+            # Isolated builds would fetch the newest build tools instead of those that were asked for.
+            install.append("--no-build-isolation")
+        yield Command("installing", [*install, "-r", spec.requirements])
+
+    def conflicts(self, folder: Path) -> list[str | Path]:
+        """Return the command that lists distributions whose requirements are not met."""
+        return [folder / "bin" / "python", "-I", "-m", "pip", "check", "--disable-pip-version-check"]

@@ -43,7 +43,7 @@ class Option(_Strict):
 
 
 class ExchangeSupport(_Strict):
-    """A back end of communication, as the framework uses it, for the network benchmark (worker/exchange.py)."""
+    """A back end of communication, as the framework uses it, for the network benchmark (worker/back_end.py)."""
 
     summary: str
     strategy: str
@@ -62,6 +62,8 @@ class Manifest(_Strict):
     title: str
     distribution: str
     """The distribution whose version is the framework's version."""
+    libraries: list[str] = Field(default_factory=list)
+    """The folders of ``steptime/libraries`` whose code the adapter imports; a run folder gets these and no others."""
     python: list[str]
     """Python versions it runs on, preferred first, as ``3.11``."""
     environment: Literal["own", "core"] = "own"

@@ -8,14 +8,13 @@ from dataclasses import replace
 
 from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.errors import LaunchError
-from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.base import LOCALHOST, AbstractLauncher, free_ports
+from steptime.launchers.emulation.commands import processes
 from steptime.launchers.emulation.hosts import made_hosts
-from steptime.launchers.emulation.possible import is_privileged, lacking
+from steptime.launchers.emulation.requirements import is_privileged, lacking
 from steptime.launchers.emulation.rootless import run_below
-from steptime.launchers.emulation.starting import processes
-from steptime.launchers.ports import free_ports
+from steptime.launchers.processes import watch
 from steptime.launchers.request import Outcome, Process, Request
-from steptime.launchers.watching import watch
 
 
 class EmulatedLauncher(AbstractLauncher):

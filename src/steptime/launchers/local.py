@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.process_env import shared_variables
 from steptime.launchers.request import Process, Request
-from steptime.launchers.surroundings import shared_variables
 
 
 class LocalLauncher(AbstractLauncher):

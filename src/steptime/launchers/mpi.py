@@ -6,8 +6,8 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.process_env import shared_variables
 from steptime.launchers.request import Process, Request
-from steptime.launchers.surroundings import shared_variables
 
 
 class MpiLauncher(AbstractLauncher):

@@ -4,8 +4,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from steptime.clusters.cluster import Cluster
-from steptime.clusters.findings import ClusterFindings
+from steptime.clusters.cluster import Cluster, ClusterFindings
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.emulated import EmulatedLauncher
+from steptime.launchers.emulation.network import attempt
 from steptime.launchers.emulation.rootless import outcome_to_text, request_from_text
-from steptime.launchers.emulation.tools import attempt
 from steptime.worker.tether import die_with_parent
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL, step_time
+from steptime.measurements.interval import LEVEL, step_time, t_reach
 from steptime.measurements.launch_times import LaunchTimes
-from steptime.measurements.student import t_reach
 
 _FEWEST_PAIRS = 3
 """Two pairs have one degree of freedom, with which pairing costs more than it gains."""

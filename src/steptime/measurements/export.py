@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from steptime.measurements.launch_times import launch_times
+from steptime.measurements.launch_times import launch_times, step_times
 from steptime.measurements.records import Launch
-from steptime.measurements.steps import step_times
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.study.trial import Trial

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from steptime.measurements.jsonlines import read_lines
+from steptime.measurements.launch_times import step_times
 from steptime.measurements.records import Launch
-from steptime.measurements.steps import step_times
 
-Kind = Literal["timing", "anatomy"]
-FILES: Mapping[Kind, str] = {"timing": "records.jsonl", "anatomy": "anatomy.jsonl"}
+Kind = Literal["timing", "ablation"]
+FILES: Mapping[Kind, str] = {"timing": "records.jsonl", "ablation": "ablation.jsonl"}
 """Where the launches of a trial are, in its folder."""
 _VERSION = 2
 _TABLES = """
@@ -119,7 +119,7 @@ class Index:
             row = None
             if line.value is not None:
                 with contextlib.suppress(KeyError, TypeError):
-                    row = _timing_row(line.value, strategy) if kind == "timing" else _anatomy_row(line.value)
+                    row = _timing_row(line.value, strategy) if kind == "timing" else _ablation_row(line.value)
             if row is not None:
                 places = ", ".join("?" * (len(row) + 2))
                 connection.execute(f"INSERT INTO launches VALUES ({places})", (trial, *row, kind))  # noqa: S608 - marks only
@@ -138,6 +138,6 @@ def _timing_row(value: dict[str, Any], strategy: str) -> _Row:
     return (*shared, len(times), median, launch.reason)
 
 
-def _anatomy_row(value: dict[str, Any]) -> _Row:
+def _ablation_row(value: dict[str, Any]) -> _Row:
     shared = (value["launch"], value["launch"], value["status"], value["started_at"], value["wall_s"])
     return (*shared, 0, None, value["reason"])

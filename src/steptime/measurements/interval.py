@@ -1,14 +1,24 @@
-"""The interval of a trial's step time, over launches and the steps within them."""
+"""The interval of a trial's step time, over launches and the steps within them.
+
+Student's t distribution.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.measurements.bootstrap import block_length, stationary_bootstrap
 from steptime.measurements.launch_times import LaunchTimes, Statistic
-from steptime.measurements.student import t_reach
+
+
+def t_reach(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """Return how many standard errors to each side hold ``level`` of a t distribution with ``freedom`` degrees."""
+    reach: NDArray[np.float64] = stdtrit(freedom, 0.5 + 0.5 * level)
+    return reach
+
 
 LEVEL = 0.95
 _REPLICATES = 400

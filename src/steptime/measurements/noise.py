@@ -8,8 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from steptime.measurements.gpus import GpuState, gpu_states
-from steptime.measurements.proc_files import (
+from steptime.measurements.kernel_counters import (
     cgroup_throttled_s,
     cpu_hz,
     load_averages,
@@ -21,6 +20,7 @@ from steptime.measurements.proc_files import (
     swapped_in_pages,
     thermal_throttles,
 )
+from steptime.measurements.machine import GpuState, gpu_states
 
 FOREIGN_CORES = 0.1
 """Cores kept busy by others."""

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from steptime.measurements.comparison import Comparison, compare
-from steptime.measurements.interval import LEVEL
+from steptime.measurements.interval import LEVEL, t_reach
 from steptime.measurements.launch_times import LaunchTimes
-from steptime.measurements.student import t_reach
 from steptime.study.trial import Trial
 
 

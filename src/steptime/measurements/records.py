@@ -3,7 +3,7 @@
 Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
 
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
-   ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an anatomy launch, what the
+   ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
    framework's own timers say.
 """
 
@@ -67,7 +67,7 @@ class Launch:
     stderr: dict[str, str] = field(default_factory=dict)
     """The last lines of each process's standard error, for a failed launch."""
     cluster: dict[str, Any] | None = None
-    """The hosts and links that the launcher made, as it found them: see clusters/findings.py; None where it made none.
+    """The hosts and links that the launcher made, as it found them: see clusters/cluster.py; None where it made none.
     A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
 
     def to_json(self) -> dict[str, Any]:
@@ -83,8 +83,8 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class GateResult:
-    """What the equivalence gate found for one framework, strategy and workload."""
+class EquivalenceResult:
+    """What the equivalence check found for one framework, strategy and workload."""
 
     framework: str
     framework_version: str
@@ -100,9 +100,9 @@ class GateResult:
     first_loss_error: float | None
     """Relative, against the reference, with the same weights and the same batch."""
     last_loss_error: float | None
-    """Relative, after the gate's steps."""
+    """Relative, after the equivalence check's steps."""
     weight_error: float | None
-    """Largest distance of a weight from the reference after the gate's steps, over all repeats and workers,
+    """Largest distance of a weight from the reference after the last checked step, over all repeats and workers,
     relative to the largest weight of its array; None where nothing is defined (asynchronous strategies)."""
     update_error: float | None
     """Likewise, but of an array's whole update since the initial weights, relative to it."""
@@ -121,9 +121,9 @@ class GateResult:
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""
-        return {"schema": SCHEMA, "kind": "gate", **asdict(self)}
+        return {"schema": SCHEMA, "kind": "equivalence", **asdict(self)}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "GateResult":
+    def from_json(cls, data: dict[str, Any]) -> "EquivalenceResult":
         """Read a line's object; raises TypeError when it is none."""
         return cls(**{name: value for name, value in data.items() if name not in ("schema", "kind")})

@@ -6,10 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from steptime.measurements.interval import LEVEL
+from steptime.measurements.interval import LEVEL, t_reach
 from steptime.measurements.launch_times import launch_times
 from steptime.measurements.records import Launch
-from steptime.measurements.student import t_reach
 from steptime.study.trial import Trial
 
 _IN_A_ROW = 2

@@ -6,11 +6,11 @@
     study.json              schema, the steptime that wrote it, and the study with all defaults filled in
     machine.json            the machine that ran it
     NAME.json               what else the runner wants kept, by ``put``
-    gate.jsonl              one line per result of the equivalence gate
+    equivalence.jsonl              one line per result of the equivalence check
     net.jsonl               one line per launch of the network benchmark
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
-    trials/ID/anatomy.jsonl one line per anatomy launch
+    trials/ID/anatomy.jsonl one line per ablation launch
     index.sqlite            a cache of one row per launch, made from the above at any time
     run.lock                held by the process that writes
 
@@ -25,12 +25,12 @@ from typing import Any
 
 import steptime
 from steptime.errors import StoreError
-from steptime.measurements.anatomy.records import AnatomyLaunch
+from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.index import Index, IndexRow, progress
 from steptime.measurements.jsonlines import append_line, cannot_write, write_whole
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch
-from steptime.measurements.records import SCHEMA, GateResult, Launch
+from steptime.measurements.records import SCHEMA, EquivalenceResult, Launch
 from steptime.measurements.results_files import ResultsFiles
 from steptime.study.trial import Trial
 
@@ -199,22 +199,22 @@ class Store:
         """Yield the launches of a trial one by one, for callers that must not hold all of them."""
         return self._files.records(self._folder(trial_id) / "records.jsonl", Launch.from_json)
 
-    def append_anatomy(self, launch: AnatomyLaunch) -> None:
-        """Add an anatomy launch to its trial, as ``append`` adds a timing launch."""
-        self._append(launch.trial, "anatomy.jsonl", launch.to_json())
+    def append_ablation(self, launch: AblationLaunch) -> None:
+        """Add an ablation launch to its trial, as ``append`` adds a timing launch."""
+        self._append(launch.trial, "ablation.jsonl", launch.to_json())
 
-    def anatomies(self, trial_id: str) -> list[AnatomyLaunch]:
-        """Return the anatomy launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "anatomy.jsonl", AnatomyLaunch.from_json))
+    def ablations(self, trial_id: str) -> list[AblationLaunch]:
+        """Return the ablation launches of a trial in the order in which they ran; damaged lines are skipped."""
+        return list(self._files.records(self._folder(trial_id) / "ablation.jsonl", AblationLaunch.from_json))
 
-    def append_gate(self, result: GateResult) -> None:
-        """Add a result of the equivalence gate and wait until it is on the disk."""
+    def append_equivalence(self, result: EquivalenceResult) -> None:
+        """Add a result of the equivalence check and wait until it is on the disk."""
         with self._lock:
-            append_line(self.path / "gate.jsonl", result.to_json())
+            append_line(self.path / "equivalence.jsonl", result.to_json())
 
-    def gate(self) -> list[GateResult]:
-        """Return the results of the equivalence gate, oldest first."""
-        return list(self._files.records(self.path / "gate.jsonl", GateResult.from_json))
+    def equivalence(self) -> list[EquivalenceResult]:
+        """Return the results of the equivalence check, oldest first."""
+        return list(self._files.records(self.path / "equivalence.jsonl", EquivalenceResult.from_json))
 
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""

@@ -7,21 +7,21 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from steptime.measurements.anatomy.dissect import dissect
-from steptime.measurements.anatomy.form import Anatomy
-from steptime.measurements.anatomy.gap import against_first
+from steptime.measurements.ablation.breakdown import break_down
+from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.gap import against_first
+from steptime.measurements.asynchrony import Goodput, Staleness, goodput, staleness, to_json
 from steptime.measurements.comparison import compare
 from steptime.measurements.efficiency import Measured, baseline_of
-from steptime.measurements.emulated import ClusterForm, cluster_of
+from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
-from steptime.measurements.flagging import trial_flags
-from steptime.measurements.progress import Goodput, Staleness, goodput, staleness, to_json
+from steptime.measurements.flags import trial_flags, varied_options
 from steptime.measurements.published import Ranked, average_ratio
-from steptime.measurements.records import GateResult, Launch
+from steptime.measurements.records import EquivalenceResult, Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
     Efficiency,
-    GateSummary,
+    EquivalenceSummary,
     Place,
     PublishedRatio,
     StepTime,
@@ -30,7 +30,6 @@ from steptime.measurements.summary_form import (
     Value,
 )
 from steptime.measurements.summary_form import Staleness as StalenessForm
-from steptime.measurements.varying import varied_options
 from steptime.study.trial import Trial
 
 
@@ -48,7 +47,7 @@ class _Result:
     estimate: Estimate | None
     goodput: Goodput | None
     staleness: Staleness | None
-    anatomy: Anatomy | None
+    breakdown: Breakdown | None
     cluster: ClusterForm | None
 
 
@@ -72,9 +71,9 @@ def summarise(store: Store) -> Summary:
         machine=machine,
         trials=trials,
         ranking=ranking,
-        gaps=against_first((place.group, place.trial, ranked[place.trial].anatomy) for place in ranking),
+        gaps=against_first((place.group, place.trial, ranked[place.trial].breakdown) for place in ranking),
         published=[_published(claim, ranked.values()) for claim in study.get("published", [])],
-        gate=[_gate_summary(each) for each in _latest(store.gate())],
+        equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=list(store.problems),
     )
@@ -133,7 +132,7 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         estimate=found,
         goodput=goodput(ok),
         staleness=staleness(ok),
-        anatomy=dissect(trial, store.anatomies(trial.id), timed),
+        breakdown=break_down(trial, store.ablations(trial.id), timed),
         cluster=cluster_of(ok),
     )
 
@@ -144,7 +143,7 @@ def _trial_summary(
     points: Sequence[Measured],
     varied: Mapping[tuple[str, str], set[str]],
 ) -> TrialSummary:
-    trial, found, taken_apart = result.trial, result.estimate, result.anatomy
+    trial, found, taken_apart = result.trial, result.estimate, result.breakdown
     status, reason = "ok", None
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
@@ -185,7 +184,7 @@ def _trial_summary(
         overlap=taken_apart.overlap.ratio if taken_apart and taken_apart.overlap else None,
         imbalance=taken_apart.imbalance if taken_apart else None,
         native=(taken_apart.accounts or None) if taken_apart else None,
-        anatomy=taken_apart,
+        breakdown=taken_apart,
         cluster=result.cluster,
         status=status,
         reason=reason,
@@ -272,9 +271,9 @@ def _version(launch: Launch | None) -> str | None:
     return versions.most_common(1)[0][0] if versions else None
 
 
-def _latest(results: Sequence[GateResult]) -> list[GateResult]:
+def _latest(results: Sequence[EquivalenceResult]) -> list[EquivalenceResult]:
     """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
-    latest: dict[tuple[Any, ...], GateResult] = {}
+    latest: dict[tuple[Any, ...], EquivalenceResult] = {}
     for each in results:
         options = tuple(sorted(each.options.items()))
         key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers, options)
@@ -282,8 +281,8 @@ def _latest(results: Sequence[GateResult]) -> list[GateResult]:
     return list(latest.values())
 
 
-def _gate_summary(result: GateResult) -> GateSummary:
-    return GateSummary(**{name: getattr(result, name) for name in GateSummary.model_fields})
+def _equivalence_summary(result: EquivalenceResult) -> EquivalenceSummary:
+    return EquivalenceSummary(**{name: getattr(result, name) for name in EquivalenceSummary.model_fields})
 
 
 def _measured(result: _Result) -> Measured:

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from steptime.measurements.anatomy.form import Account, Anatomy, Imbalance, Phase
-from steptime.measurements.anatomy.gap import Gap
-from steptime.measurements.emulated import ClusterForm
+from steptime.measurements.ablation.form import Account, Breakdown, Imbalance, Phase
+from steptime.measurements.ablation.gap import Gap
+from steptime.measurements.emulated_cluster import ClusterForm
 
 SCHEMA = 1
 
@@ -104,18 +104,18 @@ class TrialSummary(_Form):
     staleness: Staleness | None = None
     """None where updates cannot be stale."""
     phases: dict[str, Phase | None] | None = None
-    """Where the time of a step goes, by phase; None without anatomy runs. A phase that nobody can tell is None."""
+    """Where the time of a step goes, by phase; None without ablation runs. A phase that nobody can tell is None."""
     closure_error: float | None = None
     overlap: float | None = None
     """comm_hidden / communication; None where it is not known or nothing is communicated."""
     imbalance: Imbalance | None = None
     native: list[Account] | None = None
-    """What the framework's own timers and marks say, each beside the ladder; None where it says nothing."""
-    anatomy: Anatomy | None = None
-    """All that the anatomy runs found, the five above among it."""
+    """What the framework's own timers and marks say, each beside the ablation; None where it says nothing."""
+    breakdown: Breakdown | None = None
+    """All that the ablation runs found, the five above among it."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""
-    status: Literal["ok", "failed", "gated"]
+    status: Literal["ok", "failed", "not_equivalent"]
     reason: str | None
     flags: list[str]
     commands: list[list[str]]
@@ -139,8 +139,8 @@ class Place(_Form):
     """About how many more launches would make the ratio's interval narrower than 3 % to each side; None where it is."""
 
 
-class GateSummary(_Form):
-    """One check of the equivalence gate; fields as in ``records.GateResult``."""
+class EquivalenceSummary(_Form):
+    """One check of the equivalence check; fields as in ``records.GateResult``."""
 
     framework: str
     framework_version: str
@@ -189,7 +189,7 @@ class Summary(_Form):
     ranking: list[Place]
     gaps: list[Gap] = []
     """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
-    gate: list[GateSummary]
+    equivalence: list[EquivalenceSummary]
     published: list[PublishedRatio] = []
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""

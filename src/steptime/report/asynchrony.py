@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from steptime.report.groups import RankedGroup, Row
-from steptime.report.wording import UNKNOWN, Shown, progress, staleness
+from steptime.report.number_format import UNKNOWN, Shown, progress, staleness
 
 EXPLANATION = (
     "Asynchronous updates are made from weights that others have changed meanwhile, so samples per second alone say "

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.emulated import ClusterForm, HostForm, LinkForm, Spread
+from steptime.measurements.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
 from steptime.measurements.summary_form import Summary
-from steptime.report.naming import Names
-from steptime.report.wording import UNKNOWN, Shown, count, number
+from steptime.report.number_format import UNKNOWN, Shown, count, number
+from steptime.report.trial_names import Names
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 EXPLANATION = (

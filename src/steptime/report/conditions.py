@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from steptime.measurements.summary_form import TrialSummary
-from steptime.report.wording import UNKNOWN, count, number
+from steptime.report.number_format import UNKNOWN, count, number
 from steptime.units import format_bytes, format_seconds
 
 _MACHINE = {

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from steptime.measurements.summary_form import TrialSummary
-from steptime.report.naming import Names, size
+from steptime.report.trial_names import Names, size
 
 _SAME = ("workload", "input_shape", "dataset", "loader", "precision", "device")
 

@@ -6,19 +6,18 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
-from steptime.measurements.ideal import ideal_throughput
+from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.summary_form import Efficiency, TrialSummary, Value
 from steptime.report.asynchrony import LearningGroup
+from steptime.report.charts.chart import Spec, to_svg
 from steptime.report.charts.distribution import distribution_chart
-from steptime.report.charts.drawing import Spec, to_svg
 from steptime.report.charts.marks import MOST, Marks
-from steptime.report.charts.ratio import ratio_chart
+from steptime.report.charts.rows import ratio_chart, throughput_bars
 from steptime.report.charts.scaling import efficiency_lines, throughput_lines
 from steptime.report.charts.staleness import staleness_chart
-from steptime.report.charts.throughput import throughput_bars
 from steptime.report.curves import Curve, Panel
 from steptime.report.groups import RankedGroup, Row
-from steptime.report.wording import time_unit
+from steptime.report.number_format import time_unit
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]
 """By trial, what ``step_time_quantiles`` returned."""

@@ -5,21 +5,21 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
-from steptime.measurements.distribution import step_time_quantiles
+from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.jsonlines import write_whole
 from steptime.measurements.net.form import NetSummary
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import accounts, anatomy, clusters, conditions, links, wording
-from steptime.report.anatomy_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
+from steptime.report import accounts, breakdown, clusters, conditions, links
+from steptime.report import number_format as wording
 from steptime.report.asynchrony import EXPLANATION, learning_groups
+from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
-from steptime.report.groups import ranked_groups, unranked
+from steptime.report.groups import ranked_groups, unranked, verdict
 from steptime.report.link_figures import link_groups
-from steptime.report.naming import Names, check_name
-from steptime.report.verdict import verdict
+from steptime.report.trial_names import Names, check_name
 
 
 def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None) -> None:
@@ -56,9 +56,9 @@ def page_text(
     series = {(trial.framework, names.short(trial)) for trial in measured}
     # Strategies one after the other: what is drawn in one chart is then most often one of them, or close by.
     marks = Marks(sorted(series, key=lambda pair: (pair[1].removeprefix(pair[0]), pair[0])))
-    dissected = anatomy.anatomy_groups(groups)
-    compared = max(1, sum(len(group.rows) > 1 for group in dissected))
-    gaps = [gap_figures(group, max(1, MOST_PAIRS // compared)) for group in dissected]
+    broken_down = breakdown.breakdown_groups(groups)
+    compared = max(1, sum(len(group.rows) > 1 for group in broken_down))
+    gaps = [gap_figures(group, max(1, MOST_PAIRS // compared)) for group in broken_down]
     found_links = link_groups(net) if net else []
     environment = Environment(
         loader=PackageLoader("steptime.report"),
@@ -73,17 +73,17 @@ def page_text(
         folder=folder,
         study_text=study_text,
         names=names,
-        check_name=lambda check: check_name(check, summary.gate),
+        check_name=lambda check: check_name(check, summary.equivalence),
         groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
         comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
         learning=[(group, staleness_figures(group, marks)) for group in learning_groups(groups)],
-        dissected=[
+        broken_down=[
             (group, phase_figures(group), heat_figures(group, max(1, MOST_MAPS // compared)), ways)
-            for group, ways in zip(dissected, gaps, strict=True)
+            for group, ways in zip(broken_down, gaps, strict=True)
         ],
         most_gaps=max(map(len, gaps), default=0),
-        anatomy=anatomy,
+        breakdown=breakdown,
         accounts=accounts,
         clusters=clusters.clusters(summary, names),
         about_clusters=clusters.EXPLANATION,

@@ -8,12 +8,12 @@ import numpy as np
 
 from steptime.measurements.net.form import NetRow, NetSummary
 from steptime.measurements.net.line import Line
-from steptime.report.charts.drawing import Spec
+from steptime.report.charts.chart import Spec
 from steptime.report.charts.link import link_chart
 from steptime.report.charts.marks import Marks
 from steptime.report.figures import Figure, parts, picture
 from steptime.report.links import Told, conditions, told
-from steptime.report.wording import count
+from steptime.report.number_format import count
 
 _STEPS = 40
 """Points of a line: a straight one is bent where axes are logarithmic."""

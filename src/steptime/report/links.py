@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.net.form import NetRow, NetSummary, NetValue
-from steptime.report.wording import NO_INTERVAL, UNKNOWN, Shown, count, number
+from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 _UNSURE = 10

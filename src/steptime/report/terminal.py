@@ -1,4 +1,4 @@
-"""The report for a terminal: one ranked table per group, the gate, and what has no rank.
+"""The report for a terminal: one ranked table per group, the equivalence check, and what has no rank.
 
 Where the terminal is wide enough a trial is one line; where it is narrower, intervals stand under their numbers;
 where even that does not fit, a trial is a paragraph.
@@ -15,14 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
-from steptime.report import anatomy, clusters
-from steptime.report.anatomy_text import render_anatomy
+from steptime.report import breakdown, clusters
 from steptime.report.asynchrony import EXPLANATION, learning_groups
+from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked
-from steptime.report.naming import Names, check_name
-from steptime.report.verdict import verdict
-from steptime.report.wording import Shown, baseline, count, published
+from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked, verdict
+from steptime.report.number_format import Shown, baseline, count, published
+from steptime.report.trial_names import Names, check_name
 
 Layout = Literal["lines", "stacked", "paragraphs"]
 
@@ -50,7 +49,7 @@ class _Report:
             yield _wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
-        yield from self._anatomy(options)
+        yield from self._breakdown(options)
         yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
             yield Text()
@@ -58,15 +57,15 @@ class _Report:
             for line in lines:
                 yield _wrapped(line, style, options, indent=2)
 
-    def _anatomy(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        groups = anatomy.anatomy_groups(self._groups)
+    def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        groups = breakdown.breakdown_groups(self._groups)
         if groups:
             yield Text()
             yield _wrapped("Where the time of a step goes", "bold", options)
-            yield _wrapped(anatomy.EXPLANATION, "dim", options, indent=2)
+            yield _wrapped(breakdown.EXPLANATION, "dim", options, indent=2)
         for group in groups:
             yield _wrapped(group.title, "cyan", options)
-            yield render_anatomy(group)
+            yield render_breakdown(group)
 
     def _clusters(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = clusters.clusters(self._summary, self._names)
@@ -97,26 +96,26 @@ class _Report:
         if summary.published:
             lines = [f"{found.claim}: {published(found)} [{found.source}]" for found in summary.published]
             yield "Published by others, beside the average measured here", "bold", lines, ""
-        failed = [check for check in summary.gate if not check.passed]
-        if summary.gate:
-            passed = f"{len(summary.gate) - len(failed)} of {count(len(summary.gate), 'check')} passed"
+        failed = [check for check in summary.equivalence if not check.passed]
+        if summary.equivalence:
+            passed = f"{len(summary.equivalence) - len(failed)} of {count(len(summary.equivalence), 'check')} passed"
             lines = [
-                f"not passed: {check_name(check, summary.gate)}, {check.workload}, {count(check.workers, 'worker')}: "
-                f"{check.reason}"
+                f"not passed: {check_name(check, summary.equivalence)}, {check.workload}, "
+                f"{count(check.workers, 'worker')}: {check.reason}"
                 for check in failed
             ]
             lines += [
-                f"{check_name(check, summary.gate)}, {check.workload}: {count(check.crashes, 'run')} died of a signal "
-                "and passed when repeated"
-                for check in summary.gate
+                f"{check_name(check, summary.equivalence)}, {check.workload}: "
+                f"{count(check.crashes, 'run')} died of a signal and passed when repeated"
+                for check in summary.equivalence
                 if check.crashes and check.passed
             ]
-            yield f"Equivalence gate: {passed}", "red" if failed else "green", lines, "red"
+            yield f"Equivalence check: {passed}", "red" if failed else "green", lines, "red"
         else:
-            sentence = "The equivalence gate was not run: nothing says that these trials train the same."
+            sentence = "The equivalence check was not run: nothing says that these trials train the same."
             yield sentence, "yellow", [], ""
         without = [
-            f"{trial.status}: {self._names.full(trial)}: {trial.reason or 'no reason known'}"
+            f"{trial.status.replace('_', ' ')}: {self._names.full(trial)}: {trial.reason or 'no reason known'}"
             for trial in unranked(summary)
         ]
         if without:

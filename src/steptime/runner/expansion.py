@@ -7,12 +7,9 @@ from itertools import product
 from typing import Any
 
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.runner.combinations import Combination, Surroundings, chosen_options
-from steptime.runner.impossible import SINGLE, devices_of, why_impossible
-from steptime.runner.settling import DatasetFacts, Settings
-from steptime.study.choices import LoaderChoice, WorkloadChoice
-from steptime.study.combining import Exclusion, Inclusion, named_axes
-from steptime.study.model import Study
+from steptime.runner.combinations import SINGLE, Combination, Surroundings, chosen_options, devices_of, why_impossible
+from steptime.runner.workload_shapes import DatasetFacts, Settings
+from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
 from steptime.study.trial import Trial
 
 AUTO = "auto"

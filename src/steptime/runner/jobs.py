@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steptime.study.trial import Trial
-from steptime.workloads.ir import Workload
+from steptime.workloads.layers import Workload
 
 SCHEMA = 1
 
@@ -50,29 +50,29 @@ def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], sche
 
 
 @dataclass(frozen=True)
-class AnatomySchedule:
-    """How long an anatomy launch takes steps apart."""
+class AblationSchedule:
+    """How long an ablation launch takes steps apart."""
 
     warmup_steps: int
     """Whole steps that are run first and never counted."""
     seconds: float
-    """Time aimed for, shared equally by the rungs of the ladder."""
+    """Time aimed for, shared equally by the stages of the ablation."""
     min_blocks: int = 6
-    """Blocks of every rung, however long they take: intervals rest on them."""
+    """Blocks of every stage, however long they take: intervals rest on them."""
     max_blocks: int = 24
     max_steps: int = 200
-    """Steps of a rung in one block."""
+    """Steps of a stage in one block."""
 
 
-def anatomy_job(
-    trial: Trial, workload: Workload, loader: Mapping[str, Any], schedule: AnatomySchedule
+def ablation_job(
+    trial: Trial, workload: Workload, loader: Mapping[str, Any], schedule: AblationSchedule
 ) -> dict[str, Any]:
     """Return the job that takes the steps of ``trial`` apart; arguments are those of ``timing_job``."""
     return {
         **_shared(trial),
         "workload": workload.to_json(),
         "loader": dict(loader),
-        "mode": "anatomy",
+        "mode": "ablation",
         "schedule": asdict(schedule),
     }
 

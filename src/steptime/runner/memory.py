@@ -5,7 +5,7 @@ import psutil
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
 from steptime.workloads.costs import memory_bytes
-from steptime.workloads.ir import Workload
+from steptime.workloads.layers import Workload
 
 _FRAMEWORK_BYTES = 400 * 2**20
 """What a framework needs before it holds a single weight."""

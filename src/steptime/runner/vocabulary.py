@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from steptime.datasets.table import BUILTINS
-from steptime.environments.table import KINDS
+from steptime.datasets.builtins import BUILTINS
+from steptime.environments.kinds import KINDS
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.table import LAUNCHERS
-from steptime.study.model import Study
-from steptime.study.reading import read_study
-from steptime.study.vocabulary import FrameworkFacts, OptionFacts, Vocabulary
+from steptime.study.study import Study
+from steptime.study.study_file import read_study
+from steptime.study.unknown_names import FrameworkFacts, OptionFacts, Vocabulary
 from steptime.workloads.table import LIBRARY
 
 

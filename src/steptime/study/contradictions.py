@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
-from steptime.study.names import axis_mappings
-from steptime.study.vocabulary import OptionFacts, Vocabulary
+from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings
 
 _EMULATED = "emulated"
 _BATCHES = ("batch_per_worker", "global_batch")

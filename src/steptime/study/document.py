@@ -1,8 +1,20 @@
-"""What a study file says, before anybody judged it: plain values, and for each of them where it was written."""
+"""YAML in, plain values with their lines out; the only file that knows ruamel.
+
+The tree of nodes is read, not the objects that a loader would make of it: so nothing in a file can make an object,
+every value keeps its line, and repeated keys are seen.
+
+What a study file says, before anybody judged it: plain values, and for each of them where it was written.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from ruamel.yaml import YAML, MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.reader import ReaderError
+
+from steptime.errors import StudyError
 
 Path = tuple[str | int, ...]
 """Keys and list indices from the top of the file to a value."""
@@ -96,3 +108,169 @@ class Document:
 
 def _dotted(path: Path) -> str:
     return ".".join(map(str, path))
+
+
+_TAG = "tag:yaml.org,2002:"
+_PLAIN = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "map", "seq", "timestamp")}
+_MOST_VALUES = 20_000
+"""Aliases can make a short file mean a huge one."""
+
+
+def read_yaml(text: str, name: str) -> Document:
+    """Read the text of a study file.
+
+    Args:
+        text: the file's content.
+        name: the file, as it is named in messages.
+
+    Raises StudyError where the text is no YAML, or is not a mapping.
+    """
+    root = _compose(text, name)
+    if root is None:
+        message = f"{name}: the file is empty; a study needs at least workloads and frameworks"
+        raise StudyError(message)
+    if not isinstance(root, MappingNode):
+        message = (
+            f"{name}:{_line(root)}: the file holds a list or a value; a study is a mapping of keys such as workloads"
+        )
+        raise StudyError(message)
+    document = Document(name)
+    document.data = _Walk(document).value(root, ())
+    return document
+
+
+def read_value(text: str, name: str) -> tuple[Any, list[Mistake]]:
+    """Read one value, as it stands behind the equals sign of an override, and the mistakes in it.
+
+    Raises StudyError where the text is no YAML.
+    """
+    root = _compose(text, name, with_lines=False)
+    if root is None:
+        return None, [Mistake((), _EMPTY)]
+    document = Document(name)
+    return _Walk(document).value(root, ()), document.mistakes
+
+
+_EMPTY = "is empty; give it a value, or remove it"
+
+
+def _compose(text: str, name: str, *, with_lines: bool = True) -> Node | None:
+    try:
+        root: Node | None = YAML(typ="safe", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark and with_lines else name
+        message = f"{where}: not valid YAML: {_words(error)}"
+        raise StudyError(message) from error
+    except ReaderError as error:
+        where = f"{name}:{text.count(chr(10), 0, error.position) + 1}" if with_lines else name
+        message = f"{where}: not valid YAML: it holds the unprintable character {text[error.position]!r}"
+        raise StudyError(message) from error
+    except (YAMLError, ValueError) as error:
+        message = f"{name}: not valid YAML: {' '.join(str(error).split())}"
+        raise StudyError(message) from error
+    except RecursionError:
+        message = f"{name}: values are nested too deeply; a study needs five levels at most"
+        raise StudyError(message) from None
+    return root
+
+
+def _words(error: MarkedYAMLError) -> str:
+    problem = str(error.problem or error).strip()
+    if "'\\t'" in problem:
+        return "a tab stands where spaces are needed; indent with spaces"
+    if problem == "mapping values are not allowed here":
+        return "a second colon in one line; put a value that holds ': ' in quotes"
+    if "another document" in problem:
+        return "a second document ('---') begins; one file holds one study"
+    return f"{error.context}: {problem}" if error.context else problem
+
+
+def _line(node: Node) -> int:
+    line: int = node.start_mark.line
+    return line + 1
+
+
+class _Walk:
+    """Turns nodes into plain values and notes lines and mistakes in a document."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._constructor = YAML(typ="safe", pure=True).constructor
+        self._around: list[Node] = []
+        self._count = 0
+
+    def value(self, node: Node, path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
+        """Return the plain value of ``node``."""
+        self._count += 1
+        if self._count > _MOST_VALUES or any(node is outer for outer in self._around):
+            message = f"{self._document.name}:{_line(node)}: its aliases repeat more values than a study can have"
+            raise StudyError(message)
+        self._around.append(node)
+        result = self._plain(node, path)
+        self._around.pop()
+        return result
+
+    def _plain(self, node: Node, path: Path) -> Any:  # noqa: ANN401
+        tag = str(node.tag)
+        if tag not in _PLAIN:
+            self._fault(path, f"the tag {tag.replace(_TAG, '!!')} is not allowed; a study holds plain values only")
+            return None
+        if isinstance(node, MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, SequenceNode):
+            return [self._element(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _element(self, node: Node, path: Path) -> Any:  # noqa: ANN401
+        self._document.places[path] = _line(node)
+        return self.value(node, path)
+
+    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == _TAG + "merge":
+                continue
+            if not isinstance(key_node, ScalarNode):
+                self._fault(path, f"line {_line(key_node)} has a list or mapping as a key; a key is a name")
+                continue
+            key = str(key_node.value)
+            if key in lines:
+                self._fault((*path, key), f"stands here and on line {lines[key]}; a key may stand once")
+                self._document.places[*path, key] = _line(key_node)
+                continue
+            lines[key] = _line(key_node)
+            self._document.places[*path, key] = lines[key]
+            result[key] = self.value(value_node, (*path, key))
+        return {**self._merged(node, path, set(lines)), **result}
+
+    def _merged(self, node: MappingNode, path: Path, own: set[str]) -> dict[str, Any]:
+        """Values that ``<<`` brings in from other mappings; a mapping's own keys win, then the mapping named first."""
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            if key_node.tag != _TAG + "merge":
+                continue
+            for source in value_node.value if isinstance(value_node, SequenceNode) else [value_node]:
+                if not isinstance(source, MappingNode):
+                    self._fault((*path, "<<"), "merges something that is no mapping")
+                    continue
+                rest = [(key, value) for key, value in source.value if key.value not in own | set(result)]
+                part = MappingNode(source.tag, rest, source.start_mark, source.end_mark)
+                result.update(self.value(part, path))
+        return result
+
+    def _scalar(self, node: Node, path: Path) -> Any:  # noqa: ANN401
+        if node.tag == _TAG + "null" and not node.value:
+            self._fault(path, _EMPTY)
+            return None
+        if node.tag == _TAG + "timestamp":
+            return node.value
+        try:
+            return self._constructor.construct_object(node)
+        except (YAMLError, ValueError):
+            self._fault(path, f"{str(node.value)[:60]!r} cannot be read as {str(node.tag).removeprefix(_TAG)}")
+            return None
+
+    def _fault(self, path: Path, text: str) -> None:
+        self._document.mistakes.append(Mistake(path, text))

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from steptime.errors import StudyError
-from steptime.study.combining import AXES
-from steptime.study.document import Document, Mistake, Path
-from steptime.study.source import read_value
+from steptime.study.document import Document, Mistake, Path, read_value
+from steptime.study.study import AXES
 
 _NAMED = ("workloads", "loaders")
 """Lists whose items may be bare names."""
@@ -30,7 +29,7 @@ def _apply(document: Document, override: str) -> None:
     key, equals, text = override.partition("=")
     keys = key.strip().split(".")
     if not equals or not all(keys):
-        message = f"override {override!r}: write KEY=VALUE, for example workers=[1,2] or gate.enabled=false"
+        message = f"override {override!r}: write KEY=VALUE, for example workers=[1,2] or equivalence.enabled=false"
         raise StudyError(message)
     name = f"override {override!r}"
     steps = _Steps(name)
@@ -96,7 +95,7 @@ class _Steps:
             return [data]
         if isinstance(data, str) and len(path) > 1 and path[-2] in _NAMED:
             return {"name": data}
-        if isinstance(data, bool) and path == ("anatomy",):
+        if isinstance(data, bool) and path == ("breakdown",):
             return {}  # what `true` stands for
         if key.isdigit() and data is not None and not isinstance(data, list):
             return [data]

@@ -1,17 +1,121 @@
-"""The quantities that stand in a study file: their ranges, and how people write them."""
+"""The quantities that stand in a study file: their ranges, and how people write them.
 
-from typing import Annotated, Any, Literal
+How values may be written in a study file: one for a list, a name for a mapping, ``8m`` for seconds, ``1%``.
+"""
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
 
-from steptime.study.notation import (
-    as_option_value,
-    as_sides,
-    as_text_of_option,
-    bit_rate,
-    seconds,
-    share,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from steptime.units import parse_bit_rate, parse_duration, parse_share
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _ScalarAllowed:
+    """Says in the JSON Schema that a single value stands for a list of one."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        array = handler(schema)
+        return {"anyOf": [array["items"], array]}
+
+
+@dataclass(frozen=True)
+class NameAllowed:
+    """Says in the JSON Schema that a name stands for a mapping of which only the name is given."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "string"}, handler(schema)]}
+
+
+def _as_list(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds; so in all functions below
+    return value if value is None or isinstance(value, list) else [value]
+
+
+OneOrMany = Annotated[list[T], BeforeValidator(_as_list), _ScalarAllowed()]
+
+
+def from_name(value: Any) -> Any:  # noqa: ANN401
+    """Return the mapping that a bare name stands for."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+def form_if_true(value: Any) -> Any:  # noqa: ANN401
+    """Return the mapping that `true` stands for, None for `false`, and anything else as it is."""
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
+@dataclass(frozen=True)
+class TrueAllowed:
+    """Says in the JSON Schema that `true` stands for a mapping with nothing in it, and `false` for none."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "boolean"}, handler(schema)]}
+
+
+def as_sides(value: Any) -> Any:  # noqa: ANN401
+    """Return (height, width) for a side or a pair; raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
+        message = f"{value!r} is no image size; write a side in pixels, or [height, width]"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    if isinstance(value, int):
+        return (value, value)
+    if len(value) != 2:  # noqa: PLR2004 - height and width
+        message = f"{value!r} is no image size; write a side in pixels, or [height, width]"
+        raise ValueError(message)
+    return tuple(value)
+
+
+def as_option_value(value: Any) -> Any:  # noqa: ANN401
+    """Return an option's value unchanged; raises ValueError where it is not a single value."""
+    if not isinstance(value, (bool, int, float, str)):
+        message = f"{value!r} is no value of an option; write true or false, a number or a text"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return value
+
+
+def as_text_of_option() -> JsonSchemaValue:
+    """Return the JSON Schema of an option's value."""
+    return {"type": ["boolean", "number", "string"]}
+
+
+def seconds(value: Any) -> float:  # noqa: ANN401
+    """Return the seconds of a duration such as ``90``, ``8m`` or ``1h30m``; raises ValueError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        message = f"{value!r} is no duration; write for example 90s, 8m or 1h30m"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return parse_duration(value)
+
+
+def share(value: Any) -> float:  # noqa: ANN401
+    """Return a share such as ``1%`` or ``0.01`` as a number; raises ValueError for anything else."""
+    message = f"{value!r} is no share; write for example 1% or 0.01"
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    try:
+        return parse_share(value)
+    except ValueError:
+        raise ValueError(message) from None
+
+
+def bit_rate(value: Any) -> float:  # noqa: ANN401
+    """Return the bits per second of a rate such as ``200Mbit/s``, or of a number; raises ValueError otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        message = f"{value!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return parse_bit_rate(value) if isinstance(value, str) else float(value)
+
+
+def by_number(value: Any) -> Any:  # noqa: ANN401
+    """Return a mapping whose keys, which YAML's text has as text, are numbers where they can be."""
+    if not isinstance(value, dict):
+        return value
+    return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
+
 
 Count = Annotated[int, Field(ge=1)]
 OptionValue = Annotated[Any, BeforeValidator(as_option_value), WithJsonSchema(as_text_of_option())]

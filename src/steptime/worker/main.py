@@ -1,4 +1,7 @@
-"""One process of a launch, from its start to its end."""
+"""One process of a launch, from its start to its end.
+
+Writing what a process saw, one JSON object per line, into its own file of the run folder.
+"""
 
 import importlib
 import json
@@ -9,15 +12,32 @@ import sys
 import time
 import traceback
 
-from steptime.worker.anatomy import run_anatomy
-from steptime.worker.checking import run_check
-from steptime.worker.netbench import play_exchange
-from steptime.worker.place import Place
-from steptime.worker.records import RecordFile
+from steptime.worker.ablation import run_ablation
+from steptime.worker.message_timing import play_exchange
+from steptime.worker.process_context import ProcessContext
 from steptime.worker.tether import die_with_parent
-from steptime.worker.timing import run_timed
+from steptime.worker.timing import run_check, run_timed
 
-_MODES = {"time": run_timed, "check": run_check, "anatomy": run_anatomy}
+
+class RecordFile(object):
+    """An append-only JSON Lines file; every line is flushed, so that a death loses nothing already written."""
+
+    def __init__(self, path):
+        self._file = open(path, "a")
+
+    def write(self, kind, **fields):
+        """Append one record; ``kind`` names what it is, ``fields`` must be JSON-ready."""
+        fields["kind"] = kind
+        self._file.write(json.dumps(fields, sort_keys=True) + "\n")
+        self._file.flush()
+
+    def close(self):
+        """Close the file after making sure that it is on the disk."""
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+_MODES = {"time": run_timed, "check": run_check, "ablation": run_ablation}
 
 
 def run_process(job_path, environment=None):
@@ -30,16 +50,16 @@ def run_process(job_path, environment=None):
     standard error, so that the runner can say why without guessing from text.
     """
     folder = os.path.dirname(os.path.abspath(job_path))
-    place = Place(os.environ if environment is None else environment, folder)
+    context = ProcessContext(os.environ if environment is None else environment, folder)
     if environment is None:
         die_with_parent()
-        place.pin()
-        redirect_output(place)
+        context.pin()
+        redirect_output(context)
     with open(job_path) as file:
         job = json.load(file)
-    records = RecordFile(os.path.join(folder, place.name + ".jsonl"))
+    records = RecordFile(os.path.join(folder, context.name + ".jsonl"))
     try:
-        _play(job, place, records)
+        _play(job, context, records)
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # whatever a framework throws, SystemExit included, must be reported as a failure
@@ -61,21 +81,21 @@ def run_process(job_path, environment=None):
     return 0
 
 
-def _play(job, place, records):
+def _play(job, context, records):
     adapter = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"])
     records.write("process", pid=os.getpid(), host=socket.gethostname(), python=platform.python_version())
     exchanging = job["mode"] == "net"
-    if place.role != "worker":
-        (adapter.serve_exchange if exchanging else adapter.serve)(job, place)
+    if context.role != "worker":
+        (adapter.serve_exchange if exchanging else adapter.serve)(job, context)
         return
     if exchanging:
-        play_exchange(adapter, job, place, records)
+        play_exchange(adapter, job, context, records)
         return
     started = time.monotonic()
-    session = adapter.open_session(job, place)
+    session = adapter.open_session(job, context)
     try:
         records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
-        _MODES[job["mode"]](session, job, place, records)
+        _MODES[job["mode"]](session, job, context, records)
     except BaseException:
         session.abort()
         raise
@@ -83,7 +103,7 @@ def _play(job, place, records):
     records.write("done")
 
 
-def redirect_output(place):
+def redirect_output(context):
     """Send standard output and error to this process's own files, whatever started it.
 
     An MPI launcher merges the output of all ranks; files of their own keep every rank's last words.
@@ -91,7 +111,7 @@ def redirect_output(place):
     if os.environ.get("STEPTIME_OUTPUT") == "inherit":
         return
     for descriptor, ending in ((1, ".out"), (2, ".err")):
-        path = os.path.join(place.folder, place.name + ending)
+        path = os.path.join(context.folder, context.name + ending)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, descriptor)
         os.close(file)

@@ -11,8 +11,8 @@ Requirements of the seam, which every framework room meets:
 
 A room's ``adapter.py`` has two functions::
 
-    def open_session(job, place):  # -> Session, for role "worker"
-    def serve(job, place):         # blocks until the launch is over, for roles "server" and "scheduler"
+    def open_session(job, context):  # -> Session, for role "worker"
+    def serve(job, context):         # blocks until the launch is over, for roles "server" and "scheduler"
 
 ``serve`` may be absent when no strategy of the framework needs servers.
 """
@@ -72,11 +72,11 @@ class Session(abc.ABC):
         """
         return
 
-    def rungs(self):
-        """Return ``{rung: function}``: this session's step with stages taken away, for the anatomy of a step.
+    def stages(self):
+        """Return ``{stage: function}``: this session's step with stages taken away, for the breakdown of a step.
 
-        Each function runs one step and may return before it is finished, as ``step`` may. The ladder, where each rung
-        does what the one before does, and one stage more:
+        Each function runs one step and may return before it is finished, as ``step`` may. The ablation, where each
+        stage does what the one before does, and one stage more:
 
         ``forward``
             The forward pass and the loss, as in training, on a batch that is held (on the device).
@@ -89,16 +89,16 @@ class Session(abc.ABC):
         ``h2d``
             The same with the batch held in the host's memory and copied. Absent on a CPU.
 
-        The top rung is ``step`` itself, which takes its batch from the loader. Beside the ladder:
+        The top stage is ``step`` itself, which takes its batch from the loader. Beside the ablation:
 
         ``input``
             Taking the next batch from the loader, nothing else.
         ``communication``
             Exchanging gradients as ``exchange`` does (the same pieces), with nothing computed.
 
-        A rung that the framework cannot take apart is left out, and its phases are null. All workers give the same
-        rungs. Weights may be anything afterwards; the session is closed. Called at most once, before the first step
-        of an anatomy run; what rungs need and ``step`` does not (hooks, second graphs) is made here.
+        A stage that the framework cannot take apart is left out, and its phases are null. All workers give the same
+        stages. Weights may be anything afterwards; the session is closed. Called at most once, before the first step
+        of an ablation run; what stages need and ``step`` does not (hooks, second graphs) is made here.
         """
         return {}
 
@@ -128,7 +128,7 @@ class Session(abc.ABC):
 
         ``{source: {phases: seconds}}``, means over these steps, empty where nothing was told: ``source`` names the
         framework's log or timers, ``phases`` the phase that a duration covers, or several joined by `` + ``, such as
-        ``comm_exposed + sync_wait``. Only what the framework itself took; it is held against the ladder.
+        ``comm_exposed + sync_wait``. Only what the framework itself took; it is held against the ablation.
         """
         return {}
 

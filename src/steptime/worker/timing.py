@@ -1,12 +1,16 @@
-"""The timed loop: the same for every framework, and all that is measured in a timing run."""
+"""The timed loop: the same for every framework, and all that is measured in a timing run.
 
+The check loop: a few steps from known weights on known batches, whose losses and weights are kept.
+"""
+
+import os
 import resource
 import time
 
-from steptime.worker.length import agree_on_length
+from steptime.worker.step_count import agree_on_length
 
 
-def run_timed(session, job, place, records):
+def run_timed(session, job, context, records):
     """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
 
     Nothing but the step and one clock tick runs inside the timed window.
@@ -19,7 +23,7 @@ def run_timed(session, job, place, records):
         clock.tick()
     warmup_ends = clock.drain()
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
-    steps = agree_on_length(place, warmup_ends, schedule)
+    steps = agree_on_length(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     session.step()  # the workers come out of the pause at different moments; this step lines them up again
     clock.tick()
@@ -47,3 +51,25 @@ def _usage():
         "major_faults": own.ru_majflt,
         "wall_s": time.monotonic(),
     }
+
+
+def run_check(session, job, context, records):
+    """Step ``job["schedule"]["check_steps"]`` times, write each loss, and save the weights at the end.
+
+    The weights go to ``weights-<rank>.npz`` in the run folder, from every worker that holds them: comparing with a
+    reference, and not only worker with worker, is what finds a fault that all workers share.
+    """
+    # Here, not at the top: timing needs no numpy, and every process of a launch imports this module.
+    import numpy
+
+    losses = []
+    for _ in range(job["schedule"]["check_steps"]):
+        session.step()
+        session.wait()
+        losses.append(session.loss())
+    weights = session.get_weights()
+    if weights is not None and job["schedule"].get("save_weights", True):
+        numpy.savez(os.path.join(context.folder, "weights-%d.npz" % context.rank), **weights)
+    records.write(
+        "check", losses=losses, parameters=session.parameter_count(), output_shape=list(session.output_shape())
+    )

@@ -7,8 +7,8 @@ from types import ModuleType
 from typing import cast
 
 from steptime.errors import WorkloadError, choices_message
-from steptime.workloads.ir import Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Workload
 
 _IMAGE_AXES = 3
 

@@ -32,7 +32,7 @@ PICTURES = {
     "text": ("skimage", "data/text.png"),
     "tissue": ("skimage", "data/ihc.png"),
 }
-"""Class to package and file; all free to use (datasets/table.py)."""
+"""Class to package and file; all free to use (datasets/builtins.py)."""
 _QUALITY = 90
 
 

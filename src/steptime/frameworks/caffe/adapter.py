@@ -11,7 +11,7 @@ from steptime.worker.weights import initial_weights
 _ERRORS_ONLY = "2"
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
 
     Raises ValueError for what Caffe cannot do, and RuntimeError when MPI does not see the workers that were started.
@@ -22,11 +22,11 @@ def open_session(job, place):
             % (job["precision"], job["device"])
         )
     os.environ.setdefault("GLOG_minloglevel", _ERRORS_ONLY)
-    from steptime.worker.loaders.caffe import open_loader
+    from steptime.frameworks.caffe.loader import open_loader
 
-    loader = open_loader(job, place)
+    loader = open_loader(job, context)
     try:
-        return CaffeSession(job, place, loader)
+        return CaffeSession(job, context, loader)
     except BaseException:
         loader.close()
         raise
@@ -35,34 +35,34 @@ def open_session(job, place):
 class CaffeSession(Session):
     """One worker's solver and loader, and what sums its gradients if there are several workers."""
 
-    def __init__(self, job, place, loader):
-        from steptime.worker.builders.caffe import WorkloadSolver
-        from steptime.worker.loaders.caffe import batches_ahead
+    def __init__(self, job, context, loader):
+        from steptime.frameworks.caffe.loader import batches_ahead
+        from steptime.frameworks.caffe.network import WorkloadSolver
 
         self._loader = loader
         self._ahead = batches_ahead(job["loader"])
         self._stages = None
         together = job["strategy"] == "allreduce"
-        share = 1.0 / place.workers if together else 1.0
-        seed = int(numpy.random.RandomState([job["seed"], 104729, place.rank]).randint(2**31 - 1))
+        share = 1.0 / context.workers if together else 1.0
+        seed = int(numpy.random.RandomState([job["seed"], 104729, context.rank]).randint(2**31 - 1))
         self._solver = WorkloadSolver(job["workload"], job["batch_per_worker"], job["optimizer"], share, seed)
         self._solver.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._solver.feed_from(loader.inputs, loader.targets)
         self._reduction = None
         if together:
-            from steptime.frameworks.caffe.reducing import open_reduction
+            from steptime.frameworks.caffe.collectives import open_reduction
 
-            self._reduction = open_reduction(job["options"]["reduction"], self._solver, place)
+            self._reduction = open_reduction(job["options"]["reduction"], self._solver, context)
 
     def step(self):
         self._loader.fill()
         self._solver.step()
 
-    def rungs(self):
-        from steptime.frameworks.caffe.stages import Stages
+    def stages(self):
+        from steptime.frameworks.caffe.ablation import Stages
 
         self._stages = Stages(self._solver, self._loader, self._reduction)
-        return self._stages.rungs()
+        return self._stages.stages()
 
     @property
     def marks(self):

@@ -9,7 +9,7 @@ from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
 
     Raises ValueError for a precision or a communicator that Chainer does not have on the device, and RuntimeError
@@ -17,25 +17,25 @@ def open_session(job, place):
     """
     if job["precision"] != "fp32":
         raise ValueError("Chainer trains in fp32 here, not in %s; set precision to fp32" % job["precision"])
-    from steptime.worker.loaders.chainer import start_helper_server
+    from steptime.frameworks.chainer.loader import start_helper_server
 
     start_helper_server(job["loader"])
     communicator = None
     if job["strategy"] == "allreduce":
-        from steptime.frameworks.chainer.communicating import open_communicator
+        from steptime.frameworks.chainer.collectives import open_communicator
 
-        communicator = open_communicator(job["options"].get("communicator", "auto"), job["device"], place)
-    return ChainerSession(job, place, communicator)
+        communicator = open_communicator(job["options"].get("communicator", "auto"), job["device"], context)
+    return ChainerSession(job, context, communicator)
 
 
 class ChainerSession(Session):
     """One worker's chain, optimizer and loader, and the communicator if there is one."""
 
-    def __init__(self, job, place, communicator):
+    def __init__(self, job, context, communicator):
         import chainer
 
-        from steptime.worker.builders.chainer import WorkloadChain
-        from steptime.worker.loaders.chainer import batches_ahead, open_loader
+        from steptime.frameworks.chainer.loader import batches_ahead, open_loader
+        from steptime.frameworks.chainer.network import WorkloadChain
 
         config = chainer.global_config
         config.train = True
@@ -45,7 +45,7 @@ class ChainerSession(Session):
         self._chainer = chainer
         self._communicator = communicator
         self._cuda = job["device"] == "cuda"
-        self._device = chainer.get_device("@cupy:%d" % place.local_rank if self._cuda else "@numpy")
+        self._device = chainer.get_device("@cupy:%d" % context.local_rank if self._cuda else "@numpy")
         self._device.use()
         self._chain = WorkloadChain(job["workload"])
         self._chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
@@ -53,7 +53,7 @@ class ChainerSession(Session):
         self._optimizer = _optimizer(chainer, job["optimizer"]).setup(self._chain)
         if job["optimizer"]["weight_decay"]:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
-        self._loader = open_loader(job, place, self._device)
+        self._loader = open_loader(job, context, self._device)
         self._ahead = batches_ahead(job["loader"])
         self._stages = None
         self._loss = None
@@ -80,12 +80,12 @@ class ChainerSession(Session):
                 raise RuntimeError("ChainerMN cannot reduce the gradient of %s: it is not contiguous" % name)
         self._checked = True
 
-    def rungs(self):
-        from steptime.frameworks.chainer.stages import Stages
+    def stages(self):
+        from steptime.frameworks.chainer.ablation import Stages
 
         several = self._communicator is not None and self._communicator.size > 1
         self._stages = Stages(self._chain, self._optimizer, self._communicator if several else None, self._loader)
-        return self._stages.rungs()
+        return self._stages.stages()
 
     @property
     def marks(self):
@@ -171,8 +171,8 @@ def _optimizer(chainer, settings):
     return chainer.optimizers.MomentumSGD(lr=settings["learning_rate"], momentum=settings["momentum"])
 
 
-def open_exchange(job, place):
+def open_exchange(job, context):
     """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.chainer.exchanging import Communicating
+    from steptime.frameworks.chainer.collectives import Communicating
 
-    return Communicating(job, place)
+    return Communicating(job, context)

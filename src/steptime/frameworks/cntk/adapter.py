@@ -10,7 +10,7 @@ from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of any strategy of the manifest.
 
     Raises ValueError for a precision or a device that CNTK does not have here and for layers that it cannot express,
@@ -28,32 +28,32 @@ def open_session(job, place):
         import cntk
     cntk.device.try_set_default_device(cntk.device.cpu())
     cntk.cntk_py.set_max_num_cputhreads(job["threads"])
-    return CntkSession(cntk, job, place)
+    return CntkSession(cntk, job, context)
 
 
 class CntkSession(Session):
     """One worker's function, trainer and loader."""
 
-    def __init__(self, cntk, job, place):
-        from steptime.worker.builders.cntk import WorkloadFunction
-        from steptime.worker.loaders.cntk import batches_ahead, open_loader
+    def __init__(self, cntk, job, context):
+        from steptime.frameworks.cntk.loader import batches_ahead, open_loader
+        from steptime.frameworks.cntk.network import WorkloadFunction
 
         self._cntk = cntk
         self._batch = job["batch_per_worker"]
         weights = initial_weights(job["workload"]["layers"], job["seed"])
-        dropout_seed = 1 + 1000 * (job["seed"] * place.workers + place.rank)
+        dropout_seed = 1 + 1000 * (job["seed"] * context.workers + context.rank)
         self._function = function = WorkloadFunction(job["workload"], weights, self._batch, dropout_seed)
-        self._strategy, self._workers = job["strategy"], place.workers
+        self._strategy, self._workers = job["strategy"], context.workers
         self._distributed = self._strategy != "single"
         self._learner = learner = _learner(cntk, function.parameters, job["optimizer"])
         if self._distributed:
-            from steptime.frameworks.cntk.distributing import distributed
+            from steptime.frameworks.cntk.learners import distributed
 
-            learner = distributed(cntk, learner, job, place)
+            learner = distributed(cntk, learner, job, context)
         self._trainer = cntk.Trainer(None, function.loss, [learner])
         self._device = cntk.device.cpu()
         self._fetched = {}
-        self._loader = open_loader(job, place)
+        self._loader = open_loader(job, context)
         self._ahead = batches_ahead(job["loader"])
         self._optimizer = job["optimizer"]
         self._stages = None
@@ -72,10 +72,10 @@ class CntkSession(Session):
         # trainer remembers is the average of all workers.
         self._cntk.cntk_py.Trainer.train_minibatch(self._trainer, arguments, False, fetched, self._device)
 
-    def rungs(self):
-        from steptime.frameworks.cntk.stages import Stages
+    def stages(self):
+        from steptime.frameworks.cntk.ablation import Stages
 
-        # A distributed learner keeps the state of the learner that it was given; the rungs get one of their own.
+        # A distributed learner keeps the state of the learner that it was given; the stages get one of their own.
         learner = self._learner
         if self._distributed:
             learner = _learner(self._cntk, self._function.parameters, self._optimizer)
@@ -83,7 +83,7 @@ class CntkSession(Session):
         # The other strategies exchange something else than gradients as they are.
         communicator = self._cntk.distributed.mpi_communicator() if several and self._strategy == "allreduce" else None
         self._stages = Stages(self._function, learner, self._loader, self._train, communicator)
-        return self._stages.rungs(several)
+        return self._stages.stages(several)
 
     @property
     def marks(self):

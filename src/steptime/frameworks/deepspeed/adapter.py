@@ -3,7 +3,7 @@
 import os
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of one of the room's strategies.
 
     Raises RuntimeError when the workers do not find each other.
@@ -11,15 +11,15 @@ def open_session(job, place):
     # What DeepSpeed's own launcher would set; it is read when DeepSpeed is imported, and later.
     os.environ.update(
         DS_ACCELERATOR=job["device"],
-        RANK=str(place.rank),
-        LOCAL_RANK=str(place.local_rank),
-        WORLD_SIZE=str(place.workers),
-        MASTER_ADDR=place.root_host,
-        MASTER_PORT=str(place.root_port),
-        GLOO_SOCKET_IFNAME=place.interface,
+        RANK=str(context.rank),
+        LOCAL_RANK=str(context.local_rank),
+        WORLD_SIZE=str(context.workers),
+        MASTER_ADDR=context.root_host,
+        MASTER_PORT=str(context.root_port),
+        GLOO_SOCKET_IFNAME=context.interface,
     )
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", place.interface)
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
     from steptime.frameworks.deepspeed.strategies import STRATEGIES
-    from steptime.worker.sessions.torch import TorchSession
+    from steptime.libraries.torch.session import TorchSession
 
-    return TorchSession(job, place, STRATEGIES[job["strategy"]])
+    return TorchSession(job, context, STRATEGIES[job["strategy"]])

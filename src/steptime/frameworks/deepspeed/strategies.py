@@ -1,15 +1,36 @@
-"""How DeepSpeed's engine trains, by the strategies' names: the stages of ZeRO."""
+"""How DeepSpeed's engine trains, by the strategies' names: the stages of ZeRO.
+
+What DeepSpeed's engine is told.
+"""
 
 import warnings
 
 import deepspeed
 import torch
 
-from steptime.frameworks.deepspeed.settings import engine_settings
-from steptime.frameworks.deepspeed.stages import EngineStages, GatheringStages, SplitStages
-from steptime.frameworks.deepspeed.wire import Wire
-from steptime.worker.sessions.torch_devices import keep_group
-from steptime.worker.sessions.torch_strategy import TorchStrategy, channels_innermost
+from steptime.frameworks.deepspeed.ablation import EngineStages, GatheringStages, SplitStages
+from steptime.frameworks.deepspeed.collectives import Wire
+from steptime.libraries.torch.devices import keep_group
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
+
+
+def engine_settings(job, stage):
+    """Return the engine's configuration for a job and a stage of ZeRO."""
+    zero = {"stage": stage}
+    if "bucket_values" in job["options"]:
+        zero.update(
+            reduce_bucket_size=job["options"]["bucket_values"], allgather_bucket_size=job["options"]["bucket_values"]
+        )
+    return {
+        "train_micro_batch_size_per_gpu": job["batch_per_worker"],
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": 0.0,  # 1 would be DeepSpeed's default, and another training
+        "zero_optimization": zero,
+        "zero_allow_untested_optimizer": True,  # SGD is none of those that DeepSpeed names
+        "torch_autocast": {"enabled": job["precision"] == "bf16", "dtype": "bfloat16"},
+        "steps_per_print": 2**31,
+    }
+
 
 # Of torch to DeepSpeed, which calls it by an old name.
 warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
@@ -25,8 +46,8 @@ class Replicated(TorchStrategy):
     stages = EngineStages
     """How the steps are taken apart."""
 
-    def __init__(self, job, place, device):
-        super(Replicated, self).__init__(job, place, device)
+    def __init__(self, job, context, device):
+        super(Replicated, self).__init__(job, context, device)
         # A kernel that adds up in shared memory would be compiled and started now; only inference uses it.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         deepspeed.init_distributed(device.backend, auto_mpi_discovery=False, verbose=False)
@@ -56,7 +77,7 @@ class Replicated(TorchStrategy):
             "zero_stage": self._engine.zero_optimization_stage(),
             "gradient_clipping": self._engine.gradient_clipping(),
             "backend": self.device.backend,
-            "interface": self.place.interface,
+            "interface": self.context.interface,
             "running_statistics": "per worker",
         }
 

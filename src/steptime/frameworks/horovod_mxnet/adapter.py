@@ -1,9 +1,9 @@
 """Training with MXNet and Horovod: one worker without Horovod, or gradients averaged by it."""
 
-from steptime.worker.sessions.mxnet_environment import settle_environment
+from steptime.libraries.mxnet.startup import settle_environment
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
 
     Raises RuntimeError when the workers do not find each other.
@@ -11,4 +11,4 @@ def open_session(job, place):
     settle_environment(job)
     from steptime.frameworks.horovod_mxnet.session import HorovodSession
 
-    return HorovodSession(job, place)
+    return HorovodSession(job, context)

@@ -1,19 +1,19 @@
 """Training with PyTorch and Horovod: one worker without Horovod, or gradients averaged by it."""
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
 
     Raises RuntimeError when the workers do not find each other.
     """
     from steptime.frameworks.horovod_pytorch.strategies import STRATEGIES
-    from steptime.worker.sessions.torch import TorchSession
+    from steptime.libraries.torch.session import TorchSession
 
-    return TorchSession(job, place, STRATEGIES[job["strategy"]])
+    return TorchSession(job, context, STRATEGIES[job["strategy"]])
 
 
-def open_exchange(job, place):
+def open_exchange(job, context):
     """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.horovod_pytorch.exchanging import Negotiating
+    from steptime.frameworks.horovod_pytorch.collectives import Negotiating
 
-    return Negotiating(job, place)
+    return Negotiating(job, context)

@@ -3,13 +3,10 @@
 import horovod
 import torch
 
-from steptime.frameworks.horovod_pytorch.handles import HandleStages
-from steptime.frameworks.horovod_pytorch.innermost import InnermostChannels
-from steptime.worker.sessions.horovod import HorovodWorkers
-from steptime.worker.sessions.torch_strategy import TorchStrategy
-
-WORKERS_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
-"""What a job says of how the workers meet and talk."""
+from steptime.frameworks.horovod_pytorch.ablation import HandleStages
+from steptime.frameworks.horovod_pytorch.collectives import InnermostChannels
+from steptime.libraries.horovod.workers import WORKERS_OPTIONS, HorovodWorkers
+from steptime.libraries.torch.strategy import TorchStrategy
 
 
 class Alone(TorchStrategy):
@@ -22,9 +19,9 @@ class Alone(TorchStrategy):
 class Averaging(Alone):
     """Every gradient starts on its way as soon as it is there; the update waits for the last one."""
 
-    def __init__(self, job, place, device):
-        super(Averaging, self).__init__(job, place, device)
-        self._workers = HorovodWorkers("torch", place, {name: job["options"][name] for name in WORKERS_OPTIONS})
+    def __init__(self, job, context, device):
+        super(Averaging, self).__init__(job, context, device)
+        self._workers = HorovodWorkers("torch", context, {name: job["options"][name] for name in WORKERS_OPTIONS})
 
     def prepare(self, built):
         module = super(Averaging, self).prepare(built)

@@ -2,9 +2,9 @@
 
 import horovod
 
-from steptime.worker.builders.tensorflow import TensorFlowNetwork
-from steptime.worker.builders.tensorflow_training import TensorFlowTraining
-from steptime.worker.sessions.horovod import HorovodWorkers
+from steptime.libraries.horovod.workers import HorovodWorkers
+from steptime.libraries.tensorflow.network import TensorFlowNetwork
+from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 from steptime.worker.weights import initial_weights
 
 _OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
@@ -15,10 +15,10 @@ class Alone(object):
 
     marks = ("input", "forward", "backward", "update")
 
-    def __init__(self, tf, job, place):
+    def __init__(self, tf, job, context):
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self.network = TensorFlowNetwork(job["workload"], weights, job["precision"])
-        self.training = self._training(job, place)
+        self.training = self._training(job, context)
         self.facts = {"framework_version": horovod.__version__, "tensorflow": tf.__version__}
 
     def _training(self, job, _):
@@ -37,14 +37,14 @@ class Summing(Alone):
 
     marks = ("input", "forward", "backward", "exchange", "update")
 
-    def __init__(self, tf, job, place):
-        self._workers = HorovodWorkers("tensorflow", place, {name: job["options"][name] for name in _OPTIONS})
-        super(Summing, self).__init__(tf, job, place)
+    def __init__(self, tf, job, context):
+        self._workers = HorovodWorkers("tensorflow", context, {name: job["options"][name] for name in _OPTIONS})
+        super(Summing, self).__init__(tf, job, context)
         self.facts.update(self._workers.facts)
 
-    def _training(self, job, place):
-        combine = self._sum if place.workers > 1 else None
-        return TensorFlowTraining(self.network, job["optimizer"], combine, 1.0 / place.workers)
+    def _training(self, job, context):
+        combine = self._sum if context.workers > 1 else None
+        return TensorFlowTraining(self.network, job["optimizer"], combine, 1.0 / context.workers)
 
     def _sum(self, gradients):
         """Return the sums of ``gradients`` over all workers; called when the step is compiled."""

@@ -1,41 +1,41 @@
 """Training with MXNet: alone, or with the parameter servers of its key-value store."""
 
-from steptime.frameworks.mxnet.keyvalue import ServerUpdate, play_role, settle_role
+from steptime.frameworks.mxnet.key_value_store import ServerUpdate, play_role, settle_role
 
 _STORES = {"ps_sync": "dist_sync", "ps_async": "dist_async"}
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single``, ``ps_sync`` or ``ps_async``.
 
     Raises ValueError for a precision or a device that MXNet cannot give.
     """
     if job["precision"] != "fp32":
         raise ValueError("mxnet trains in fp32 only, not in %s; set precision to fp32" % job["precision"])
-    settle_role(job, place)
+    settle_role(job, context)
     import mxnet
 
-    from steptime.worker.sessions.mxnet import MXNetSession, OwnUpdate, optimizer_settings
+    from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
 
     strategy = job["strategy"]
 
     def update(bound):
         # A synchronous server adds the gradients of all workers before it updates.
-        settings = optimizer_settings(job, place.workers if strategy == "ps_sync" else 1)
+        settings = optimizer_settings(job, context.workers if strategy == "ps_sync" else 1)
         if strategy == "single":
             return OwnUpdate(settings, bound)
         return ServerUpdate(mxnet, _STORES[strategy], settings, bound)
 
-    return MXNetSession(job, place, _context(mxnet, job["device"], place.local_rank), update)
+    return MXNetSession(job, context, _mx_device(mxnet, job["device"], context.local_rank), update)
 
 
-def serve(job, place):
+def serve(job, context):
     """Be a server or the scheduler until all workers have left."""
-    settle_role(job, place)
+    settle_role(job, context)
     play_role()
 
 
-def _context(mxnet, device, number):
+def _mx_device(mxnet, device, number):
     if device == "cpu":
         return mxnet.cpu()
     found = mxnet.context.num_gpus()
@@ -48,14 +48,14 @@ def _context(mxnet, device, number):
     return mxnet.gpu(number)
 
 
-def open_exchange(job, place):
+def open_exchange(job, context):
     """Return the exchange that the network benchmark times."""
-    settle_role(job, place)
-    from steptime.frameworks.mxnet.exchanging import Storing
+    settle_role(job, context)
+    from steptime.frameworks.mxnet.collectives import Storing
 
     return Storing()
 
 
-def serve_exchange(job, place):
+def serve_exchange(job, context):
     """Be a server or the scheduler of the network benchmark."""
-    serve(job, place)
+    serve(job, context)

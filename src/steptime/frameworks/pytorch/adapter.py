@@ -1,30 +1,30 @@
 """Training with PyTorch alone: one worker, DistributedDataParallel, FSDP2, or parameter servers over its RPC."""
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of one of the room's strategies."""
     from steptime.frameworks.pytorch.strategies import STRATEGIES
-    from steptime.worker.sessions.torch import TorchSession
+    from steptime.libraries.torch.session import TorchSession
 
-    return TorchSession(job, place, STRATEGIES[job["strategy"]])
+    return TorchSession(job, context, STRATEGIES[job["strategy"]])
 
 
-def serve(job, place):
+def serve(job, context):
     """Be a parameter server until all workers have left."""
-    from steptime.frameworks.pytorch.serving import serve_piece
+    from steptime.frameworks.pytorch.parameter_server import serve_piece
 
-    serve_piece(job, place)
+    serve_piece(job, context)
 
 
-def open_exchange(job, place):
+def open_exchange(job, context):
     """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.pytorch.exchanging import open_collectives, open_pushing
+    from steptime.frameworks.pytorch.collectives import open_collectives, open_pushing
 
-    return (open_pushing if place.servers else open_collectives)(job, place)
+    return (open_pushing if context.servers else open_collectives)(job, context)
 
 
-def serve_exchange(job, place):
+def serve_exchange(job, context):
     """Be a server of the network benchmark."""
-    from steptime.frameworks.pytorch.exchanging import serve_pushing
+    from steptime.frameworks.pytorch.collectives import serve_pushing
 
-    serve_pushing(job, place)
+    serve_pushing(job, context)

@@ -1,107 +1,192 @@
-"""Several workers that meet in torch's own collectives: DistributedDataParallel, or FSDP2."""
+"""Messages as PyTorch sends gradients: collectives over gloo or NCCL, and pushes to servers over its RPC."""
 
-import inspect
+import collections
 import os
+import threading
 
+import torch
 from torch import distributed
-from torch.nn.parallel import DistributedDataParallel
+from torch.distributed import rpc
 
-from steptime.frameworks.pytorch.buckets import BucketStages
-from steptime.frameworks.pytorch.grouping import sharding_groups
-from steptime.frameworks.pytorch.shards import ShardStages
-from steptime.worker.sessions.torch_devices import leave_group
-from steptime.worker.sessions.torch_strategy import TorchStrategy
-
-_OWN_BUCKET_MB = 25.0
-"""Of DDP, which then closes its first bucket at 1 MiB already, so that sending starts early."""
+from steptime.frameworks.pytorch.parameter_server import Meeting
+from steptime.libraries.torch.devices import leave_group, open_device
+from steptime.worker.back_end import FED, Exchange, Message
 
 
-class _Collective(TorchStrategy):
-    def __init__(self, job, place, device):
-        super().__init__(job, place, device)
-        os.environ["GLOO_SOCKET_IFNAME"] = place.interface
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", place.interface)
+def open_collectives(job, context):
+    """Return the exchange of ``allreduce`` and ``incast``: gloo on CPUs, NCCL on CUDA devices."""
+    return Collectives(job, context)
+
+
+def open_pushing(job, context):
+    """Return the exchange of ``push_pull``, over TensorPipe."""
+    return Pushing(job, context)
+
+
+def serve_pushing(job, context):
+    """Be a server until all workers have left."""
+    torch.set_num_threads(job["threads"])
+    _sums["all"] = Sums(context.workers)
+    Meeting(context).leave()
+
+
+class Collectives(Exchange):
+    """The process group that DistributedDataParallel reduces its buckets in."""
+
+    def __init__(self, job, context):
+        self._context = context
+        self._device = open_device(dict(job, precision="fp32"), context)
+        os.environ["GLOO_SOCKET_IFNAME"] = context.interface
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
+        device = self._device.torch_device
         distributed.init_process_group(
-            device.backend,
-            init_method="tcp://" + place.root_address,
-            rank=place.rank,
-            world_size=place.workers,
-            device_id=device.torch_device if device.backend == "nccl" else None,
+            self._device.backend,
+            init_method="tcp://" + context.root_address,
+            rank=context.rank,
+            world_size=context.workers,
+            device_id=device if self._device.backend == "nccl" else None,
         )
 
-    def facts(self):
-        return {
-            "update": self.way,
-            "backend": self.device.backend,
-            "interface": self.place.interface,
-            "running_statistics": "per worker",
-        }
+    def message(self, operation, count):
+        kind = {"allreduce": Reduced, "incast": Gathered}[operation]
+        return kind(count, self._context, self._device)
 
-    def part(self):
-        """Leave the other workers; without it, threads of the communication abort the process at its exit."""
+    def facts(self):
+        return {"framework_version": torch.__version__, "backend": self._device.backend}
+
+    def close(self):
+        distributed.barrier()
         leave_group()
 
+    def abort(self):
+        """Leave nothing: the process ends, and the launcher ends the others."""
 
-class AllReduce(_Collective):
-    """DistributedDataParallel: gradients are averaged in buckets during the backward pass."""
 
-    def prepare(self, built):
-        module, device = super().prepare(built), self.device.torch_device
-        self._module = DistributedDataParallel(
-            module,
-            device_ids=[device.index] if device.type == "cuda" else None,
-            bucket_cap_mb=_bucket_size(self.job["options"]["bucket_mb"]),
-            gradient_as_bucket_view=True,  # gradients are reduced where they lie
-            **_without_buffer_exchange(),
-        )
-        return self._module
+class Reduced(Message):
+    """A bucket: summed where it lies."""
 
-    def take_apart(self):
-        return BucketStages(self, self._module)
+    becomes = FED
+
+    def __init__(self, count, _, device):
+        self._device = device
+        self._values = torch.zeros(count, device=device.torch_device)
+
+    def fill(self, values):
+        self._values.copy_(torch.from_numpy(values))
+
+    def run(self):
+        distributed.all_reduce(self._values)
+        self._device.wait()
+
+    def result(self):
+        return self._values.cpu().numpy()
+
+
+class Gathered(Message):
+    """Rows of all workers but the first, which answers with one value."""
+
+    def __init__(self, count, context, device):
+        self._rank, self._device = context.rank, device
+        rows = context.workers - 1 if context.rank == 0 else 1
+        self._rows = torch.zeros((rows, count), device=device.torch_device)
+        self._answer = torch.zeros(1, device=device.torch_device)
+
+    def fill(self, values):
+        if self._rank:
+            self._rows[0].copy_(torch.from_numpy(values))
+        else:
+            self._rows.zero_()
+
+    def run(self):
+        if self._rank:
+            distributed.send(self._rows[0], 0)
+        else:
+            for work in [distributed.irecv(row, rank) for rank, row in enumerate(self._rows, 1)]:
+                work.wait()
+        distributed.broadcast(self._answer, 0)
+        self._device.wait()
+
+    def result(self):
+        return None if self._rank else self._rows.cpu().numpy()
+
+
+_sums = {}
+"""Under ``all``: what this server adds up; calls from outside find nothing but a module's own names."""
+
+
+@rpc.functions.async_execution
+def add_up(key, share):
+    """Called by workers: give this server a share, and get a future of the sum of all workers' shares."""
+    return _sums["all"].take(key, share)
+
+
+class Sums(object):
+    """What one server does: adds up what it gets under a key, and answers everybody when the last has come."""
+
+    def __init__(self, workers):
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._totals = {}
+        self._waiting = collections.defaultdict(list)
+
+    def take(self, key, share):
+        """Add a worker's share; its future is fulfilled when the last worker's has come."""
+        future = torch.futures.Future()
+        with self._lock:
+            self._totals[key] = self._totals[key].add_(share) if key in self._totals else share
+            self._waiting[key].append(future)
+            if len(self._waiting[key]) < self._workers:
+                return future
+            total, waiting = self._totals.pop(key), self._waiting.pop(key)
+        for each in waiting:
+            each.set_result(total)
+        return future
+
+
+class Pushing(Exchange):
+    """The remote procedure calls of the room's parameter servers."""
+
+    def __init__(self, job, context):
+        torch.set_num_threads(job["threads"])
+        torch.set_num_interop_threads(1)
+        self._servers = ["server-%d" % server for server in range(context.servers)]
+        self._meeting = Meeting(context)
+        self._keys = 0
+
+    def message(self, operation, count):
+        if operation != "push_pull":
+            raise ValueError("%r is no operation of parameter servers" % operation)
+        self._keys += 1
+        return Pushed(self._keys, count, self._servers)
 
     def facts(self):
-        return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
+        return {"framework_version": torch.__version__, "backend": "tensorpipe"}
+
+    def close(self):
+        self._meeting.leave()
+
+    def abort(self):
+        """Stay until the process ends: leaving waits for the others, who may wait for this worker."""
 
 
-def _bucket_size(asked_mb):
-    """Return what to ask DDP for: None for its own size, since its small first bucket goes with any that is asked."""
-    return None if asked_mb == _OWN_BUCKET_MB else asked_mb
+class Pushed(Message):
+    """One row per server; a call to every server at once takes the shares there and brings the sums back."""
 
+    def __init__(self, key, count, servers):
+        self._key, self._servers = key, servers
+        self._values = torch.zeros(count)
+        self._sums = torch.zeros(count)
+        self._shares = list(zip(self._values.tensor_split(len(servers)), self._sums.tensor_split(len(servers))))
 
-def _without_buffer_exchange():
-    """Running statistics are not used in training; sending rank 0's to all in every step would be for nothing."""
-    known = inspect.signature(DistributedDataParallel).parameters
-    return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+    def fill(self, values):
+        self._values.copy_(torch.from_numpy(values))
 
+    def run(self):
+        answers = [
+            rpc.rpc_async(server, add_up, (self._key, mine)) for server, (mine, _) in zip(self._servers, self._shares)
+        ]
+        for answer, (_, total) in zip(answers, self._shares):
+            total.copy_(answer.wait())
 
-class FullySharded(_Collective):
-    """FSDP2: parameters, gradients and momentum are split over the workers.
-
-    It shards parameters that are contiguous only; images may have their channels innermost nevertheless. The fused
-    update takes ordinary tensors only; for shards, one call for all of them is the next best.
-    """
-
-    innermost = False
-    way = "foreach"
-
-    def prepare(self, built):
-        from torch.distributed.fsdp import fully_shard
-
-        self._module = module = built.module
-        mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.place.workers,))
-        groups = sharding_groups(module)
-        for group in groups:
-            fully_shard(group, mesh=mesh)
-        self._groups = len(groups)
-        # The root has the parameters of no group, and gathers for all.
-        fully_shard(module, mesh=mesh)
-        return super().prepare(built)  # an optimizer of the shards
-
-    def take_apart(self):
-        return ShardStages(self, self._module)
-
-    def whole(self, parameter):
-        return parameter.detach().full_tensor()
-
-    def facts(self):
-        return dict(super().facts(), sharded_groups=self._groups)
+    def result(self):
+        return self._sums.numpy()

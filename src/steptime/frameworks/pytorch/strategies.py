@@ -1,8 +1,142 @@
-"""How several workers train one network, by the strategies' names."""
+"""How several workers train one network, by the strategies' names.
 
-from steptime.frameworks.pytorch.collectives import AllReduce, FullySharded
-from steptime.frameworks.pytorch.pushing import Pushing, PushingFreely
-from steptime.worker.sessions.torch_strategy import TorchStrategy
+Several workers that meet in torch's own collectives: DistributedDataParallel, or FSDP2.
+
+Which parts of a network FSDP gathers together.
+"""
+
+import inspect
+import os
+
+from torch import distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from steptime.frameworks.pytorch.ddp_ablation import BucketStages
+from steptime.frameworks.pytorch.fsdp_ablation import ShardStages
+from steptime.frameworks.pytorch.server_worker import Pushing, PushingFreely
+from steptime.libraries.torch.devices import leave_group
+from steptime.libraries.torch.strategy import TorchStrategy
+
+# Smaller groups of parameters are gathered together, since a gathering costs its latency whatever its size.
+_SMALLEST_GROUP = 1000000
+
+
+def sharding_groups(module):
+    """Return lists of neighbouring children of ``module``, each with parameters enough to be gathered by itself.
+
+    Children are layers or whole blocks. A group starts with a child that has parameters, because what follows without
+    any may overwrite its input, which FSDP forbids at the entry of a group. A rest at the end that is too small joins
+    the group before it; a network smaller than one group gives none, and is gathered at once by the root.
+    """
+    groups, current, size = [], [], 0
+    for child in module:
+        own = sum(parameter.numel() for parameter in child.parameters())
+        if own and size >= _SMALLEST_GROUP:
+            groups.append(current)
+            current, size = [], 0
+        current.append(child)
+        size += own
+    if size >= _SMALLEST_GROUP or not groups:
+        groups.append(current)
+    else:
+        groups[-1] += current
+    return groups if len(groups) > 1 else []
+
+
+_OWN_BUCKET_MB = 25.0
+"""Of DDP, which then closes its first bucket at 1 MiB already, so that sending starts early."""
+
+
+class _Collective(TorchStrategy):
+    def __init__(self, job, context, device):
+        super().__init__(job, context, device)
+        os.environ["GLOO_SOCKET_IFNAME"] = context.interface
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
+        distributed.init_process_group(
+            device.backend,
+            init_method="tcp://" + context.root_address,
+            rank=context.rank,
+            world_size=context.workers,
+            device_id=device.torch_device if device.backend == "nccl" else None,
+        )
+
+    def facts(self):
+        return {
+            "update": self.way,
+            "backend": self.device.backend,
+            "interface": self.context.interface,
+            "running_statistics": "per worker",
+        }
+
+    def part(self):
+        """Leave the other workers; without it, threads of the communication abort the process at its exit."""
+        leave_group()
+
+
+class AllReduce(_Collective):
+    """DistributedDataParallel: gradients are averaged in buckets during the backward pass."""
+
+    def prepare(self, built):
+        module, device = super().prepare(built), self.device.torch_device
+        self._module = DistributedDataParallel(
+            module,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            bucket_cap_mb=_bucket_size(self.job["options"]["bucket_mb"]),
+            gradient_as_bucket_view=True,  # gradients are reduced where they lie
+            **_without_buffer_exchange(),
+        )
+        return self._module
+
+    def take_apart(self):
+        return BucketStages(self, self._module)
+
+    def facts(self):
+        return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
+
+
+def _bucket_size(asked_mb):
+    """Return what to ask DDP for: None for its own size, since its small first bucket goes with any that is asked."""
+    return None if asked_mb == _OWN_BUCKET_MB else asked_mb
+
+
+def _without_buffer_exchange():
+    """Running statistics are not used in training; sending rank 0's to all in every step would be for nothing."""
+    known = inspect.signature(DistributedDataParallel).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
+
+
+class FullySharded(_Collective):
+    """FSDP2: parameters, gradients and momentum are split over the workers.
+
+    It shards parameters that are contiguous only; images may have their channels innermost nevertheless. The fused
+    update takes ordinary tensors only; for shards, one call for all of them is the next best.
+    """
+
+    innermost = False
+    way = "foreach"
+
+    def prepare(self, built):
+        from torch.distributed.fsdp import fully_shard
+
+        self._module = module = built.module
+        mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.context.workers,))
+        groups = sharding_groups(module)
+        for group in groups:
+            fully_shard(group, mesh=mesh)
+        self._groups = len(groups)
+        # The root has the parameters of no group, and gathers for all.
+        fully_shard(module, mesh=mesh)
+        return super().prepare(built)  # an optimizer of the shards
+
+    def take_apart(self):
+        return ShardStages(self, self._module)
+
+    def whole(self, parameter):
+        return parameter.detach().full_tensor()
+
+    def facts(self):
+        return dict(super().facts(), sharded_groups=self._groups)
+
 
 STRATEGIES = {
     "single": TorchStrategy,

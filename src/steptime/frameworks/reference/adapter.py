@@ -1,25 +1,25 @@
-"""Training in plain numpy: the oracle of the equivalence gate, and the double of a real framework in tests."""
+"""Training in plain numpy: the oracle of the equivalence check, and the double of a real framework in tests."""
 
 import itertools
 import os
 
 import numpy
 
-from steptime.frameworks.reference.exchange import connect
-from steptime.worker.batches import synthetic_batches
-from steptime.worker.builders.reference import ReferenceNetwork
-from steptime.worker.loaders.reference import native_batches
+from steptime.frameworks.reference.collectives import connect
+from steptime.frameworks.reference.loader import native_batches
+from steptime.frameworks.reference.network import ReferenceNetwork
+from steptime.worker.samples import synthetic_batches
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``."""
     if job["precision"] != "fp32" or job["device"] != "cpu":
         raise ValueError(
             "the reference computes in fp32 on the cpu, not in %s on %s" % (job["precision"], job["device"])
         )
-    return ReferenceSession(job, place)
+    return ReferenceSession(job, context)
 
 
 class ReferenceSession(Session):
@@ -30,7 +30,7 @@ class ReferenceSession(Session):
     processes are made in the same order, so that all ways give the same weights.
     """
 
-    def __init__(self, job, place):
+    def __init__(self, job, context):
         workload = job["workload"]
         self._batch = job["batch_per_worker"]
         self._optimizer = job["optimizer"]
@@ -38,12 +38,12 @@ class ReferenceSession(Session):
         self._network = ReferenceNetwork(workload, "float%d" % job["options"].get("bits", 32))
         self._network.set_weights(initial_weights(workload["layers"], job["seed"]))
         self._velocity = numpy.zeros_like(self._network.values)
-        workers = place.workers * self._shards
-        ranks = range(place.rank * self._shards, (place.rank + 1) * self._shards)
+        workers = context.workers * self._shards
+        ranks = range(context.rank * self._shards, (context.rank + 1) * self._shards)
         self._feeds = [_feed(job, self._network, rank, workers) for rank in ranks]
         self._streams = [numpy.random.RandomState([job["seed"], 104729, rank]) for rank in ranks]
-        self._average = connect(place)
-        self._workers = place.workers
+        self._average = connect(context)
+        self._workers = context.workers
         self._loss = None
 
     def step(self):
@@ -69,8 +69,8 @@ class ReferenceSession(Session):
         velocity += slopes
         values -= values.dtype.type(settings["learning_rate"]) * velocity
 
-    def rungs(self):
-        """Return the ladder of one shard, which is what a worker in training has."""
+    def stages(self):
+        """Return the ablation of one shard, which is what a worker in training has."""
         network, slopes = self._network, self._network.slopes
         inputs, targets = next(self._feeds[0])
         network.set_mask_stream(self._streams[0])
@@ -90,10 +90,10 @@ class ReferenceSession(Session):
             self._average(slopes)
             self._update(slopes)
 
-        rungs = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._feeds[0])}
+        stages = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._feeds[0])}
         if self._workers > 1:
-            rungs.update(exchange=exchange, communication=lambda: self._average(slopes))
-        return rungs
+            stages.update(exchange=exchange, communication=lambda: self._average(slopes))
+        return stages
 
     marks = ("input", "backward", "exchange", "update")
 
@@ -149,8 +149,8 @@ def _feed(job, network, rank, workers):
     return ((network.inputs(inputs), targets) for inputs, targets in pairs)
 
 
-def open_exchange(_, place):
+def open_exchange(_, context):
     """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.reference.exchanging import Star
+    from steptime.frameworks.reference.collectives import Star
 
-    return Star(place)
+    return Star(context)

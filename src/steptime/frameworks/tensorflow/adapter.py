@@ -1,34 +1,34 @@
 """Training in TensorFlow 2, alone, with MultiWorkerMirroredStrategy, or with ParameterServerStrategy."""
 
-from steptime.worker.builders.tensorflow import TensorFlowNetwork, import_tensorflow
-from steptime.worker.sessions.tensorflow import TensorFlowSession
+from steptime.libraries.tensorflow.network import TensorFlowNetwork, import_tensorflow
+from steptime.libraries.tensorflow.session import TensorFlowSession
 from steptime.worker.weights import initial_weights
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single``, ``allreduce`` or ``ps_async``.
 
     Raises RuntimeError when the job wants a GPU and there is none, ValueError when its dataset is not what it says.
     """
     if job["strategy"] == "ps_async":
-        from steptime.frameworks.tensorflow.coordinated import CoordinatedSession
+        from steptime.frameworks.tensorflow.server_worker import CoordinatedSession
 
-        return CoordinatedSession(_cpu_only(job), job, place)
-    tf = import_tensorflow(job["threads"], job["device"], place.local_rank, xla=job["options"].get("xla", False))
-    tf.random.set_seed(job["seed"] * 1009 + place.rank)  # of dropout: each worker draws its own
-    return TensorFlowSession(tf, _STRATEGIES[job["strategy"]](job, place), job, place)
+        return CoordinatedSession(_cpu_only(job), job, context)
+    tf = import_tensorflow(job["threads"], job["device"], context.local_rank, xla=job["options"].get("xla", False))
+    tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
+    return TensorFlowSession(tf, _STRATEGIES[job["strategy"]](job, context), job, context)
 
 
-def serve(job, place):
+def serve(job, context):
     """Be a parameter server or the coordinator until all workers have left."""
-    from steptime.frameworks.tensorflow.serving import be_coordinator, be_server
+    from steptime.frameworks.tensorflow.coordinator import be_coordinator, be_server
 
     tf = _cpu_only(job)
-    if place.role == "server":
-        be_server(tf, place)
+    if context.role == "server":
+        be_server(tf, context)
     else:
         tf.random.set_seed(job["seed"])  # of dropout
-        be_coordinator(job, place)
+        be_coordinator(job, context)
 
 
 def _cpu_only(job):
@@ -45,7 +45,7 @@ class _Single(object):
     def __init__(self, job, _):
         import tensorflow as tf
 
-        from steptime.worker.builders.tensorflow_training import TensorFlowTraining
+        from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 
         self._tf = tf
         self._xla = job["options"].get("xla", False)
@@ -65,12 +65,12 @@ class _Single(object):
 class _AllReduce(object):
     """Several workers that add up their gradients within the step."""
 
-    def __init__(self, job, place):
-        from steptime.frameworks.tensorflow.allreduce import MirroredWorkers
-        from steptime.worker.builders.tensorflow_training import TensorFlowTraining
+    def __init__(self, job, context):
+        from steptime.frameworks.tensorflow.strategies import MirroredWorkers
+        from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 
         pack_mb = job["options"].get("pack_mb", 4.0)
-        mirrored = MirroredWorkers(place, job["device"], pack_mb)
+        mirrored = MirroredWorkers(context, job["device"], pack_mb)
         with mirrored.scope():
             self.network = _network(job)
             self.training = TensorFlowTraining(self.network, job["optimizer"], mirrored.combine, 1.0 / mirrored.workers)
@@ -88,9 +88,9 @@ def _network(job):
     return TensorFlowNetwork(job["workload"], weights, job["precision"])
 
 
-def open_exchange(job, place):
+def open_exchange(job, context):
     """Return the exchange that the network benchmark times."""
-    import_tensorflow(job["threads"], job["device"], place.local_rank)
-    from steptime.frameworks.tensorflow.exchanging import Mirrored
+    import_tensorflow(job["threads"], job["device"], context.local_rank)
+    from steptime.frameworks.tensorflow.collectives import Mirrored
 
-    return Mirrored(job, place)
+    return Mirrored(job, context)

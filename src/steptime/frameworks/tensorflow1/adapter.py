@@ -2,11 +2,11 @@
 
 import collections
 
+from steptime.libraries.tensorflow.startup import clear_away
 from steptime.worker.session import Session
-from steptime.worker.sessions.graph_building import clear_away
 
 
-def open_session(job, place):
+def open_session(job, context):
     """Return a session of the strategy ``single``, ``ps_sync`` or ``ps_async``.
 
     Raises ValueError for a precision or a device that this room does not have, or a dataset that is not what the job
@@ -16,27 +16,27 @@ def open_session(job, place):
         raise ValueError(
             "tensorflow1 trains in fp32 on the cpu only, not in %s on %s" % (job["precision"], job["device"])
         )
-    from steptime.worker.builders.tensorflow1 import import_graph_mode
+    from steptime.frameworks.tensorflow1.network import import_graph_mode
 
-    return GraphSession(import_graph_mode(), job, place)
+    return GraphSession(import_graph_mode(), job, context)
 
 
-def serve(_, place):
+def serve(_, context):
     """Be a server until all workers have left."""
     from steptime.frameworks.tensorflow1.cluster import serve_until_all_left
-    from steptime.worker.builders.tensorflow1 import import_graph_mode
+    from steptime.frameworks.tensorflow1.network import import_graph_mode
 
-    serve_until_all_left(import_graph_mode(), place)
+    serve_until_all_left(import_graph_mode(), context)
 
 
 class GraphSession(Session):
     """One worker's training; Python only runs the same part of the graph in every step."""
 
-    def __init__(self, tf1, job, place):
+    def __init__(self, tf1, job, context):
         self._tf1 = tf1
         self._job = job
-        tf1.set_random_seed(job["seed"] * 1009 + place.rank)  # of dropout: each worker draws its own
-        self._strategy = _strategy(job["strategy"])(tf1, job, place, lambda: _batches(job, place))
+        tf1.set_random_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
+        self._strategy = _strategy(job["strategy"])(tf1, job, context, lambda: _batches(job, context))
         self._session = self._strategy.open()
         self._strategy.network.read_through(self._session)
         self._strategy.batches.start(self._session)
@@ -72,10 +72,10 @@ class GraphSession(Session):
         clear_away(for_good=True)
         return results
 
-    def rungs(self):
-        from steptime.frameworks.tensorflow1.rungs import rungs_of
+    def stages(self):
+        from steptime.frameworks.tensorflow1.ablation import ablation_stages_of
 
-        return rungs_of(self._session, self._strategy, self._take)
+        return ablation_stages_of(self._session, self._strategy, self._take)
 
     def batches_ahead(self):
         return self._strategy.batches.ahead
@@ -102,7 +102,7 @@ class GraphSession(Session):
         return self._strategy.network.get_weights()
 
     def facts(self):
-        from steptime.worker.builders.tensorflow1 import version_of
+        from steptime.frameworks.tensorflow1.network import version_of
 
         facts = {
             "framework_version": version_of(self._tf1),
@@ -123,34 +123,32 @@ class GraphSession(Session):
 
 
 def _strategy(name):
-    from steptime.frameworks.tensorflow1.asynchronous import Asynchronous
-    from steptime.frameworks.tensorflow1.single import Single
-    from steptime.frameworks.tensorflow1.synchronous import Synchronous
+    from steptime.frameworks.tensorflow1.strategies import Asynchronous, Single, Synchronous
 
     return {"single": Single, "ps_sync": Synchronous, "ps_async": Asynchronous}[name]
 
 
-def _batches(job, place):
+def _batches(job, context):
     """Return this worker's batches, whose tensors lie in the default graph."""
-    from steptime.worker.loaders import tensorflow1 as loaders
+    from steptime.frameworks.tensorflow1 import loader as loaders
 
     synthetic = job["loader"]["kind"] == "synthetic"
-    batches = loaders.SyntheticBatches(job, place.rank) if synthetic else loaders.NativeBatches(job, place)
-    if job["mode"] != "anatomy":
+    batches = loaders.SyntheticBatches(job, context.rank) if synthetic else loaders.NativeBatches(job, context)
+    if job["mode"] != "ablation":
         return batches
-    from steptime.frameworks.tensorflow1.holding import HeldBatches
+    from steptime.frameworks.tensorflow1.ablation import HeldBatches
 
     return HeldBatches(batches)
 
 
-def open_exchange(job, place):
+def open_exchange(job, context):
     """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.tensorflow1.exchanging import Pushing
-    from steptime.worker.builders.tensorflow1 import import_graph_mode
+    from steptime.frameworks.tensorflow1.collectives import Pushing
+    from steptime.frameworks.tensorflow1.network import import_graph_mode
 
-    return Pushing(import_graph_mode(), job, place)
+    return Pushing(import_graph_mode(), job, context)
 
 
-def serve_exchange(job, place):
+def serve_exchange(job, context):
     """Be a server of the network benchmark."""
-    serve(job, place)
+    serve(job, context)

@@ -4,16 +4,16 @@ import contextlib
 import threading
 import time
 
-from steptime.worker.builders.tensorflow1 import session_settings
-from steptime.worker.builders.tensorflow_cluster import call_directly
+from steptime.frameworks.tensorflow1.network import session_settings
+from steptime.libraries.tensorflow.startup import call_directly
 
 _ANSWER_LIMIT_S = 2.0
 _LINGER_S = 0.5
 
 
-def cluster_of(place):
+def cluster_of(context):
     """Return the addresses of all processes by job."""
-    return {"ps": place.server_addresses, "worker": place.worker_addresses}
+    return {"ps": context.server_addresses, "worker": context.worker_addresses}
 
 
 def worker_device(rank):
@@ -26,15 +26,15 @@ def server_device(rank):
     return "/job:ps/task:%d" % rank
 
 
-def enter(tf1, place, job):
+def enter(tf1, context, job):
     """Start this worker's TensorFlow server and return ``(target, settings)`` for its session.
 
     The session sees the servers and this worker only: it would else wait for the other workers when it opens, and
     hang when one of them has left.
     """
-    call_directly(place.server_addresses + place.worker_addresses)
-    settings = session_settings(tf1, job["threads"], ["/job:ps", worker_device(place.rank)])
-    server = tf1.train.Server(cluster_of(place), job_name="worker", task_index=place.rank, config=settings)
+    call_directly(context.server_addresses + context.worker_addresses)
+    settings = session_settings(tf1, job["threads"], ["/job:ps", worker_device(context.rank)])
+    server = tf1.train.Server(cluster_of(context), job_name="worker", task_index=context.rank, config=settings)
     return server.target, settings
 
 
@@ -44,9 +44,9 @@ def queue_on(tf1, server, name):
         return tf1.FIFOQueue(-1, [tf1.int32], shapes=[()], shared_name=name)
 
 
-def farewells(tf1, place):
+def farewells(tf1, context):
     """Return the operation by which a worker lets the servers go."""
-    return tf1.group(*[queue_on(tf1, server, "farewell").enqueue(1) for server in range(place.servers)])
+    return tf1.group(*[queue_on(tf1, server, "farewell").enqueue(1) for server in range(context.servers)])
 
 
 def say_farewell(tf1, session, operation):
@@ -66,14 +66,14 @@ def say_farewell(tf1, session, operation):
     speaking.join(_ANSWER_LIMIT_S)
 
 
-def serve_until_all_left(tf1, place):
+def serve_until_all_left(tf1, context):
     """Be a server until every worker has said farewell; ``Server.join`` would never return.
 
     A server may use all the threads that TensorFlow takes by itself, one per core that the process may run on.
     """
-    call_directly(place.server_addresses + place.worker_addresses)
-    server = tf1.train.Server(cluster_of(place), job_name="ps", task_index=place.rank)
-    left = queue_on(tf1, place.rank, "farewell").dequeue_many(place.workers)
-    own = tf1.ConfigProto(device_filters=[server_device(place.rank)])
+    call_directly(context.server_addresses + context.worker_addresses)
+    server = tf1.train.Server(cluster_of(context), job_name="ps", task_index=context.rank)
+    left = queue_on(tf1, context.rank, "farewell").dequeue_many(context.workers)
+    own = tf1.ConfigProto(device_filters=[server_device(context.rank)])
     tf1.Session(server.target, config=own).run(left)
     time.sleep(_LINGER_S)  # the last worker still waits for its answer

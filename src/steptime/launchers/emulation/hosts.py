@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.clusters.cluster import Cluster
-from steptime.clusters.findings import ClusterFindings, HostFindings, PathFindings
+from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
-from steptime.launchers.emulation import settings
-from steptime.launchers.emulation.groups import Groups, find_groups
+from steptime.launchers.emulation import verification as settings
+from steptime.launchers.emulation.cleanup import remove, remove_remains
+from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, entering
+from steptime.launchers.emulation.control_groups import Groups, find_groups
+from steptime.launchers.emulation.delay_switch import can_switch, running_switch
 from steptime.launchers.emulation.network import (
     NAMESPACES,
     address,
@@ -23,14 +25,11 @@ from steptime.launchers.emulation.network import (
 )
 from steptime.launchers.emulation.owner import Owner, new_owner
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
-from steptime.launchers.emulation.possible import kernel_delays
-from steptime.launchers.emulation.remains import remove, remove_remains
-from steptime.launchers.emulation.shaping import shape_for, shape_links
-from steptime.launchers.emulation.starting import AGENT, PLAN, agent_script, cores_on, entering
-from steptime.launchers.emulation.switch import can_switch, running_switch
-from steptime.launchers.emulation.users import made_users
+from steptime.launchers.emulation.requirements import kernel_delays
+from steptime.launchers.emulation.rootless import made_users
+from steptime.launchers.emulation.traffic_control import shape_for, shape_links
+from steptime.launchers.process_env import pins
 from steptime.launchers.request import Request
-from steptime.launchers.surroundings import pins
 from steptime.units import format_seconds
 
 _LEAST_DELAY = 0.95

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from steptime.clusters.findings import PathFindings
+from steptime.clusters.cluster import PathFindings
 from steptime.errors import LaunchError
 
 _PROGRAM = str(Path(__file__).with_name("pinging.py"))

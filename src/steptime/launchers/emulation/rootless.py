@@ -2,6 +2,11 @@
 
 What that root may not do is missing, and the findings say so: no control groups, so that no host can be slowed and
 others' work is not kept away.
+
+User namespaces, one per host: by them libraries that look for processes on the same machine tell hosts apart.
+
+torch's remote procedure calls, for one, read the memory of a process on the same machine directly, whatever network it
+is in, unless its user namespace differs. All users are mapped to themselves, so that nobody's files change hands.
 """
 
 import contextlib
@@ -11,15 +16,15 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.cluster import Cluster
-from steptime.clusters.findings import ClusterFindings, HostFindings, PathFindings
+from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
-from steptime.launchers.emulation.tools import attempt
+from steptime.launchers.emulation.network import attempt
 from steptime.launchers.request import Outcome, Request
 
 _PROGRAM = "steptime.launchers.unprivileged"
@@ -111,3 +116,51 @@ def _findings(fields: dict[str, Any] | None) -> ClusterFindings | None:
     hosts = [HostFindings(**each) for each in fields["hosts"]]
     paths = [PathFindings(**each) for each in fields["paths"]]
     return ClusterFindings(**{**fields, "hosts": hosts, "paths": paths})
+
+
+_NEW_USERS = 0x10000000
+_PROGRAM_USERS = f"import ctypes; print(ctypes.CDLL(None).unshare({_NEW_USERS}), flush=True); input()"
+
+
+@contextlib.contextmanager
+def made_users(count: int) -> Iterator[list[Path] | None]:
+    """Make ``count`` user namespaces and yield what opens them; None where the kernel lets nobody make any.
+
+    They exist as long as this process holds them, so that nothing is left when it is killed.
+    """
+    held: list[int] = []
+    try:
+        for _ in range(count):
+            descriptor = _make()
+            if descriptor is None:
+                yield None
+                return
+            held.append(descriptor)
+        yield [Path(f"/proc/{os.getpid()}/fd/{descriptor}") for descriptor in held]
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _make() -> int | None:
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _PROGRAM_USERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as helper:
+        try:
+            assert helper.stdout is not None  # noqa: S101 - it was asked for
+            if helper.stdout.readline().strip() != "0":
+                return None
+            own = Path(f"/proc/{helper.pid}")
+            for name in ("uid_map", "gid_map"):
+                (own / name).write_text(_same(Path("/proc/self", name).read_text()))
+            return os.open(own / "ns" / "user", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        finally:
+            helper.communicate("\n")
+
+
+def _same(own_map: str) -> str:
+    """Return the map that gives everybody whom this process knows the number that this process knows."""
+    ranges = (line.split() for line in own_map.splitlines())
+    return "".join(f"{first} {first} {count}\n" for first, _, count in ranges)

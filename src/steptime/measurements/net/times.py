@@ -52,8 +52,8 @@ def message_times(launches: Sequence[NetLaunch], operation: str) -> tuple[Messag
 def run_times(launch: NetLaunch, visit: int) -> NDArray[np.float64]:
     """Return the seconds of each timed run: from the moment when the last worker ended the run before, to its own.
 
-    As in ``measurements/steps.py``, the clocks of two hosts have nothing in common but that workers pass each run
-    together: the median distance of their ends is taken for that of their clocks.
+    As in ``measurements/launch_times.py``, the clocks of two hosts have nothing in common but that workers pass
+    each run together: the median distance of their ends is taken for that of their clocks.
     """
     last = {}
     for host in dict.fromkeys(worker.host for worker in launch.workers):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import FEWEST_TICKS, SHARES, Spec, chart, round_ticks, with_dashes
+from steptime.report.charts.chart import FEWEST_TICKS, SHARES, Spec, chart, round_ticks, with_dashes
 from steptime.report.charts.marks import Marks
 
 _FAR = 4.0

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import GREY, Spec, chart
+from steptime.report.charts.chart import GREY, Spec, chart
 from steptime.report.charts.rows import Y, headings
 
 _LONGER, _SHORTER, _REST = "#D55E00", "#009E73", "#B8BFC7"

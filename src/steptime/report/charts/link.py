@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import Spec, chart, round_ticks
+from steptime.report.charts.chart import Spec, chart, round_ticks
 from steptime.report.charts.marks import Marks
 
 _SIZE = (

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from steptime.report.charts.drawing import Spec
+from steptime.report.charts.chart import Spec
 
 Choice = TypeVar("Choice")
 

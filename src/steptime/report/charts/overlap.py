@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import GREY, Spec, chart
+from steptime.report.charts.chart import GREY, Spec, chart
 from steptime.report.charts.phases import COLOURS
 from steptime.report.charts.rows import BAR, BELOW, HEIGHT, Y, headings
 

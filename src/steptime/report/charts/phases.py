@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import WIDTH, Spec, chart
+from steptime.report.charts.chart import WIDTH, Spec, chart
 from steptime.report.charts.rows import Y, headings
 
 COLOURS = {

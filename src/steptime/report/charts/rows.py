@@ -1,8 +1,13 @@
-"""Charts with a line per trial: its name and its number above, its interval below; names of any length have room."""
+"""Charts with a line per trial: its name and its number above, its interval below; names of any length have room.
+
+Step time of every trial of a group divided by the best's: an interval that touches 1 shows no difference.
+
+Throughput of every trial of a group, from zero, with its interval.
+"""
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import GREY, WIDTH, Spec, chart
+from steptime.report.charts.chart import FEWEST_TICKS, GREY, WIDTH, Spec, chart, round_ticks
 
 HEIGHT = 40
 """Pixels of a trial's line."""
@@ -69,3 +74,44 @@ def _text(field: str, x: int | str, above: int, **style: object) -> list[Spec]:
 Y: Spec = {"field": "name", "type": "nominal", "sort": None, "axis": None, "scale": {"padding": 0}}
 BAR: Spec = {"type": "bar", "height": 14, "yOffset": BELOW}
 """A bar that lies behind an interval."""
+
+
+_FAR = 3.0
+"""A ratio from which a linear axis would press the ties together."""
+
+
+def ratio_chart(rows: Sequence[Spec]) -> Spec:
+    """Return the chart; rows as for ``row_chart``, with ratios for numbers."""
+    ends = [end for row in rows for end in (row["low"], row["high"], row["value"]) if end is not None]
+    low, high = min(1.0, *ends), max(1.0, *ends)
+    title = "time against best (x), axis not from 0"
+    scale: Spec = {"zero": False, "nice": True}
+    axis: Spec = {"tickCount": 6}
+    if high > _FAR:
+        title = "time against best (x, log scale)"
+        ticks = round_ticks(low, high)
+        scale = {"type": "log", "nice": False, "domain": [low * 0.95, high * 1.05]}
+        axis = {"values": ticks} if len(ticks) >= FEWEST_TICKS else {}
+    x = {"type": "quantitative", "title": title, "scale": scale, "axis": {**axis, "format": ",~f"}}
+    as_fast = {
+        "data": {"values": [{"best": 1.0}]},
+        "mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY},
+        "encoding": {"x": {**x, "field": "best"}},
+    }
+    return row_chart(rows, [as_fast], x)
+
+
+def throughput_bars(rows: Sequence[Spec]) -> Spec:
+    """Return the chart; rows as for ``row_chart``, in samples per second."""
+    x = {
+        "type": "quantitative",
+        "title": "throughput (samples/s), from 0",
+        "scale": {"zero": True, "nice": True},
+        "axis": {"tickCount": 5, "format": ",~f"},
+    }
+    colour = {"field": "colour", "type": "nominal", "scale": None}
+    bars = {
+        "mark": {**BAR, "opacity": 0.22},
+        "encoding": {"y": Y, "x": {**x, "field": "value", "stack": None}, "color": colour},
+    }
+    return row_chart(rows, [bars], x)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import GREY, Spec, chart
+from steptime.report.charts.chart import GREY, Spec, chart
 from steptime.report.charts.marks import Marks
 
 _WIDE = 16

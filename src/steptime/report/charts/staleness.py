@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.drawing import SHARES, Spec, chart, with_dashes
+from steptime.report.charts.chart import SHARES, Spec, chart, with_dashes
 from steptime.report.charts.marks import Marks
 
 

@@ -1,7 +1,7 @@
 """AlexNet in its usual form: one tower, five convolutions, three wide linear layers, no LRN."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 
 INPUT_SHAPE = (3, 224, 224)
 CLASSES = 1000

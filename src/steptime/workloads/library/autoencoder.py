@@ -2,8 +2,8 @@
 
 from math import prod
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import flat
 
 INPUT_SHAPE = (784,)

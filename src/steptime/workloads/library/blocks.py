@@ -1,6 +1,6 @@
 """Groups of layers that several workloads are made of."""
 
-from steptime.workloads.ir import Network, Pair
+from steptime.workloads.layers import Network, Pair
 
 
 def conv_norm_relu(  # noqa: PLR0913 - a convolution has this many numbers

@@ -1,7 +1,7 @@
 """The small convolutional workload for CIFAR-10 that benchmarks call AlexNet: three 5x5 convolutions, two LRNs."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 
 INPUT_SHAPE = (3, 32, 32)
 CLASSES = 10

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import conv_norm_relu
 
 INPUT_SHAPE = (3, 224, 224)

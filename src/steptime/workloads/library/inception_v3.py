@@ -1,7 +1,7 @@
 """Inception v3 without its auxiliary head."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import conv_norm_relu
 
 INPUT_SHAPE = (3, 299, 299)

@@ -1,7 +1,7 @@
 """LeNet-5 in its usual modern form: 6-16 convolutions, 120-84-10, ReLU and max pooling."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 
 INPUT_SHAPE = (1, 28, 28)
 CLASSES = 10

@@ -1,7 +1,7 @@
 """FCN5: four fully connected layers of sigmoids between 784 inputs and 10 classes."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import flat
 
 INPUT_SHAPE = (784,)

@@ -1,7 +1,7 @@
 """Residual networks of bottleneck blocks, version 1.5 (the stride sits in the 3x3 convolution)."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 
 INPUT_SHAPE = (3, 224, 224)
 CLASSES = 1000

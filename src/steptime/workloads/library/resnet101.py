@@ -1,7 +1,7 @@
 """ResNet-101 v1.5."""
 
-from steptime.workloads.ir import Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Workload
 from steptime.workloads.library.resnet import CLASSES, INPUT_SHAPE, SOURCE, build_resnet
 
 __all__ = ["CLASSES", "INPUT_SHAPE", "PUBLISHED_PARAMETERS", "SOURCE", "build"]

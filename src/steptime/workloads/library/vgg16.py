@@ -1,7 +1,7 @@
 """VGG-16 (configuration D): thirteen 3x3 convolutions in five stages, three wide linear layers."""
 
-from steptime.workloads.ir import Network, Workload
 from steptime.workloads.kinds import Shape
+from steptime.workloads.layers import Network, Workload
 
 INPUT_SHAPE = (3, 224, 224)
 CLASSES = 1000

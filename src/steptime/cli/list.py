@@ -1,0 +1,171 @@
+"""``steptime list``: what can be named in a study."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+Rows = list[dict[str, Any]]
+
+
+def list_things(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="frameworks, workloads, strategies, loaders, launchers, backends, datasets or studies.",
+            autocompletion=lambda: list(_LISTS),
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
+) -> None:
+    """List what can be named in a study."""
+    from steptime.cli.tables import print_rows
+    from steptime.errors import UsageError, choices_message
+
+    if what not in _LISTS:
+        raise UsageError(choices_message("list", what, _LISTS))
+    make_rows, columns = _LISTS[what]
+    print_rows(make_rows(), columns, as_json=as_json)
+
+
+def framework_rows() -> Rows:
+    """One row per framework, true on this machine."""
+    from steptime.environments.kinds import find_ready
+    from steptime.environments.pythons import choose_python
+    from steptime.errors import EnvironmentFailure
+    from steptime.frameworks.manifest import load_manifests
+    from steptime.runner.devices import cuda_device_names
+    from steptime.runner.preparation import environment_spec
+
+    cuda = bool(cuda_device_names())
+    rows = []
+    for name, manifest in load_manifests().items():
+        ready = find_ready(environment_spec(manifest))
+        reason = None
+        if ready is None:
+            try:
+                choose_python(name, manifest.python)
+                reason = f"not installed; run: steptime env create {name}"
+            except EnvironmentFailure as failure:
+                reason = str(failure).splitlines()[0]
+        rows.append(
+            {
+                "name": name,
+                "title": manifest.title,
+                "strategies": list(manifest.strategies),
+                "devices": [device for device in manifest.own_devices if device == "cpu" or cuda],
+                "possible_devices": manifest.devices,
+                "python": ready.python_version if ready else manifest.python[0],
+                "installed": ready is not None,
+                "version": ready.packages.get(manifest.distribution.lower()) if ready else None,
+                "reason": reason,
+                "state": f"{ready.packages.get(manifest.distribution.lower())}, Python {ready.python_version}"
+                if ready
+                else reason,
+                "notes": manifest.notes,
+            }
+        )
+    return rows
+
+
+def _workload_rows() -> Rows:
+    from steptime.workloads.table import LIBRARY
+
+    return [
+        {
+            "name": name,
+            "title": entry.title,
+            "parameters": entry.published_parameters,
+            "input_shape": list(entry.input_shape),
+            "classes": entry.classes,
+            "source": entry.source,
+        }
+        for name, entry in LIBRARY.items()
+    ]
+
+
+def _strategy_rows() -> Rows:
+    from steptime.frameworks.manifest import load_manifests
+    from steptime.study.strategies import STRATEGIES
+
+    manifests = load_manifests()
+    return [
+        {
+            "name": name,
+            "summary": summary,
+            "frameworks": [each for each, manifest in manifests.items() if name in manifest.strategies],
+        }
+        for name, summary in STRATEGIES.items()
+    ]
+
+
+def _loader_rows() -> Rows:
+    from steptime.frameworks.manifest import load_manifests
+
+    summaries = {
+        "synthetic": "random batches made once, in memory: no input pipeline at all",
+        "native": "the framework's own input pipeline over a dataset on disk",
+    }
+    manifests = load_manifests()
+    return [
+        {"name": name, "summary": summary, "frameworks": [k for k, m in manifests.items() if name in m.loaders]}
+        for name, summary in summaries.items()
+    ]
+
+
+def _launcher_rows() -> Rows:
+    from steptime.launchers.table import LAUNCHERS
+
+    return [{"name": name, "summary": launcher.summary} for name, launcher in LAUNCHERS.items()]
+
+
+def back_end_rows() -> Rows:
+    """One row per back end of the network benchmark."""
+    from steptime.frameworks.manifest import load_manifests
+    from steptime.runner.net_plan import back_ends_of
+
+    return [
+        {
+            "name": name,
+            "operations": back_end.support.operations,
+            "framework": back_end.manifest.name,
+            "launcher": back_end.launcher,
+            "device": back_end.support.device,
+            "summary": back_end.support.summary,
+        }
+        for name, back_end in back_ends_of(load_manifests()).items()
+    ]
+
+
+def _dataset_rows() -> Rows:
+    from steptime.datasets.builtins import BUILTINS
+
+    return [{"name": name, "title": entry.title, "source": entry.source} for name, entry in BUILTINS.items()]
+
+
+def _study_rows() -> Rows:
+    from steptime.study.study_file import shipped_studies
+
+    return [{"name": name, "question": question} for name, question in shipped_studies().items()]
+
+
+_LISTS: dict[str, tuple[Callable[[], Rows], dict[str, str]]] = {
+    "frameworks": (
+        framework_rows,
+        {"name": "framework", "strategies": "strategies", "devices": "devices", "state": "installed"},
+    ),
+    "workloads": (
+        _workload_rows,
+        {"name": "workload", "title": "what", "parameters": "parameters", "input_shape": "input", "classes": "classes"},
+    ),
+    "strategies": (_strategy_rows, {"name": "strategy", "summary": "what", "frameworks": "frameworks"}),
+    "loaders": (_loader_rows, {"name": "loader", "summary": "what", "frameworks": "frameworks"}),
+    "launchers": (_launcher_rows, {"name": "launcher", "summary": "what"}),
+    "backends": (
+        back_end_rows,
+        {"name": "back end", "operations": "operations", "framework": "framework", "summary": "what"},
+    ),
+    "datasets": (_dataset_rows, {"name": "dataset", "title": "what", "source": "from"}),
+    "studies": (_study_rows, {"name": "study", "question": "question"}),
+}

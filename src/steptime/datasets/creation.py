@@ -1,0 +1,217 @@
+"""Making a built-in dataset: complete under its name, or not there at all.
+
+``dataset.json``: what a made dataset is, and a checksum of it; written before the folder gets its name.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
+from steptime.datasets.dataset import Dataset
+from steptime.errors import DatasetError, choices_message
+
+SCHEMA = 1
+"""1: name, address, parameters, checksum, bytes, samples, classes."""
+NAME = "dataset.json"
+
+
+def write_marker(folder: Path, builtin: Builtin, address: str, parameters: Mapping[str, int]) -> None:
+    """Describe the dataset that a maker has just left in ``folder``."""
+    checksum, total = checksum_of(folder)
+    content = {
+        "schema": SCHEMA,
+        "name": builtin.name,
+        "address": address,
+        "parameters": dict(parameters),
+        "checksum": checksum,
+        "bytes": total,
+        "samples": parameters.get("count", builtin.samples),
+        "classes": list(builtin.classes),
+    }
+    (folder / NAME).write_text(json.dumps(content, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def read_marker(folder: Path) -> dict[str, Any] | None:
+    """Return what ``folder`` says that it is; None if it says nothing that this version understands."""
+    try:
+        content = json.loads((folder / NAME).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) and content.get("schema") == SCHEMA else None
+
+
+def made_dataset(folder: Path, builtin: Builtin, address: str) -> Dataset | None:
+    """Return the built-in dataset in ``folder`` if it is the one at ``address`` and every byte is still there."""
+    marker = read_marker(folder)
+    if marker is None or marker["address"] != address or checksum_of(folder) != (marker["checksum"], marker["bytes"]):
+        return None
+    arrays = builtin.form == "arrays"
+    return Dataset(
+        name=builtin.name,
+        form=builtin.form,
+        path=folder.absolute() / f"{builtin.name}.npz" if arrays else folder.absolute(),
+        index=None if arrays else folder.absolute() / "index.json",
+        samples=marker["samples"],
+        class_names=tuple(marker["classes"]),
+        input_shape=builtin.input_shape,
+        bytes=marker["bytes"],
+    )
+
+
+def checksum_of(folder: Path) -> tuple[str, int]:
+    """Return a checksum of the names and bytes of all files below ``folder`` but the marker, and how many bytes."""
+    digest, total = hashlib.sha256(), 0
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+        total += len(content)
+    return digest.hexdigest(), total
+
+
+_TIME_LIMIT_S = 1800.0
+_SAID = 800
+"""Characters of a maker's last words in an error."""
+
+
+def make(name: str, folder: Path, interpreter: Path, **parameters: int) -> Dataset:
+    """Return the built-in dataset ``name`` at ``folder``, made by ``interpreter`` if it is not there yet.
+
+    Args:
+        name: a key of ``table.BUILTINS``.
+        folder: must not exist, be empty, or hold a dataset that steptime made.
+        interpreter: a Python with ``table.REQUIREMENTS`` installed.
+        parameters: some of the dataset's, instead of their defaults.
+
+    Raises DatasetError when a parameter is wrong, the folder holds something else, cannot be written, or the maker
+    fails.
+    """
+    builtin = _builtin(name)
+    chosen = chosen_parameters(builtin, parameters)
+    address = address_of(builtin, chosen)
+    if made := made_dataset(folder, builtin, address):
+        return made
+    _require_replaceable(folder)
+    folder = folder.absolute()
+    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        partial.mkdir()
+        try:
+            _run_maker(builtin, partial, interpreter, chosen)
+            write_marker(partial, builtin, address, chosen)
+            _put_in_place(partial, folder, builtin, address)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        message = f"the dataset {name} cannot be written to {folder}: {error.strerror or error}; choose another folder"
+        raise DatasetError(message) from error
+    made = made_dataset(folder, builtin, address)
+    if made is None:
+        message = f"the dataset {name} was made, but {folder} has changed since; is something else writing there?"
+        raise DatasetError(message)
+    return made
+
+
+def builtin_folder(name: str, cache: Path, **parameters: int) -> Path:
+    """Return where a built-in dataset lies in the cache, made or not; another maker or parameter is another folder."""
+    builtin = _builtin(name)
+    return cache / "datasets" / f"{name}-{address_of(builtin, chosen_parameters(builtin, parameters))}"
+
+
+def find_builtin(name: str, cache: Path, **parameters: int) -> Dataset | None:
+    """Return a built-in dataset that is in the cache, whole; None otherwise."""
+    builtin = _builtin(name)
+    address = address_of(builtin, chosen_parameters(builtin, parameters))
+    return made_dataset(builtin_folder(name, cache, **parameters), builtin, address)
+
+
+def chosen_parameters(builtin: Builtin, parameters: Mapping[str, int]) -> dict[str, int]:
+    """Return all parameters of a dataset; raises DatasetError for one that it lacks or that is out of range."""
+    mistakes = [
+        choices_message(f"parameter of {builtin.name}", key, builtin.parameters)
+        for key in parameters
+        if key not in builtin.parameters
+    ]
+    chosen = {**builtin.parameters, **parameters}
+    if "count" in chosen and chosen["count"] < len(builtin.classes):
+        mistakes.append(f"count is {chosen['count']}; {len(builtin.classes)} classes need one image each at least")
+    if "size" in chosen and not 8 <= chosen["size"] <= 4096:  # noqa: PLR2004 - named in the message
+        mistakes.append(f"size is {chosen['size']}; images may have 8 to 4096 pixels a side")
+    if chosen.get("seed", 0) < 0:
+        mistakes.append(f"seed is {chosen['seed']}; it must not be negative")
+    if mistakes:
+        raise DatasetError("\n".join(mistakes))
+    return chosen
+
+
+def address_of(builtin: Builtin, parameters: Mapping[str, int]) -> str:
+    """Return a hash of all that a made dataset depends on: its maker, the maker's requirements and the parameters."""
+    digest = hashlib.sha256(builtin.maker.read_bytes() + REQUIREMENTS.read_bytes())
+    digest.update(json.dumps(dict(parameters), sort_keys=True).encode())
+    return digest.hexdigest()[:12]
+
+
+def _builtin(name: str) -> Builtin:
+    if name not in BUILTINS:
+        raise DatasetError(choices_message("built-in dataset", name, BUILTINS))
+    return BUILTINS[name]
+
+
+def _run_maker(builtin: Builtin, folder: Path, interpreter: Path, parameters: Mapping[str, int]) -> None:
+    arguments = json.dumps({"folder": str(folder), **parameters})
+    try:
+        done = subprocess.run(
+            [str(interpreter), "-I", str(builtin.maker), arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_TIME_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        message = f"making the dataset {builtin.name} took more than {_TIME_LIMIT_S / 60:.0f} minutes; ask for less"
+        raise DatasetError(message) from error
+    if done.returncode:
+        said = done.stdout.decode(errors="replace").strip()[-_SAID:]
+        message = f"the dataset {builtin.name} cannot be made with {interpreter} (exit code {done.returncode}):\n{said}"
+        raise DatasetError(message)
+
+
+def _require_replaceable(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        message = f"{folder} is a file; name a folder that does not exist yet"
+        raise DatasetError(message)
+    if any(folder.iterdir()) and read_marker(folder) is None:
+        message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
+        raise DatasetError(message)
+
+
+def _put_in_place(partial: Path, folder: Path, builtin: Builtin, address: str) -> None:
+    """Give a complete dataset its name; whoever comes second finds the same one there already."""
+    if made_dataset(folder, builtin, address):
+        return
+    if read_marker(folder):
+        shutil.rmtree(folder)
+    try:
+        partial.rename(folder)
+    except OSError:
+        if made_dataset(folder, builtin, address) is None:
+            raise
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what makers left that were killed."""
+    for partial in folder.parent.glob(f".{folder.name}.partial-*"):
+        process = partial.name.rpartition("-")[2]
+        if not Path("/proc", process).exists():
+            shutil.rmtree(partial, ignore_errors=True)

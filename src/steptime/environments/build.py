@@ -1,0 +1,210 @@
+"""The making of one environment, under its lock: complete in the end, or not there at all.
+
+One maker per environment: a lock of the kernel's, which a killed process cannot leave behind.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from steptime.environments.cache import verify_digest, wheels_folder, write_marker
+from steptime.environments.spec import EnvironmentSpec, Making
+from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, run_logged
+from steptime.environments.tools import Command, Tool
+from steptime.errors import EnvironmentFailure
+from steptime.units import format_bytes, format_seconds
+
+_FULL_BYTES = 2**22
+"""An installation that failed with less than this left has failed for want of space."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """Makes the environment of ``spec`` at ``folder``; the caller holds its lock."""
+
+    tool: Tool
+    spec: EnvironmentSpec
+    making: Making
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """What all commands said; it outlives a failure."""
+        return log_of(self.folder)
+
+    def make(self, python: Path, version: str) -> None:
+        """Replace whatever lies at the folder by a new environment, installed, verified and marked.
+
+        Raises EnvironmentFailure when a command fails, OSError when the disk is full or may not be written.
+        """
+        started = time.monotonic()
+        self.log.unlink(missing_ok=True)
+        if self.folder.exists():
+            self.making.progress("removing what an interrupted attempt left")
+            shutil.rmtree(self.folder)
+        try:
+            for step in self.tool.commands(self.spec, python, version, self.folder):
+                self._run(step, f"{step.stage} failed")
+            self._finish()
+            self._verify()
+            self._mark({**self._describe(), "seconds": time.monotonic() - started})
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        self.making.progress(f"ready in {format_seconds(time.monotonic() - started)}")
+
+    def verify_again(self, marker: dict[str, Any]) -> None:
+        """Verify a complete environment with code that it has not been verified with.
+
+        Raises EnvironmentFailure when it does not work; it is then removed, to be made afresh the next time.
+        """
+        try:
+            self._verify()
+        except EnvironmentFailure:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        self._mark(marker)
+        self.making.progress("ready")
+
+    def _run(self, step: Command, what: str) -> None:
+        self.making.progress(step.stage)
+        code = run_logged(step.command, self.log, self.making.cancelled, **step.variables)
+        if code:
+            raise EnvironmentFailure(self._failed(f"{what} (exit code {code})"), fix=fix_in(self.log))
+
+    def _finish(self) -> None:
+        if not self.spec.finish:
+            return
+        program, *arguments = self.spec.finish
+        wheels = wheels_folder(self.making.cache)
+        wheels.mkdir(parents=True, exist_ok=True)
+        command: list[str | Path] = [self.folder / "bin" / "python", "-I", program, self.folder, *arguments]
+        step = Command("building what pip cannot install", command, {"STEPTIME_WHEELS": str(wheels)})
+        self._run(step, f"{step.stage} failed")
+
+    def _verify(self) -> None:
+        if self.spec.verify:
+            interpreter = self.folder / self.spec.program
+            step = Command("verifying", [interpreter, "-I", "-c", self.spec.verify])
+            self._run(step, "it was installed but does not work")
+
+    def _describe(self) -> dict[str, Any]:
+        interpreter = self.folder / self.spec.program
+        code, conflicts = ask(self.tool.conflicts(self.folder), time_limit_s=120.0)
+        return {
+            **fingerprint_of(interpreter),
+            "interpreter": str(interpreter),
+            "conflicts": conflicts.splitlines() if code else [],
+            "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "bytes": size_of(self.folder),
+        }
+
+    def _mark(self, content: dict[str, Any]) -> None:
+        named = {"name": self.spec.name, "kind": self.tool.kind, "verified": verify_digest(self.spec)}
+        write_marker(self.folder, {**content, **named})
+
+    def _failed(self, what: str) -> str:
+        said = last_lines(self.log)
+        lines = [
+            f"the environment of {self.spec.name} cannot be made: {what}",
+            *(f"  | {line}" for line in said),
+            f"log: {self.log}",
+            f"try again: steptime env create {self.spec.name}",
+        ]
+        places = (self.folder.parent, Path(tempfile.gettempdir()))
+        left = {place: shutil.disk_usage(place).free for place in places}
+        # Some installers only say that they failed; others have made room again by now.
+        if min(left.values()) < _FULL_BYTES or any("No space left on device" in line for line in said):
+            rooms = " and ".join(f"{format_bytes(free)} in {place}" for place, free in left.items())
+            lines.append(f"A disk was full; now there are {rooms} left: free some, or set STEPTIME_CACHE or TMPDIR.")
+        return "\n".join(lines)
+
+
+def log_of(folder: Path) -> Path:
+    """Return the log that lies beside the environment at ``folder``."""
+    return folder.parent / f"{folder.name}.log"
+
+
+def size_of(folder: Path) -> int:
+    """Return the bytes of all files below ``folder``; files that vanish meanwhile count nothing."""
+    total = 0
+    for path in folder.rglob("*"):
+        try:
+            total += path.lstat().st_size
+        except OSError:
+            continue
+    return total
+
+
+_POLL_S = 0.1
+
+
+@contextmanager
+def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.Event) -> Iterator[None]:
+    """Hold the lock of the environment at ``folder``; wait while another process or thread holds it.
+
+    Args:
+        folder: the environment's, which need not exist. The lock is a file beside it, since the folder comes and goes.
+        waiting: called once if the lock is not free.
+        cancelled: ends the waiting.
+
+    Raises EnvironmentFailure when cancelled, OSError when the lock file cannot be written.
+    """
+    descriptor = _open(folder)
+    try:
+        told = False
+        while not _try(descriptor):
+            if not told:
+                waiting()
+                told = True
+            if cancelled.wait(_POLL_S):
+                message = f"stopped while waiting for another process that makes {folder}"
+                raise EnvironmentFailure(message)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def idle(folder: Path, patience_s: float = 1.0) -> Iterator[None]:
+    """Hold the lock of an environment that nobody is making.
+
+    Raises EnvironmentFailure when somebody still is after ``patience_s`` seconds.
+    """
+    descriptor = _open(folder)
+    try:
+        give_up = time.monotonic() + patience_s
+        while not _try(descriptor):
+            if time.monotonic() > give_up:
+                message = f"another process is making {folder} right now; end it, or wait until it is ready"
+                raise EnvironmentFailure(message)
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _open(folder: Path) -> int:
+    locks = folder.parent / ".locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    return os.open(locks / folder.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
+            return False
+        raise
+    return True

@@ -1,0 +1,255 @@
+"""The kinds of environments, and what callers do with one.
+
+Environments of steptime's own: found in the cache by their content, made by whichever tool.
+
+The kinds that make nothing: an interpreter of the user's own, and steptime's.
+"""
+
+import platform
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from steptime.environments.build import Build, only_maker
+from steptime.environments.cache import address, cache_folder, read_marker, ready_at
+from steptime.environments.fingerprint import packages
+from steptime.environments.inventory import ListedEnvironment, list_environments, remove
+from steptime.environments.pythons import choose_python
+from steptime.environments.spec import EnvironmentSpec, Making, Progress, ReadyEnvironment
+from steptime.environments.subprocesses import ask, fingerprint_of
+from steptime.environments.tools import Tool, Uv, Venv
+from steptime.errors import EnvironmentFailure, choices_message
+
+
+class Own:
+    """A kind of environment that lies in the cache."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
+    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:
+        """Return the environment of ``spec`` for the first of its Pythons that has one; starts no process."""
+        return next(filter(None, (ready_at(folder, spec) for folder in self.addresses(spec, cache))), None)
+
+    def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:
+        """Return the folders where an environment of ``spec`` may lie."""
+        return [address(spec, version, cache) for version in spec.pythons]
+
+    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+        """Return the environment of ``spec``, made if need be.
+
+        Raises EnvironmentFailure when it cannot be made; nothing of it is left then but its log.
+        """
+        if ready := self.find_ready(spec, making.cache):
+            return ready
+        python, version = choose_python(spec.name, spec.pythons)
+        folder = address(spec, version, making.cache)
+        build = Build(self._tool, spec, making, folder)
+        try:
+            with only_maker(folder, lambda: making.progress("waiting for another process"), making.cancelled):
+                # Somebody else may have made it while this process waited for the lock.
+                if ready_at(folder, spec) is None:
+                    marker = read_marker(folder)
+                    if marker is None:
+                        build.make(python, version)
+                    else:
+                        build.verify_again(marker)
+        except OSError as error:
+            raise EnvironmentFailure(_unwritable(spec, folder, error)) from error
+        ready = ready_at(folder, spec)
+        if ready is None:
+            message = f"the environment of {spec.name} was made but is gone from {folder}; is something cleaning it up?"
+            raise EnvironmentFailure(message)
+        return ready
+
+
+def _unwritable(spec: EnvironmentSpec, folder: Path, error: OSError) -> str:
+    return (
+        f"the environment of {spec.name} cannot be made at {folder}: {error.strerror or error} "
+        f"({error.filename or folder}); free space there, or set STEPTIME_CACHE to a folder that you may write to"
+    )
+
+
+_OLDEST = (3, 6)
+_VERIFY_LIMIT_S = 600.0
+
+
+class Existing:
+    """An interpreter in which the user has installed the framework; it is verified and never changed."""
+
+    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:  # noqa: ARG002 - it has none
+        """Return the interpreter if it works; verified once per process."""
+        try:
+            return self._verified(spec)
+        except EnvironmentFailure:
+            return None
+
+    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+        """Return the interpreter; raises EnvironmentFailure, with what it said, when it does not work."""
+        making.progress("verifying")
+        return self._verified(spec)
+
+    def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:  # noqa: ARG002 - it has none
+        """Return nothing: it lies outside the cache."""
+        return []
+
+    def _verified(self, spec: EnvironmentSpec) -> ReadyEnvironment:
+        if spec.interpreter is None:
+            message = f"the environment of {spec.name} is an existing one, but no interpreter is given for it"
+            raise EnvironmentFailure(message)
+        version, found = _look_at(spec.name, spec.interpreter, spec.verify)
+        return ReadyEnvironment(spec.name, "existing", spec.interpreter, version, found)
+
+
+class Core:
+    """steptime's own interpreter, for what needs nothing installed."""
+
+    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment:  # noqa: ARG002 - it has none
+        """Return this process's interpreter."""
+        return ReadyEnvironment(spec.name, "core", Path(sys.executable), platform.python_version(), _own_packages())
+
+    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+        """Return this process's interpreter; raises EnvironmentFailure when the code that verifies fails."""
+        if spec.verify:
+            making.progress("verifying")
+            _look_at(spec.name, Path(sys.executable), spec.verify)
+        return self.find_ready(spec, making.cache)
+
+    def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:  # noqa: ARG002 - it has none
+        """Return nothing: it lies outside the cache."""
+        return []
+
+
+@cache
+def _own_packages() -> dict[str, str]:
+    return packages()
+
+
+@cache
+def _look_at(name: str, interpreter: Path, verify: str) -> tuple[str, dict[str, str]]:
+    """Return the version and the packages of a working interpreter."""
+    said = fingerprint_of(interpreter)
+    version = str(said["python"])
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
+        message = f"{interpreter} is Python {version}; {name} needs 3.6 or newer"
+        raise EnvironmentFailure(message)
+    if verify:
+        code, answer = ask([interpreter, "-I", "-c", verify], _VERIFY_LIMIT_S)
+        if code:
+            lines = "".join(f"\n  | {line}" for line in answer.splitlines()[-12:])
+            message = f"{name} does not work in {interpreter} (exit code {code}):{lines}\ntried: {verify.strip()}"
+            raise EnvironmentFailure(message)
+    return version, said["packages"]
+
+
+__all__ = [
+    "KINDS",
+    "EnvironmentSpec",
+    "ListedEnvironment",
+    "ReadyEnvironment",
+    "addresses",
+    "create",
+    "create_all",
+    "find_ready",
+    "list_environments",
+    "remove",
+]
+
+
+class Kind(Protocol):
+    """How environments of one kind come to be.
+
+    Requirements of the seam: ``find_ready`` starts no installer and changes nothing; ``create`` either returns a
+    verified environment or raises EnvironmentFailure and leaves nothing that could be taken for one.
+    """
+
+    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:
+        """Return the environment if it is ready."""
+        ...
+
+    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+        """Return the environment, made if need be."""
+        ...
+
+    def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:
+        """Return the folders of the cache where it may lie."""
+        ...
+
+
+KINDS: Mapping[str, Kind] = {"venv": Own(Venv()), "uv": Own(Uv()), "existing": Existing(), "core": Core()}
+
+
+def find_ready(spec: EnvironmentSpec, cache: Path | None = None) -> ReadyEnvironment | None:
+    """Return the environment of ``spec`` if it is ready to be launched in; None otherwise."""
+    return _kind(spec).find_ready(spec, cache or cache_folder())
+
+
+def create(
+    spec: EnvironmentSpec,
+    progress: Progress = lambda _stage: None,
+    cancelled: threading.Event | None = None,
+    cache: Path | None = None,
+) -> ReadyEnvironment:
+    """Return the environment of ``spec``, made if need be.
+
+    Args:
+        spec: what it must be.
+        progress: called with each stage.
+        cancelled: set it from another thread to stop.
+        cache: the cache folder; the user's by default.
+
+    Raises EnvironmentFailure, which says what failed, where the log is and what to do.
+    """
+    return _kind(spec).create(spec, Making(cache or cache_folder(), progress, cancelled or threading.Event()))
+
+
+def create_all(
+    specs: Iterable[EnvironmentSpec],
+    progress: Callable[[str, str], None],
+    at_once: int = 3,
+    cache: Path | None = None,
+) -> dict[str, ReadyEnvironment | EnvironmentFailure]:
+    """Return, by name, each environment or why it cannot be made; one failure does not stop the others.
+
+    Ctrl-C ends all installers, and nothing half made is left.
+
+    Args:
+        specs: with different names.
+        progress: called with an environment's name and its stage, from other threads.
+        at_once: installers at a time; they mostly wait for the disk and the registry.
+        cache: the cache folder; the user's by default.
+    """
+    cancelled = threading.Event()
+
+    def attempt(spec: EnvironmentSpec) -> ReadyEnvironment | EnvironmentFailure:
+        try:
+            return create(spec, lambda stage: progress(spec.name, stage), cancelled, cache)
+        except EnvironmentFailure as failure:
+            return failure
+
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        try:
+            futures = {spec.name: pool.submit(attempt, spec) for spec in specs}
+            return {name: future.result() for name, future in futures.items()}
+        except BaseException:
+            cancelled.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def addresses(specs: Iterable[EnvironmentSpec], cache: Path | None = None) -> list[Path]:
+    """Return the folders of the cache that environments of ``specs`` may use, preferred Pythons first.
+
+    Others belong to other versions of steptime.
+    """
+    return [folder for spec in specs for folder in _kind(spec).addresses(spec, cache or cache_folder())]
+
+
+def _kind(spec: EnvironmentSpec) -> Kind:
+    if spec.kind not in KINDS:
+        raise EnvironmentFailure(choices_message("kind of environment", spec.kind, KINDS))
+    return KINDS[spec.kind]

@@ -1,0 +1,235 @@
+"""Batches as Caffe's in-memory data layer reads them: arrays that it is given once and then goes round in.
+
+A loader owns a ring of ``slots`` batches: ``inputs`` is float32 (slots * batch,) + input shape, ``targets`` float32
+(slots * batch,), class indices. ``fill()`` makes the next slot of the ring ready, and ``close()`` ends what runs.
+
+Image files as normalised arrays: Pillow decodes and resizes, numpy does the rest where the batch will lie.
+
+Image files decoded by helper processes, straight into the memory that Caffe reads.
+
+Helpers, not threads: pycaffe holds Python's global lock while it computes. Helper h of n makes batches h, h + n, … of
+this worker; each knows the order of the samples itself and is only told which slot of the ring is free.
+"""
+
+import multiprocessing
+
+import numpy
+
+from steptime.libraries.pillow.photographs import cropped_by_chances, decoded
+from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.worker.tether import die_with_parent
+
+
+class ImageFiles(object):
+    """The files of an ``image_folder``."""
+
+    def __init__(self, dataset, input_shape, seed):
+        transform = dataset["transform"]
+        self._paths, self._labels = read_index(dataset)
+        self._shorter, self._flip = transform["resize"], transform["flip"]
+        self._size = height, width = transform["size"]
+        self._channels = int(numpy.prod(input_shape)) // (height * width)
+        self._scale, self._shift = scale_and_shift(transform, self._channels)
+        self._seed = seed
+
+    def read_into(self, inputs, targets, epoch, chosen):
+        """Fill ``inputs``, float32 (batch,) + input shape, and ``targets``, (batch,), with the ``chosen`` samples.
+
+        Raises ValueError, which names the file, when one cannot be decoded.
+        """
+        # A sample comes once per epoch, so that the first one makes the stream of a batch its own.
+        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(chosen[0])])
+        chances = stream.random_sample((len(chosen), 3))
+        places = inputs.reshape((len(chosen), self._channels) + tuple(self._size))
+        for index, chance, context in zip(chosen, chances, places):
+            image = decoded(self._paths[index], self._channels, self._shorter, draft=True)
+            pixels = cropped_by_chances(image, self._size, self._flip, chance)
+            numpy.multiply(pixels.transpose(2, 0, 1), self._scale, out=context)
+        places += self._shift
+        targets[...] = self._labels[chosen]
+
+
+SLOTS_PER_HELPER = 2
+_PATIENCE_S = 10.0
+
+
+class HelpedLoader(object):
+    """A ring in shared memory with one pipe to each helper."""
+
+    def __init__(self, job, context):
+        batch, helpers = job["batch_per_worker"], job["loader"]["processes"]
+        batch_indices(job["loader"]["dataset"]["samples"], batch, job["seed"], context.rank, context.workers)
+        shape = tuple(job["workload"]["input_shape"])
+        self._slots = SLOTS_PER_HELPER * helpers
+        # Not forked: what is forked from here shares Caffe's threads and, later, MPI's connections.
+        spawn = multiprocessing.get_context("spawn")
+        inputs = spawn.RawArray("f", int(self._slots * batch * numpy.prod(shape)))
+        targets = spawn.RawArray("f", self._slots * batch)
+        self.inputs = _array(inputs, (self._slots * batch,) + shape)
+        self.targets = _array(targets, (self._slots * batch,))
+        self._pipes, self._helpers = [], []
+        who = (context.rank, context.workers)
+        for helper in range(helpers):
+            ours, theirs = spawn.Pipe()
+            process = spawn.Process(
+                target=_help, args=(job, who, helper, theirs, inputs, targets), name="loader-%d" % helper, daemon=True
+            )
+            process.start()
+            theirs.close()  # so that reading from ours ends when the helper does
+            self._pipes.append(ours)
+            self._helpers.append(process)
+        for slot in range(self._slots):
+            self._pipes[slot % helpers].send(slot)
+        self._next = 0
+
+    def fill(self):
+        """Wait for the next slot, and give the one that was trained on before back.
+
+        Raises ValueError when a file cannot be decoded, RuntimeError when a helper is gone.
+        """
+        count = len(self._pipes)
+        if self._next:
+            used = self._next - 1
+            self._tell(used % count, used % self._slots)
+        turn = self._next % count
+        try:
+            problem = self._pipes[turn].recv()
+        except (EOFError, OSError) as error:
+            raise RuntimeError(self._gone(turn)) from error
+        if problem is not None:
+            raise ValueError(problem)
+        self._next += 1
+
+    def _tell(self, helper, slot):
+        try:
+            self._pipes[helper].send(slot)
+        except OSError as error:
+            raise RuntimeError(self._gone(helper)) from error
+
+    def _gone(self, helper):
+        self._helpers[helper].join(_PATIENCE_S)
+        return "the loader's helper %d ended with %s" % (helper, self._helpers[helper].exitcode)
+
+    def close(self):
+        """End the helpers."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self._helpers:
+            process.terminate()
+            process.join(_PATIENCE_S)
+
+
+def _help(job, who, helper, pipe, inputs, targets):  # noqa: PLR0913, PLR0917 - what a helper needs
+    """Fill the slots that ``pipe`` names with this helper's batches, until the other end closes it."""
+    die_with_parent()
+    dataset, batch, shape = job["loader"]["dataset"], job["batch_per_worker"], tuple(job["workload"]["input_shape"])
+    files = ImageFiles(dataset, shape, job["seed"])
+    inputs = _array(inputs, (-1, batch) + shape)
+    targets = _array(targets, (-1, batch))
+    own = batch_indices(dataset["samples"], batch, job["seed"], *who)
+    for number, (epoch, chosen) in enumerate(own):
+        if number % job["loader"]["processes"] != helper:
+            continue
+        try:
+            slot = pipe.recv()
+            files.read_into(inputs[slot], targets[slot], epoch, chosen)
+            pipe.send(None)
+        except (EOFError, OSError):
+            return
+        except ValueError as error:
+            pipe.send(str(error))
+            return
+
+
+def _array(raw, shape):
+    return numpy.frombuffer(raw, dtype=numpy.float32).reshape(shape)
+
+
+def open_loader(job, context):
+    """Return the loader of a job.
+
+    To be called before MPI is initialised: a process that holds MPI's connections must not be forked.
+
+    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    """
+    loader = job["loader"]
+    if loader["kind"] == "synthetic":
+        return SyntheticLoader(job, context)
+    if loader["dataset"]["form"] == "arrays":
+        return ArrayLoader(job, context)
+    return HelpedLoader(job, context) if loader["processes"] else FileLoader(job, context)
+
+
+def batches_ahead(loader):
+    """Return how many batches the job's ``loader`` may hold ready."""
+    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
+    return SLOTS_PER_HELPER * loader["processes"] if folder else 0
+
+
+class SyntheticLoader(object):
+    """Batches that are all there from the beginning."""
+
+    def __init__(self, job, context):
+        count = job["loader"]["distinct_batches"]
+        pairs = synthetic_batches(job["workload"], job["batch_per_worker"], count, job["seed"], context.rank)
+        self.inputs = numpy.concatenate([inputs for inputs, _ in pairs])
+        self.targets = numpy.zeros(len(self.inputs), dtype=numpy.float32)
+        if job["workload"]["loss"] != "mean_squared_error":  # whose target is the input itself
+            self.targets[...] = numpy.concatenate([targets for _, targets in pairs])
+
+    def fill(self):
+        """Do nothing: every slot is ready."""
+
+    def close(self):
+        """Do nothing: nothing runs."""
+
+
+class ArrayLoader(object):
+    """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
+
+    That takes microseconds, so it always happens in the training process.
+    """
+
+    def __init__(self, job, context):
+        dataset, batch = job["loader"]["dataset"], job["batch_per_worker"]
+        self._batches = batch_indices(dataset["samples"], batch, job["seed"], context.rank, context.workers)
+        self._images, self._labels = read_arrays(dataset)
+        shape = tuple(job["workload"]["input_shape"])
+        if self._images[0].size != numpy.prod(shape):
+            raise ValueError(
+                "%s holds images of %s where the workload expects %s"
+                % (dataset["path"], list(self._images.shape[1:]), list(shape))
+            )
+        self._scale, self._shift = scale_and_shift(dataset["transform"], self._images.shape[1])
+        self._pixels = numpy.empty((batch,) + self._images.shape[1:], dtype=numpy.float32)
+        self.inputs = self._pixels.reshape((batch,) + shape)
+        self.targets = numpy.empty(batch, dtype=numpy.float32)
+
+    def fill(self):
+        """Replace the one slot."""
+        _, chosen = next(self._batches)
+        numpy.multiply(self._images[chosen], self._scale, out=self._pixels)
+        self._pixels += self._shift
+        self.targets[...] = self._labels[chosen]
+
+    def close(self):
+        """Do nothing: nothing runs."""
+
+
+class FileLoader(object):
+    """Files that the training process decodes itself."""
+
+    def __init__(self, job, context):
+        dataset, batch = job["loader"]["dataset"], job["batch_per_worker"]
+        self._batches = batch_indices(dataset["samples"], batch, job["seed"], context.rank, context.workers)
+        self._files = ImageFiles(dataset, job["workload"]["input_shape"], job["seed"])
+        self.inputs = numpy.empty((batch,) + tuple(job["workload"]["input_shape"]), dtype=numpy.float32)
+        self.targets = numpy.empty(batch, dtype=numpy.float32)
+
+    def fill(self):
+        """Replace the one slot."""
+        epoch, chosen = next(self._batches)
+        self._files.read_into(self.inputs, self.targets, epoch, chosen)
+
+    def close(self):
+        """Do nothing: nothing runs."""

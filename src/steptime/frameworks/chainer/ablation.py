@@ -1,0 +1,80 @@
+"""The stages of a step in Chainer, for its breakdown: the calls of a training step, with stages left out."""
+
+import time
+
+
+class Stages(object):
+    """Rungs and marked steps of one session; without a communicator there is no exchange."""
+
+    def __init__(self, chain, optimizer, communicator, loader):
+        self._chain = chain
+        self._optimizer = optimizer
+        self._communicator = communicator
+        self._loader = loader
+        self._transfers = []
+        exchange = ("exchange",) if communicator is not None else ()
+        self.marks = ("input", "forward", "backward") + exchange + ("update",)
+
+    def stages(self):
+        """Return the functions of ``Session.stages``."""
+        chain, optimizer, communicator = self._chain, self._optimizer, self._communicator
+        held = self._loader.next()
+
+        def forward():
+            return chain(*held)
+
+        def backward():
+            loss = chain(*held)
+            chain.cleargrads()
+            loss.backward()
+
+        def local():
+            backward()
+            optimizer.update()
+
+        def exchange():
+            backward()
+            communicator.multi_node_mean_grad(chain)
+            optimizer.update()
+
+        stages = {"forward": forward, "backward": backward, "local": local, "input": self._loader.next}
+        if communicator is not None:
+            stages.update(exchange=exchange, communication=lambda: communicator.multi_node_mean_grad(chain))
+        return stages
+
+    def marked_step(self, mark):
+        """Run a step, call ``mark`` after each phase, and return the loss."""
+        inputs, targets = self._loader.next()
+        mark("input")
+        loss = self._chain(inputs, targets)
+        mark("forward")
+        self._chain.cleargrads()
+        loss.backward()
+        mark("backward")
+        if self._communicator is not None:
+            self._exchange()
+            mark("exchange")
+        self._optimizer.update()
+        mark("update")
+        return loss.array
+
+    def _exchange(self):
+        """Average the gradients, and note when each has its mean: the communicator takes one after the other."""
+        communicator, average = self._communicator, self._communicator._multi_node_mean  # noqa: SLF001
+        names = {id(parameter.grad): name for name, parameter in self._chain.named()}
+        ready = time.monotonic()
+
+        def noted(given, gradient):
+            average(given, gradient)
+            self._transfers.append([names[id(gradient)], gradient.nbytes, ready, time.monotonic()])
+
+        communicator._multi_node_mean = noted  # noqa: SLF001 - it has no other place to look at a single gradient
+        try:
+            communicator.multi_node_mean_grad(self._chain)
+        finally:
+            del communicator._multi_node_mean  # noqa: SLF001
+
+    def transfers(self):
+        """Return the pieces of the marked steps since the last call: one for each parameter."""
+        found, self._transfers = self._transfers, []
+        return found if self._communicator is not None else None

@@ -1,0 +1,108 @@
+"""Messages as ChainerMN sends gradients: mpi4py on numpy arrays, in place.
+
+The communicator of ChainerMN that a job asks for.
+"""
+
+import chainer
+import numpy
+from mpi4py import MPI
+
+from steptime.worker.back_end import FED, Exchange, Message
+
+_BY_DEVICE = {
+    "cpu": ("naive",),
+    "cuda": ("pure_nccl", "flat", "non_cuda_aware", "naive"),
+}
+
+
+def open_communicator(name, device, context):
+    """Return ChainerMN's communicator ``name`` over all workers; ``auto`` is the device's usual one.
+
+    Raises ValueError for a communicator that the device does not have, and RuntimeError when MPI sees other workers
+    than the launcher started.
+    """
+    choices = _BY_DEVICE[device]
+    if name == "auto":
+        name = choices[0]
+    if name not in choices:
+        raise ValueError(
+            "ChainerMN's communicator %r does not work on the device %s (choices: auto, %s)"
+            % (name, device, ", ".join(choices))
+        )
+    import chainermn  # initialises MPI
+
+    communicator = chainermn.create_communicator(name)
+    if (communicator.rank, communicator.size) != (context.rank, context.workers):
+        raise RuntimeError(
+            "MPI says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
+            "environment are probably of different kinds, remove one of them"
+            % (communicator.rank, communicator.size, context.rank, context.workers)
+        )
+    return communicator
+
+
+class Communicating(Exchange):
+    """The MPI communicator below ChainerMN's own for CPUs."""
+
+    def __init__(self, job, context):
+        self._communicator = open_communicator(job["options"].get("communicator", "auto"), job["device"], context)
+        self._world = self._communicator.mpi_comm
+
+    def message(self, operation, count):
+        return {"allreduce": Reduced, "incast": Gathered}[operation](self._world, count)
+
+    def facts(self):
+        return {
+            "framework_version": chainer.__version__,
+            "communicator": type(self._communicator).__name__,
+            "mpi": MPI.Get_library_version().splitlines()[0].rstrip("\0 "),
+        }
+
+    def close(self):
+        self._communicator.finalize()
+        MPI.Finalize()  # a rank that ends without it counts as a failed one
+
+    def abort(self):
+        """Leave MPI alone: finalising waits for the others."""
+
+
+class Reduced(Message):
+    """A gradient: summed where it lies, as ``multi_node_mean_grad`` does before it divides."""
+
+    becomes = FED
+
+    def __init__(self, world, count):
+        self._world = world
+        self._values = numpy.zeros(count, dtype=numpy.float32)
+
+    def fill(self, values):
+        self._values[:] = values
+
+    def run(self):
+        self._world.Allreduce(MPI.IN_PLACE, self._values)
+
+    def result(self):
+        return self._values
+
+
+class Gathered(Message):
+    """Rows of all workers but the first, which answers with one value."""
+
+    def __init__(self, world, count):
+        self._world = world
+        rows = 1 if world.rank else world.size - 1
+        self._rows = numpy.zeros((rows, count), dtype=numpy.float32)
+        self._answer = numpy.zeros(1, dtype=numpy.float32)
+
+    def fill(self, values):
+        self._rows[0] = values
+
+    def run(self):
+        if self._world.rank:
+            self._world.Send(self._rows[0], 0)
+        else:
+            MPI.Request.Waitall([self._world.Irecv(row, rank) for rank, row in enumerate(self._rows, 1)])
+        self._world.Bcast(self._answer)
+
+    def result(self):
+        return None if self._world.rank else self._rows

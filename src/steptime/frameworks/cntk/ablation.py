@@ -1,0 +1,103 @@
+"""The stages of a step in CNTK, for its breakdown.
+
+CNTK's trainer is one call. Its parts, forward, backward and the learner's update, are called here one by one on a
+function of the same layers and parameters; the whole step with its exchange stays the trainer's. What a distributed
+learner does between gradients and new weights cannot be called by itself, so that its steps have no marks.
+"""
+
+import cntk
+import numpy
+
+
+class Stages(object):
+    """Rungs and marked steps of one session."""
+
+    def __init__(self, function, learner, loader, whole_step, communicator):
+        """Take a session's parts.
+
+        Args:
+            function: the ``WorkloadFunction``.
+            learner: that of this worker alone.
+            loader: of the session.
+            whole_step: a function that trains on ``(inputs, targets)`` as the session does.
+            communicator: sums arrays over the workers as whole steps do; None where they do not, or one is alone.
+        """
+        self._function = function
+        self._learner = learner
+        self._loader = loader
+        self._whole_step = whole_step
+        self._communicator = communicator
+        self._device = cntk.device.cpu()
+        # The trainer adds up the losses of the samples too; parameters and layers are shared with its function.
+        self._total = cntk.reduce_sum(function.loss, axis=cntk.Axis.all_axes()).output
+        self._both = cntk.combine([self._total, function.loss.output])
+        self._one = cntk.Value(cntk.NDArrayView.from_dense(numpy.ones((), dtype=numpy.float32)))
+        self._samples = 0
+        self.losses = None
+        """Of the samples of the last step, CNTK's value."""
+
+    marks = ("input", "forward", "backward", "update")
+
+    def stages(self, several):
+        """Return the functions of ``Session.stages``, with those of an exchange if there are ``several`` workers."""
+        held = self._loader.next()
+
+        def forward():
+            self._forward(held)
+
+        def backward():
+            self._backward(self._forward(held))
+
+        def local():
+            self._update(self._backward(self._forward(held)))
+
+        stages = {"forward": forward, "backward": backward, "local": local, "input": self._loader.next}
+        if several:
+            stages["exchange"] = lambda: self._whole_step(*held)
+            if self._communicator is not None:
+                stages["communication"] = self._summing()
+        return stages
+
+    def _forward(self, batch):
+        """Compute the losses and return what backward needs."""
+        inputs, targets = batch
+        arguments = {self._function.features: inputs}
+        if self._function.labels is not None:
+            arguments[self._function.labels] = targets
+        self.losses = None  # CNTK cannot resize a buffer on which somebody still holds a view
+        fetched = {self._total: None, self._function.loss.output: None}
+        # The public methods would turn what is fetched into numpy, and arguments into sequences.
+        state = cntk.cntk_py.Function._forward(  # noqa: SLF001
+            self._both, arguments, fetched, self._device, {self._total}
+        )
+        self.losses = fetched[self._function.loss.output]
+        self._samples = inputs.shape[0]
+        return state
+
+    def _backward(self, state):
+        """Return ``{parameter: gradient}``."""
+        gradients = dict.fromkeys(self._function.parameters)
+        cntk.cntk_py.Function._backward(self._both, state, {self._total: self._one}, gradients)  # noqa: SLF001
+        return gradients
+
+    def _update(self, gradients):
+        values = {parameter: value.data() for parameter, value in gradients.items()}
+        cntk.cntk_py.Learner._update(self._learner, values, self._samples, False)  # noqa: SLF001
+
+    def _summing(self):
+        """Return a function that sums arrays of the gradients' shapes, as the distributed learner does."""
+        shapes = [parameter.shape for parameter in self._function.parameters] + [(), (), ()]  # losses and samples
+        arrays = [cntk.NDArrayView.from_dense(numpy.zeros(shape, dtype=numpy.float32)) for shape in shapes]
+        workers = self._communicator.workers()
+        return lambda: self._communicator.aggregate_in_place(arrays, workers)
+
+    def marked_step(self, mark):
+        """Run a step of a worker alone, and call ``mark`` after each phase."""
+        batch = self._loader.next()
+        mark("input")
+        state = self._forward(batch)
+        mark("forward")
+        gradients = self._backward(state)
+        mark("backward")
+        self._update(gradients)
+        mark("update")

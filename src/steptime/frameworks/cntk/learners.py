@@ -1,0 +1,43 @@
+"""CNTK's distributed learners: how workers come to the same weights."""
+
+import math
+
+
+def distributed(cntk, learner, job, context):
+    """Return ``learner`` made distributed in the way of the job's strategy.
+
+    Raises RuntimeError when MPI sees other workers than the launcher started.
+    """
+    communicator = cntk.distributed.Communicator
+    seen = (communicator.rank(), communicator.num_workers())
+    if seen != (context.rank, context.workers):
+        raise RuntimeError(
+            "MPI says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
+            "environment are probably of different kinds, remove one of them" % (seen + (context.rank, context.workers))
+        )
+    return _BY_STRATEGY[job["strategy"]](cntk.distributed, learner, job["options"])
+
+
+def _allreduce(distributed, learner, _):
+    return distributed.data_parallel_distributed_learner(learner)
+
+
+def _onebit(distributed, learner, options):
+    return distributed.data_parallel_distributed_learner(learner, num_quantization_bits=options["bits"])
+
+
+def _block_momentum(distributed, learner, options):
+    size, momentum = options["block_size"], options["block_momentum"]
+    # CNTK asks for the time after which a block's update has faded to 1/e, and chooses it by the workers if not told.
+    constant = -size / math.log(momentum) if 0.0 < momentum < 1.0 else None if momentum < 0.0 else 0.0
+    return distributed.block_momentum_distributed_learner(
+        learner,
+        size,
+        block_momentum_as_time_constant=constant,
+        use_nestrov_momentum=options["nesterov"],
+        reset_sgd_momentum_after_aggregation=options["reset_momentum"],
+        block_learning_rate=options["block_learning_rate"],
+    )
+
+
+_BY_STRATEGY = {"allreduce": _allreduce, "onebit": _onebit, "block_momentum": _block_momentum}

@@ -1,0 +1,174 @@
+"""The steps of DeepSpeed's engine in stages.
+
+DeepSpeed's wall-clock breakdown, of those steps alone that are asked about.
+"""
+
+from deepspeed.runtime.engine import EngineTimers
+
+from steptime.libraries.torch.ablation import ALONE, Stages
+
+SOURCE = "DeepSpeed timers"
+_PER_SECOND = 1000.0
+"""DeepSpeed's timers tell milliseconds."""
+
+
+class Breakdown(object):
+    """Switches the engine's timers on around a step.
+
+    The setting ``wall_clock_breakdown`` would have every step timed, from the first to the last, and each printed.
+    """
+
+    def __init__(self, engine, timed):
+        """Take over the timers of ``engine``.
+
+        Args:
+            engine: whose setting ``wall_clock_breakdown`` is off.
+            timed: for timers, ``(name, ...)``, the phases that they cover together.
+        """
+        self._engine = engine
+        self._timed = timed
+        self._off = engine.engine_timers
+        self._on = EngineTimers(enable_micro_timers=False, enable_global_timers=True)
+        self._steps = 0
+
+    def begin(self):
+        """Time the step that follows."""
+        self._engine.engine_timers = self._on
+
+    def end(self):
+        """Time none any more."""
+        self._engine.engine_timers = self._off
+        self._steps += 1
+
+    def told(self):
+        """Return what ``Session.native`` does."""
+        steps, self._steps = self._steps, 0
+        if not steps:
+            return {}
+        seconds = {name: self._engine.timers(name).elapsed(reset=True) / _PER_SECOND for name in self._on.global_timers}
+        return {SOURCE: {phases: sum(seconds[name] for name in names) / steps for names, phases in self._timed.items()}}
+
+
+class EngineStages(Stages):
+    """The stages of the engine in stage 0 of ZeRO, which averages gradients when all of them are there.
+
+    In every stage the engine does its own work, and only what it sends may be left out.
+    """
+
+    marks = ("input", "forward", "backward", "exchange", "update")
+    timed = {
+        ("fwd",): "forward",
+        ("bwd_inner",): "backward",
+        ("bwd_allreduce",): "comm_exposed + sync_wait",
+        ("step",): "update",
+    }
+    """For timers of DeepSpeed's wall-clock breakdown, the phases that they cover together."""
+
+    def __init__(self, strategy, engine, wire):
+        """Take the steps of ``engine`` apart, which sends through ``wire``."""
+        super(EngineStages, self).__init__(strategy)
+        self.engine = engine
+        self.wire = wire
+        self._several = strategy.context.workers > 1
+        self._whole_step = []
+        self._transfers = []
+        self._breakdown = Breakdown(engine, self.timed)
+        if strategy.device.backend != "gloo":
+            self.marks = ()  # the host's clock says nothing of what a device has queued
+
+    def stages(self):
+        stages = super(EngineStages, self).stages()
+        if self._several:
+            stages["exchange"] = self.strategy.update
+        return stages
+
+    def enter(self, stage):
+        self.wire.quiet = self._several and stage in ALONE
+        if stage == "marked" or (stage == "exchange" and not self._whole_step):
+            self.wire.watch()
+        if stage == "marked":
+            self._breakdown.begin()
+
+    def leave(self, stage):
+        self.wire.quiet = False
+        if stage == "exchange" and not self._whole_step:
+            self._whole_step = self.wire.calls
+            self.wire.clear()
+        if stage == "marked":
+            self._breakdown.end()
+            self._transfers += self.wire.seen
+        self.wire.ignore()
+
+    def backward(self, loss):
+        """Compute gradients and drop them, as the engine does after an update."""
+        self.engine.backward(loss)
+        self.forget()
+
+    def forget(self):
+        """Drop the gradients."""
+        self.engine.zero_grad()
+
+    def communication(self):
+        if not self._several:
+            return None
+
+        def communicate():
+            works = [collective(*positional, **named) for collective, positional, named in self._whole_step]
+            for work in works:
+                if work is not None:
+                    work.wait()
+
+        return communicate
+
+    def marked(self, loss, mark):
+        marked = []
+
+        def arrived(at_s=None):
+            marked.append(True)
+            mark("backward", at_s)
+
+        self.wire.at_next = arrived
+        self.engine.backward(loss)
+        if not marked:
+            arrived()
+        mark("exchange")
+        self.engine.step()
+        mark("update")
+
+    def transfers(self):
+        seen, self._transfers = self._transfers, []
+        return seen
+
+    def native(self):
+        return self._breakdown.told()
+
+
+class SplitStages(EngineStages):
+    """The stages of the engine in stages 1 and 2 of ZeRO, which send before the update and after it."""
+
+    marks = ("input", "forward")
+    timed = {("fwd",): "forward", ("bwd", "step"): "backward + comm_exposed + sync_wait + update"}
+
+    def forget(self):
+        """Drop the gradients, those that ZeRO keeps of its own part too."""
+        optimizer = self.engine.optimizer
+        optimizer.zero_grad(set_to_none=True)
+        optimizer.micro_step_id = -1
+        for group in optimizer.averaged_gradients:
+            optimizer.averaged_gradients[group] = None
+            optimizer.all_grad_tensors[group] = None
+
+    def marked(self, loss, _):
+        self.strategy.update(loss)
+
+
+class GatheringStages(SplitStages):
+    """The stages of the engine in stage 3 of ZeRO, whose forward pass gathers weights."""
+
+    marks = ("input",)
+    timed = {("fwd", "bwd", "step"): "forward + backward + comm_exposed + sync_wait + update"}
+
+    def forget(self):
+        """Drop the gradients, those that ZeRO keeps of its own part too."""
+        self.engine.optimizer.zero_grad(set_to_none=True)
+        self.engine.optimizer.averaged_gradients = {}

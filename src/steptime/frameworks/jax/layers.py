@@ -1,0 +1,132 @@
+"""Each kind of layer over JAX, channels last.
+
+A layer is made from its JSON and the kind of device, and is then a function of its own parameters ``{role: array}``,
+its inputs, the running statistics (a dictionary in which it replaces its own) and the random key of the step.
+Parameters are float32; with activations in bfloat16 they are cast where they are used.
+"""
+
+import zlib
+
+import jax
+from jax import numpy
+from jax.nn import log_softmax
+
+from steptime.frameworks.jax.windows import average_pooling, convolution, max_pooling
+
+
+def _conv2d(layer, device):
+    convolve = convolution(layer, device)
+
+    def apply(own, sources, *_):
+        (values,) = sources
+        return _biased(convolve(values, own["weight"].astype(values.dtype)), own)
+
+    return apply
+
+
+def _linear(*_):
+    def apply(own, sources, *_):
+        (values,) = sources
+        return _biased(values @ own["weight"].astype(values.dtype), own)
+
+    return apply
+
+
+def _biased(values, own):
+    return values + own["bias"].astype(values.dtype) if "bias" in own else values
+
+
+def _batch_norm(layer, _):
+    epsilon, newest = layer["attributes"]["epsilon"], layer["attributes"]["momentum"]
+    names = layer["name"] + ".mean", layer["name"] + ".variance"
+
+    def apply(own, sources, statistics, _):
+        (values,) = sources
+        exact = values.astype(numpy.float32)
+        axes = tuple(range(values.ndim - 1))
+        mean = exact.mean(axes)
+        variance = numpy.square(exact - mean).mean(axes)
+        for name, measured in zip(names, (mean, variance)):
+            statistics[name] = statistics[name] + newest * (jax.lax.stop_gradient(measured) - statistics[name])
+        scale = own["weight"] * jax.lax.rsqrt(variance + epsilon)
+        return ((exact - mean) * scale + own["bias"]).astype(values.dtype)
+
+    return apply
+
+
+def _pool(pooling):
+    def make(layer, device):
+        pool = pooling(layer, device)
+        return lambda _, sources, *__: pool(*sources)
+
+    return make
+
+
+def _lrn(layer, _):
+    attributes = layer["attributes"]
+    size = attributes["size"]
+    around = (size - 1) // 2
+    share = attributes["alpha"] / size
+
+    def apply(_, sources, *__):
+        (values,) = sources
+        exact = values.astype(numpy.float32)
+        squares = numpy.pad(numpy.square(exact), [(0, 0)] * (exact.ndim - 1) + [(around, size - 1 - around)])
+        channels = exact.shape[-1]
+        total = sum(squares[..., start : start + channels] for start in range(size))
+        return (exact * (attributes["k"] + share * total) ** -attributes["beta"]).astype(values.dtype)
+
+    return apply
+
+
+def _dropout(layer, _):
+    rate = layer["attributes"]["rate"]
+    own_number = zlib.crc32(layer["name"].encode())
+
+    def apply(_, sources, __, key):
+        (values,) = sources
+        kept = jax.random.bernoulli(jax.random.fold_in(key, own_number), 1.0 - rate, values.shape)
+        return numpy.where(kept, values / (1.0 - rate), 0.0).astype(values.dtype)
+
+    return apply if rate else (lambda _, sources, *__: sources[0])
+
+
+def _of_each_value(function):
+    return lambda *_: lambda _, sources, *__: function(*sources)
+
+
+def _add(first, *others):
+    for other in others:
+        first = first + other
+    return first
+
+
+LAYERS = {
+    "conv2d": _conv2d,
+    "linear": _linear,
+    "batch_norm": _batch_norm,
+    "relu": _of_each_value(jax.nn.relu),
+    "tanh": _of_each_value(numpy.tanh),
+    "sigmoid": _of_each_value(jax.nn.sigmoid),
+    "max_pool": _pool(max_pooling),
+    "avg_pool": _pool(average_pooling),
+    "global_avg_pool": _of_each_value(lambda values: values.mean((1, 2), keepdims=True)),
+    "lrn": _lrn,
+    "dropout": _dropout,
+    "flatten": _of_each_value(lambda values: values.reshape(len(values), -1)),
+    "add": _of_each_value(_add),
+    "concat": _of_each_value(lambda *values: numpy.concatenate(values, -1)),
+}
+
+
+def softmax_cross_entropy(outputs, targets):
+    """Mean over the batch; ``targets`` are class indices."""
+    return -numpy.take_along_axis(log_softmax(outputs), targets[:, None], -1).mean()
+
+
+def mean_squared_error(outputs, targets):
+    """Mean over all elements."""
+    return numpy.square(outputs - targets).mean()
+
+
+LOSSES = {"softmax_cross_entropy": softmax_cross_entropy, "mean_squared_error": mean_squared_error}

@@ -1,0 +1,209 @@
+"""Batches for JAX: synthetic ones, and a dataset on disk read by numpy and Pillow, with helpers that run ahead.
+
+Datasets on disk as functions from ``(epoch, indices)`` to a whole batch, images channels last.
+
+Batches made by helper processes before they are needed.
+"""
+
+import contextlib
+import itertools
+import multiprocessing
+
+import numpy
+
+from steptime.libraries.pillow.photographs import cropped_by_chances, decoded
+from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.worker.tether import die_with_parent
+
+
+class ArrayReader(object):
+    """The whole set in memory as bytes, in the layout in which it is trained: a batch is one gather."""
+
+    def __init__(self, dataset, input_shape):
+        images, self._labels = read_arrays(dataset)
+        if images[0].size != numpy.prod(input_shape):
+            raise ValueError(
+                "%s holds images of %s where the workload expects %s"
+                % (dataset["path"], list(images.shape[1:]), list(input_shape))
+            )
+        scale, shift = scale_and_shift(dataset["transform"], images.shape[1])
+        if len(input_shape) == 1:
+            places = images[0, 0].size
+            self._images = images.reshape(len(images), -1)
+            self._scale, self._shift = scale.ravel().repeat(places), shift.ravel().repeat(places)
+        else:
+            self._images = numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))
+            self._scale, self._shift = scale.ravel(), shift.ravel()
+
+    def __call__(self, entry):
+        _, indices = entry
+        inputs = self._images[indices] * self._scale
+        inputs += self._shift
+        return inputs, self._labels[indices]
+
+
+class PhotoReader(object):
+    """Files decoded, resized, cropped and flipped by Pillow: ``read`` in whatever process, ``finish`` in training's.
+
+    Between the two, images are bytes, a quarter of the floats that would have to be handed over.
+    """
+
+    def __init__(self, dataset, input_shape, seed):
+        self._transform = dataset["transform"]
+        self._height, self._width = self._transform["size"]
+        self._shape = tuple(input_shape)
+        self._channels = int(numpy.prod(input_shape)) // (self._height * self._width)
+        self._paths, self._labels = read_index(dataset)
+        self._scale, self._shift = (each.ravel() for each in scale_and_shift(self._transform, self._channels))
+        self._seed = seed
+
+    def read(self, entry):
+        """Return ``(bytes, labels)`` of a batch.
+
+        Raises ValueError when a file cannot be decoded.
+        """
+        epoch, indices = entry
+        # A sample comes once per epoch, so that the first one makes the stream of a batch its own.
+        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
+        chances = stream.random_sample((len(indices), 3))
+        batch = numpy.empty((len(indices), self._height, self._width, self._channels), dtype=numpy.uint8)
+        for index, chance, context in zip(indices, chances, batch):
+            image = decoded(self._paths[index], self._channels, self._transform["resize"], draft=True)
+            context[...] = cropped_by_chances(image, self._transform["size"], self._transform["flip"], chance)
+        return batch, self._labels[indices]
+
+    def finish(self, batch, labels):
+        """Return the batch as normalised inputs of the workload's shape, but channels last."""
+        inputs = batch * self._scale
+        inputs += self._shift
+        if len(self._shape) == 1:
+            inputs = inputs.transpose(0, 3, 1, 2).reshape((-1,) + self._shape)
+        return inputs, labels
+
+
+PER_HELPER = 2
+"""How many entries each helper holds."""
+
+
+def with_helpers(make, plan, processes):
+    """Return an iterator of ``make(entry)`` for every entry of ``plan``, in its order, and what ends its helpers.
+
+    Args:
+        make: a picklable function.
+        plan: an endless iterator.
+        processes: how many processes make ahead; with 0 this one does, when asked.
+    """
+    if not processes:
+        return map(make, plan), lambda: None
+    helpers = [_Helper(make) for _ in range(processes)]
+
+    def close():
+        for helper in helpers:
+            helper.close()
+
+    return _in_turn(helpers, plan), close
+
+
+def _in_turn(helpers, plan):
+    """Give each entry to the next helper, and take the results in the same order."""
+    for helper, entry in zip(helpers * PER_HELPER, plan):
+        helper.begin(entry)
+    for helper in itertools.cycle(helpers):
+        done = helper.finished()
+        helper.begin(next(plan))
+        yield done
+
+
+class _Helper(object):
+    """A process that makes one entry after the other; it ends when this process does."""
+
+    def __init__(self, make):
+        # JAX has threads, in whose middle a process must not be forked.
+        spawn = multiprocessing.get_context("spawn")
+        self._connection, far_end = spawn.Pipe()
+        self._process = spawn.Process(target=_serve, args=(make, far_end), daemon=True)
+        self._process.start()
+        far_end.close()  # so that a helper's death closes the connection
+
+    def begin(self, entry):
+        self._connection.send(entry)
+
+    def finished(self):
+        """Return what was made of the oldest entry, or raise what was raised."""
+        try:
+            done = self._connection.recv()
+        except EOFError:
+            self._process.join()
+            raise RuntimeError("a helper of the loader died with code %s" % self._process.exitcode) from None
+        if isinstance(done, Exception):
+            raise done
+        return done
+
+    def close(self):
+        self._connection.close()
+        self._process.terminate()
+
+
+def _serve(make, connection):
+    die_with_parent()
+    with contextlib.suppress(EOFError, OSError):  # training is over
+        while True:
+            entry = connection.recv()
+            try:
+                done = make(entry)
+            except Exception as error:
+                done = error
+            connection.send(done)
+
+
+def open_batches(job, context, put):
+    """Return the batches of a job: an endless iterator of ``(inputs, targets)`` with a ``close()``.
+
+    Inputs are float32, images channels last; targets are int32 class indices, or the inputs themselves for a
+    mean-squared-error workload. Both are what ``put`` makes of numpy arrays: arrays on the device.
+
+    Raises ValueError when the dataset does not hold what the job says or is too small for one batch and, from
+    ``next``, when a file cannot be decoded.
+    """
+    workload, loader = job["workload"], job["loader"]
+    squared = workload["loss"] == "mean_squared_error"
+
+    def on_device(pair):
+        inputs, targets = pair
+        inputs = put(inputs)
+        return inputs, inputs if squared else put(targets.astype(numpy.int32))
+
+    if loader["kind"] == "synthetic":
+        pairs = synthetic_batches(
+            workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], context.rank
+        )
+        return Batches(itertools.cycle([on_device((_channels_last(inputs), targets)) for inputs, targets in pairs]))
+    dataset = loader["dataset"]
+    plan = batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers)
+    if dataset["form"] == "arrays":
+        # A gather from memory is faster than handing its result from one process to another.
+        return Batches(map(on_device, map(ArrayReader(dataset, workload["input_shape"]), plan)))
+    reader = PhotoReader(dataset, workload["input_shape"], job["seed"])
+    read, close = with_helpers(reader.read, plan, loader["processes"])
+    return Batches((on_device(reader.finish(*pair)) for pair in read), close, PER_HELPER * loader["processes"])
+
+
+class Batches(object):
+    """An endless iterator, what ends its helpers, and ``ahead``, how many batches these may hold ready."""
+
+    def __init__(self, batches, close=lambda: None, ahead=0):
+        self._batches = batches
+        self.close = close
+        self.ahead = ahead
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._batches)
+
+
+def _channels_last(images):
+    if images.ndim < 4:  # noqa: PLR2004 - batch, channels, height, width
+        return images
+    return numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))

@@ -1,0 +1,72 @@
+"""Who trains together: a mesh of one device per worker, and arrays that lie on it."""
+
+import jax
+import numpy
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "workers"
+
+
+def open_mesh(job, context):
+    """Return the mesh of all workers' devices, in the order of their ranks, once they have met.
+
+    Raises RuntimeError when the job wants a GPU and there is none.
+    """
+    if job["strategy"] != "single":
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        jax.distributed.initialize(
+            context.root_address,
+            num_processes=context.workers,
+            process_id=context.rank,
+            local_device_ids=[context.local_rank],
+            cluster_detection_method="deactivate",  # all is said here; a batch system's variables mean other things
+            coordinator_bind_address=context.root_address,  # else everybody's network could reach it
+        )
+    devices = sorted(_devices(job["device"]), key=lambda device: device.process_index)
+    return Mesh(numpy.array(devices), (AXIS,))
+
+
+def _devices(kind):
+    try:
+        return jax.devices(kind)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "jax %s sees no GPU for this worker (%s); choose the device 'cpu', or an interpreter whose jax has CUDA"
+            % (jax.__version__, error)
+        ) from error
+
+
+def part():
+    """Leave the other workers, who are waited for."""
+    if jax.distributed.is_initialized():
+        jax.distributed.shutdown()
+
+
+class Placement(object):
+    """Puts this worker's arrays on its own device, as parts of arrays over all workers."""
+
+    def __init__(self, mesh):
+        self._mesh = mesh
+        (self.device,) = mesh.local_devices
+        self.alike = PartitionSpec()
+        """Of arrays that are the same on every worker."""
+        self.split = PartitionSpec(AXIS)
+        """Of arrays whose first axis is that of all workers, one after the other."""
+
+    def put_alike(self, array):
+        """Return ``array`` as one that all workers hold."""
+        return self._joined(array, numpy.shape(array), self.alike)
+
+    def put_split(self, array):
+        """Return ``array`` as this worker's part of one that is joined along the first axis."""
+        shape = numpy.shape(array)
+        return self._joined(array, (shape[0] * self._mesh.size,) + shape[1:], self.split)
+
+    def _joined(self, array, shape, spec):
+        own = jax.device_put(array, self.device)
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self._mesh, spec), [own])
+
+    def own(self, array):
+        """Return this worker's part of an array as a numpy array; waits for it."""
+        (part_of_it,) = array.addressable_shards
+        return numpy.asarray(part_of_it.data)

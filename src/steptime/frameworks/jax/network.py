@@ -1,0 +1,121 @@
+"""A workload's layers as a pure function of JAX arrays, for any strategy.
+
+``import_jax`` is where JAX enters a process, so that what must be settled before its first use is settled in one place.
+"""
+
+import os
+
+from steptime.worker.image_layout import flat_orders, to_canonical, to_own
+
+# These treat each value alone, so that they pass any order of flat values on; a linear layer's weight knows the order.
+_ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
+
+
+def import_jax(threads, device, local_rank):
+    """Return JAX, set up for one worker: its threads, and the kind of device that it uses.
+
+    Args:
+        threads: of XLA on the CPU.
+        device: ``cpu`` or ``cuda``.
+        local_rank: of the worker on its host; on ``cuda`` it chooses the GPU.
+    """
+    if device == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+        os.environ["PJRT_NPROC"] = str(threads)  # XLA's pool has a thread for every core of the host otherwise
+        if threads == 1:
+            flags = os.environ.get("XLA_FLAGS", "")
+            os.environ["XLA_FLAGS"] = (flags + " --xla_cpu_multi_thread_eigen=false").strip()
+    else:
+        os.environ["JAX_PLATFORMS"] = "cuda,cpu"
+        # Else the first worker takes most of the memory, and others on the same GPU find none.
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
+    if device == "cuda":
+        # fp32 has to mean the same number of bits in every framework.
+        jax.config.update("jax_default_matmul_precision", "highest")
+        jax.config.update("jax_cuda_visible_devices", str(local_rank))
+    return jax
+
+
+class JaxNetwork(object):
+    """The functions of a workload; values that change are passed in and out, as JAX wants it.
+
+    ``variables`` are ``{name: array}`` in the network's own layout: convolutions (height, width, in, out), linear
+    layers (in, out), since JAX's arrays lie channels last here. ``statistics`` are the running means and variances
+    of batch normalisation, of shape (1, channels).
+    """
+
+    def __init__(self, workload, precision="fp32", device="cpu"):
+        """Take a workload's JSON; ``precision`` ``bf16`` means activations and products in bfloat16."""
+        import jax.numpy
+
+        from steptime.frameworks.jax.layers import LAYERS, LOSSES
+
+        self._np = jax.numpy
+        self._workload = workload
+        self._orders = flat_orders(workload["layers"])
+        self._type = jax.numpy.bfloat16 if precision == "bf16" else jax.numpy.float32
+        self._loss = LOSSES[workload["loss"]]
+        self._layers = [(layer, LAYERS[layer["kind"]](layer, device)) for layer in workload["layers"]]
+
+    def variables(self, weights):
+        """Return ``{name: numpy array}`` in the own layout, from the workload's."""
+        return {name: to_own(kind, weights[name], order) for name, kind, order in self._parameters()}
+
+    def weights(self, variables):
+        """Return ``{name: numpy array}`` in the workload's layout, from the own one as numpy arrays."""
+        return {name: to_canonical(kind, variables[name], order) for name, kind, order in self._parameters()}
+
+    def statistics(self):
+        """Return the running statistics before the first step, as numpy arrays."""
+        import numpy
+
+        return {
+            "%s.%s" % (layer["name"], name): numpy.full((1, layer["output_shape"][0]), start, numpy.float32)
+            for layer, _ in self._layers
+            if layer["kind"] == "batch_norm"
+            for name, start in (("mean", 0.0), ("variance", 1.0))
+        }
+
+    def outputs(self, variables, statistics, inputs, key):
+        """Return ``(outputs, new statistics)`` of one batch in training.
+
+        Outputs are float32; samples are channels last where they are images. ``key`` is the random one of this step
+        and this worker.
+        """
+        values = {"input": inputs.astype(self._type)}
+        updated = dict(statistics)
+        for layer, apply in self._layers:
+            own = {each["role"]: variables[each["name"]] for each in layer["parameters"]}
+            free = layer["kind"] in _ORDER_IS_FREE
+            sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
+            values[layer["name"]] = apply(own, sources, updated, key)
+        last = self._workload["layers"][-1]["name"]
+        return self._ordered(last, values[last]).astype(self._np.float32), updated
+
+    def loss(self, variables, statistics, inputs, targets, key):
+        """Return ``(loss, new statistics)`` of one batch: class indices as targets, or the inputs themselves."""
+        outputs, updated = self.outputs(variables, statistics, inputs, key)
+        if self._workload["loss"] == "softmax_cross_entropy":
+            return self._loss(outputs.reshape(len(outputs), -1), targets), updated
+        return self._loss(self._flat(outputs), self._flat(targets)), updated
+
+    def _parameters(self):
+        """Yield the name of each parameter, the kind of its layer, and the order of that layer's flat input."""
+        for layer, _ in self._layers:
+            for parameter in layer["parameters"]:
+                yield parameter["name"], layer["kind"], self._orders.get(layer["inputs"][0])
+
+    def _flat(self, values):
+        """Bring images to the workload's order of flat values, so that images and flat values can be compared."""
+        if values.ndim == 4:  # noqa: PLR2004 - batch, height, width, channels
+            values = values.transpose(0, 3, 1, 2)
+        return values.reshape(len(values), -1)
+
+    def _ordered(self, name, values):
+        """Undo the own order of flat values before a layer that cannot live with it."""
+        if name not in self._orders:
+            return values
+        channels, height, width = self._orders[name]
+        return values.reshape(-1, height, width, channels).transpose(0, 3, 1, 2).reshape(len(values), -1)

@@ -1,0 +1,96 @@
+"""One worker's training loop in JAX, whatever the strategy."""
+
+import jax
+import numpy
+
+from steptime.frameworks.jax.ablation import step_clock
+from steptime.frameworks.jax.loader import open_batches
+from steptime.frameworks.jax.mesh import Placement, open_mesh, part
+from steptime.frameworks.jax.network import JaxNetwork
+from steptime.frameworks.jax.training_step import Step, first_state
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+
+class JaxSession(Session):
+    """A state that one compiled function takes from step to step; Python runs ahead of the device."""
+
+    def __init__(self, job, context):
+        self._job = job
+        mesh = open_mesh(job, context)
+        self._placement = Placement(mesh)
+        self._network = JaxNetwork(job["workload"], job["precision"], job["device"])
+        weights = initial_weights(job["workload"]["layers"], job["seed"])
+        self._state = first_state(self._network, weights, job, context, self._placement)
+        self._step = Step(self._network, job, mesh, self._placement)
+        self._train = self._step.compiled(self._step.train)
+        self._batches = open_batches(job, context, self._placement.put_split)
+        self._workers = context.workers
+        self._losses = None
+        self._newest = None
+
+    def step(self):
+        self._run(self._train, next(self._batches))
+
+    def _run(self, program, batch):
+        self._state, self._losses = program(self._state, *batch)
+        self._newest = self._losses
+
+    def stages(self):
+        from steptime.frameworks.jax.ablation import ablation_stages_of
+
+        return ablation_stages_of(self._step, self._train, self._run, self._take, together=self._workers > 1)
+
+    def _take(self):
+        """Return the next batch, which the clock may wait for."""
+        batch = next(self._batches)
+        self._newest = batch[0]
+        return batch
+
+    def batches_ahead(self):
+        return self._batches.ahead
+
+    def wait(self):
+        jax.block_until_ready((self._state, self._newest))
+
+    def clock(self):
+        return step_clock(lambda: self._newest, self.wait)
+
+    def loss(self):
+        return float(self._placement.own(self._losses)[0])
+
+    def parameter_count(self):
+        return sum(array.size for array in self._state[0].values())
+
+    def output_shape(self):
+        shape = [self._job["batch_per_worker"]] + self._own_input_shape()
+        variables, _, statistics, _, keys = self._state
+        inputs = jax.ShapeDtypeStruct(shape, numpy.float32)
+        key = jax.eval_shape(lambda keys: jax.random.wrap_key_data(keys[0]), keys)
+        outputs, _ = jax.eval_shape(self._network.outputs, variables, statistics, inputs, key)
+        return [outputs.shape[0]] + list(outputs.shape[-1:]) + list(outputs.shape[1:-1])
+
+    def _own_input_shape(self):
+        channels, *sizes = self._job["workload"]["input_shape"]
+        return list(sizes) + [channels]
+
+    def get_weights(self):
+        return self._network.weights({name: self._placement.own(array) for name, array in self._state[0].items()})
+
+    def facts(self):
+        device = self._placement.device
+        return {
+            "framework_version": jax.__version__,
+            "device": device.device_kind,
+            "threads": self._job["threads"],
+            "layout": "channels last",
+            "collectives": jax.config.jax_cpu_collectives_implementation if device.platform == "cpu" else "nccl",
+        }
+
+    def close(self):
+        self._batches.close()
+        part()
+
+    def abort(self):
+        """Leave without a word: the others learn of it from JAX's own service, or are ended by the launcher."""
+        self._batches.close()

@@ -1,0 +1,159 @@
+"""FSDP's step in stages: what it gathers and reduces goes through here, and may be left out."""
+
+import time
+
+import torch
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
+
+from steptime.libraries.torch.ablation import ALONE, Stages
+
+
+class ShardStages(Stages):
+    """The stages of FSDP2, hooked in where it takes collectives of others.
+
+    What is left out is the communication alone: FSDP copies into its buffers and out of them as ever. Its forward
+    pass waits for weights, and its backward pass for weights and gradients, so that nothing can be marked in between.
+    """
+
+    marks = ("input",)
+
+    def __init__(self, strategy, module):
+        """Hook into ``module``, of which ``strategy`` has sharded the parts."""
+        super(ShardStages, self).__init__(strategy)
+        self._several = strategy.context.workers > 1
+        self._module = module
+        self._wire = _Wire()
+        self._whole_step = []
+        self._transfers = []
+        for part in module.modules():
+            if isinstance(part, FSDPModule):
+                part.set_custom_all_gather(_Gathering(self._wire))
+                part.set_custom_reduce_scatter(_Reduction(self._wire))
+        if strategy.device.backend != "gloo":
+            self.marks = ()  # the host's clock says nothing of what a device has queued
+
+    def stages(self):
+        stages = super(ShardStages, self).stages()
+        if self._several:
+            stages["exchange"] = self.strategy.update
+        return stages
+
+    def enter(self, stage):
+        self._wire.quiet = stage in ALONE
+        self._wire.calls, self._wire.seen = [], []
+
+    def leave(self, stage):
+        if stage == "forward":
+            self._module.reshard()  # the backward pass does it in training, of the weights that the root holds
+        self._wire.quiet = False
+        if stage == "exchange":
+            self._whole_step = self._wire.calls
+        self._transfers += self._wire.seen if stage == "marked" else []
+        self._wire.calls = self._wire.seen = None
+
+    def communication(self):
+        if not self._several:
+            return None
+        held = {}
+
+        def communicate():
+            for index, (call, shapes) in enumerate(self._whole_step):
+                if index not in held:
+                    held[index] = [torch.zeros(size, dtype=kind, device=device) for size, kind, device in shapes]
+                call(*held[index])
+
+        return communicate
+
+    def marked(self, loss, _):
+        self.strategy.update(loss)
+
+    def transfers(self):
+        seen, self._transfers = self._transfers, []
+        return seen
+
+
+class _Wire(object):
+    """What is sent, or is not.
+
+    ``quiet``
+        Whether nothing is sent.
+    ``calls``
+        Of the step that is under way, ``(function, what its tensors are like)``; None where nobody wants to know.
+    ``seen``
+        Likewise ``[name, bytes, ready_s, done_s]``.
+    """
+
+    def __init__(self):
+        self.quiet = False
+        self.calls = None
+        self.seen = None
+
+    def send(self, name, whole, call, *tensors):
+        """Call ``call`` with ``tensors``; ``whole`` is the one that is as long as what all workers have together."""
+        ready = time.monotonic()
+        work = call(*tensors)
+        if self.calls is not None:
+            self.calls.append((call, [(each.shape, each.dtype, each.device) for each in tensors]))
+            number = sum(piece[0].startswith(name) for piece in self.seen)
+            size = whole.numel() * whole.element_size()
+            self.seen.append(["%s %d" % (name, number), size, ready, time.monotonic()])
+        return work
+
+
+class _Gathering(DefaultAllGather):
+    """Gathers weights; a quiet one finds the weights of others where they lay when it gathered last.
+
+    Fresh memory would hold anything, and anything slows arithmetic down.
+    """
+
+    def __init__(self, wire):
+        super(_Gathering, self).__init__()
+        self._wire = wire
+        self._kept = None
+        self._filled = False
+
+    def allocate(self, size, **how):
+        if not self._wire.quiet:
+            return super(_Gathering, self).allocate(size, **how)
+        if self._kept is None:
+            self._kept = super(_Gathering, self).allocate(size, **how)
+        return self._kept
+
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        def gather(output, own):
+            return super(_Gathering, self).__call__(output, own, group, async_op)
+
+        if not self._wire.quiet:
+            return self._wire.send("weights", output_tensor, gather, output_tensor, input_tensor)
+        if self._filled:
+            return None
+        self._filled = True
+        return gather(output_tensor, input_tensor)
+
+
+class _Reduction(DefaultReduceScatter):
+    """Reduces gradients; a quiet one gives the worker's own part of its own gradients, which is not even copied."""
+
+    def __init__(self, wire):
+        super(_Reduction, self).__init__()
+        self._wire = wire
+        self._mine = None
+
+    def allocate(self, size, **how):
+        """Make room for the gradients, and then, in the second call of every two, for the worker's part of them."""
+        if not self._wire.quiet:
+            return super(_Reduction, self).allocate(size, **how)
+        if self._mine is None:
+            self._mine = super(_Reduction, self).allocate(size, **how)
+            return self._mine
+        (count,), whole, self._mine = size, self._mine, None
+        return whole[-count:]
+
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        def reduce(output, whole):
+            return super(_Reduction, self).__call__(output, whole, group, op, async_op)
+
+        if self._wire.quiet:
+            return None
+        return self._wire.send("gradients", input_tensor, reduce, output_tensor, input_tensor)

@@ -1,0 +1,210 @@
+"""The server: it holds a piece of the weights and updates it with the gradients that workers send.
+
+Which server holds which weights, and in what order they lie there.
+
+Meeting in torch's remote procedure calls, over TensorPipe, and parting.
+"""
+
+import os
+import threading
+import warnings
+
+import torch
+from torch.distributed import TCPStore, rpc
+
+from steptime.libraries.torch.strategy import channels_innermost, sgd
+from steptime.worker.weights import initial_weights
+
+_OF_IMAGES = 4
+"""Dimensions of a convolution's weights."""
+
+
+class Pieces(object):
+    """The weights of a network in one row of values per server.
+
+    ``names``
+        For every server, the parameters that it holds, in their order in the row.
+    ``sizes``
+        For every server, how many values it holds.
+    """
+
+    def __init__(self, layers, servers, sharding, innermost):
+        """Share the parameters of ``layers`` out.
+
+        Args:
+            layers: of the workload.
+            servers: how many there are; one that gets nothing holds an empty row.
+            sharding: ``balanced`` gives the largest parameter that is left to the server that holds least;
+                ``round_robin`` deals them out in the order of the layers.
+            innermost: whether the weights of convolutions lie with their channels innermost.
+        """
+        parameters = [parameter for layer in layers for parameter in layer["parameters"]]
+        self._shapes = {parameter["name"]: list(parameter["shape"]) for parameter in parameters}
+        self._innermost = innermost
+        order = [parameter["name"] for parameter in parameters]
+        self.names = {"balanced": self._balanced, "round_robin": _round_robin}[sharding](order, servers)
+        self.sizes = [sum(map(self._size, held)) for held in self.names]
+
+    def views(self, server, row):
+        """Return ``{name: tensor}`` of the parameters that lie in ``row``, in their own shapes; nothing is copied."""
+        parts = row.split([self._size(name) for name in self.names[server]]) if self.names[server] else ()
+        return {name: self._shaped(part, self._shapes[name]) for name, part in zip(self.names[server], parts)}
+
+    def _shaped(self, part, shape):
+        if self._innermost and len(shape) == _OF_IMAGES:
+            outputs, inputs, height, width = shape
+            return part.view(outputs, height, width, inputs).permute(0, 3, 1, 2)
+        return part.view(shape)
+
+    def _size(self, name):
+        return int(torch.Size(self._shapes[name]).numel())
+
+    def _balanced(self, order, servers):
+        held, loads = [set() for _ in range(servers)], [0] * servers
+        for name in sorted(order, key=self._size, reverse=True):
+            lightest = loads.index(min(loads))
+            held[lightest].add(name)
+            loads[lightest] += self._size(name)
+        return [[name for name in order if name in own] for own in held]
+
+
+def _round_robin(order, servers):
+    return [order[server::servers] for server in range(servers)]
+
+
+# A call ends when its answer comes, or when the launcher ends the launch: of a death it knows before we do.
+_NEVER_S = 1e6
+
+
+class Meeting(object):
+    """All workers and servers of a launch, from the constructor until ``leave``."""
+
+    def __init__(self, context):
+        """Meet the others; the first worker keeps the list of who is there, at the root address."""
+        os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = context.interface
+        everybody = context.workers + context.servers
+        options = rpc.TensorPipeRpcBackendOptions(
+            num_worker_threads=max(2, everybody), rpc_timeout=_NEVER_S, init_method="tcp://" + context.root_address
+        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed")  # torch's own doing
+            rpc.init_rpc(
+                context.name,
+                rank=context.rank + (context.workers if context.role == "server" else 0),
+                world_size=everybody,
+                rpc_backend_options=options,
+            )
+        self._list = TCPStore(context.root_host, context.root_port, wait_for_workers=False)
+        names = ["worker-%d" % rank for rank in range(context.workers)]
+        names += ["server-%d" % rank for rank in range(context.servers)]
+        self._name, self._keeper, self._others = context.name, names[0], names[1:]
+
+    def leave(self):
+        """Wait until everybody has finished, answering calls meanwhile; the keeper of the list goes last.
+
+        Torch's own leave-taking reads the list and fails now and then where the list is gone.
+        """
+        rpc.shutdown()
+        if self._name == self._keeper:
+            self._list.wait(self._others)
+        else:
+            self._list.set(self._name, "left")
+
+
+_held = {}
+"""Under ``piece``: what this process holds; calls from outside find nothing but a module's own names."""
+
+
+def serve_piece(job, context):
+    """Be one server until all workers have left."""
+    torch.set_num_threads(job["threads"])
+    torch.set_num_interop_threads(1)
+    kind = {"ps_sync": AgreedPiece, "ps_async": FreePiece}[job["strategy"]]
+    _held["piece"] = kind(_first_weights(job, context), job["optimizer"], context.workers)
+    # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
+    Meeting(context).leave()
+
+
+@rpc.functions.async_execution
+def exchange(worker, gradient):
+    """Called by workers: give this server a gradient, and get a future of ``(weights, staleness)``.
+
+    Args:
+        worker: the caller's rank.
+        gradient: float32, as long as the piece; the server keeps it.
+    """
+    return _held["piece"].take(worker, gradient)
+
+
+def _first_weights(job, context):
+    """The workers compute the same, and need not be asked."""
+    layers = job["workload"]["layers"]
+    pieces = Pieces(layers, context.servers, job["options"]["sharding"], channels_innermost(job))
+    row = torch.empty(pieces.sizes[context.rank])
+    weights = initial_weights(layers, job["seed"])
+    for name, view in pieces.views(context.rank, row).items():
+        view.copy_(torch.from_numpy(weights[name]))
+    return row
+
+
+class AgreedPiece(object):
+    """Updated once with the gradients of all workers; everybody waits for the last of them."""
+
+    def __init__(self, weights, optimizer, workers):
+        """Hold ``weights``, a row of float32, and update them by the job's ``optimizer`` settings."""
+        # The sum of the gradients stands for their average. As all is linear in it, the learning rate and the decay
+        # can do the division, which would otherwise be one more pass over all values.
+        settings = dict(
+            optimizer,
+            learning_rate=optimizer["learning_rate"] / workers,
+            weight_decay=optimizer["weight_decay"] * workers,
+        )
+        self._weights = weights
+        self._optimizer = sgd([weights], settings, "fused")
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._sum = None
+        self._waiting = []
+
+    def take(self, _, gradient):
+        """Add a worker's gradient; its future is fulfilled when the last worker's has come."""
+        future = torch.futures.Future()
+        with self._lock:
+            self._sum = gradient if self._sum is None else self._sum.add_(gradient)
+            self._waiting.append(future)
+            if len(self._waiting) < self._workers:
+                return future
+            waiting, self._waiting = self._waiting, []
+            self._weights.grad, self._sum = self._sum, None
+            self._optimizer.step()
+            self._weights.grad = None
+        # These weights change no more before each worker has them, since each has to send its next gradient first.
+        for each in waiting:
+            each.set_result((self._weights, 0))
+        return future
+
+
+class FreePiece(object):
+    """Updated with each gradient at once, whatever the other workers do."""
+
+    def __init__(self, weights, optimizer, workers):
+        """As ``AgreedPiece`` does."""
+        self._weights = weights
+        self._optimizer = sgd([weights], optimizer, "fused")
+        self._lock = threading.Lock()
+        self._version = 0
+        self._pulled = [0] * workers
+
+    def take(self, worker, gradient):
+        """Update; the staleness is how many updates came after those weights that the worker got last."""
+        future = torch.futures.Future()
+        with self._lock:
+            late = self._version - self._pulled[worker]
+            self._weights.grad = gradient
+            self._optimizer.step()
+            self._weights.grad = None
+            self._version += 1
+            self._pulled[worker] = self._version
+            weights = self._weights.clone()  # the next update must not change what is on its way
+        future.set_result((weights, late))
+        return future

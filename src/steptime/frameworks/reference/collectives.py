@@ -1,0 +1,167 @@
+"""Averaging vectors over workers, through a star of TCP connections around worker 0.
+
+Worker 0 adds the vectors in the order of the ranks, whichever arrives first, and sends the one result to all: every
+worker then holds the same bits, in every run. A ring would spread the traffic better; here a fixed order matters more.
+
+Messages as the reference averages gradients: plain sockets, a star around worker 0.
+"""
+
+import socket
+import struct
+import time
+
+import numpy
+
+from steptime.worker.back_end import Exchange, Message
+
+_PATIENCE_S = 120.0
+_RETRY_S = 0.02
+_RANK = struct.Struct("!I")
+
+
+def connect(context):
+    """Return a callable with ``close`` that averages a vector of floats over all workers, in place.
+
+    Raises RuntimeError when the workers do not find each other within two minutes.
+    """
+    if context.workers == 1:
+        return Alone()
+    return Centre(context) if context.rank == 0 else Spoke(context)
+
+
+class Alone(object):
+    """One worker has nobody to ask."""
+
+    def __call__(self, vector):
+        """Leave ``vector`` as it is: it is the average of one."""
+
+    def close(self):
+        """Nothing is held."""
+
+
+class Centre(object):
+    """Worker 0: collects, adds and answers."""
+
+    def __init__(self, context):
+        self._peers = {}
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind((context.root_host, context.root_port))
+            listener.listen(context.workers)
+            deadline = time.monotonic() + _PATIENCE_S
+            while len(self._peers) < context.workers - 1:
+                listener.settimeout(max(0.001, deadline - time.monotonic()))
+                self._accept(listener, context.workers)
+        finally:
+            listener.close()
+        self._count = context.workers
+
+    def _accept(self, listener, workers):
+        try:
+            peer, _ = listener.accept()
+        except socket.timeout as error:
+            missing = sorted(set(range(1, workers)) - set(self._peers))
+            raise RuntimeError("workers %s did not connect within %.0f s" % (missing, _PATIENCE_S)) from error
+        _prepare(peer)
+        rank = _RANK.unpack(bytes(_receive(peer, bytearray(_RANK.size), "a worker")))[0]
+        self._peers[rank] = peer
+
+    def __call__(self, vector):
+        """Replace ``vector`` by the average over all workers."""
+        received = numpy.empty_like(vector)
+        for rank in sorted(self._peers):
+            _receive(self._peers[rank], received, "worker %d" % rank)
+            vector += received
+        vector /= self._count
+        for rank in sorted(self._peers):
+            self._peers[rank].sendall(_bytes(vector))
+
+    def close(self):
+        """Close all connections."""
+        for peer in self._peers.values():
+            peer.close()
+
+
+class Spoke(object):
+    """Any other worker: sends its vector and takes the answer."""
+
+    def __init__(self, context):
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                self._centre = socket.create_connection((context.root_host, context.root_port), timeout=_PATIENCE_S)
+                break
+            except OSError as error:  # worker 0 may not listen yet
+                if time.monotonic() > deadline:
+                    raise RuntimeError("worker 0 does not answer at %s: %s" % (context.root_address, error)) from error
+                time.sleep(_RETRY_S)
+        _prepare(self._centre)
+        self._centre.sendall(_RANK.pack(context.rank))
+
+    def __call__(self, vector):
+        """Replace ``vector`` by the average over all workers."""
+        self._centre.sendall(_bytes(vector))
+        _receive(self._centre, vector, "worker 0")
+
+    def close(self):
+        """Close the connection."""
+        self._centre.close()
+
+
+def _prepare(connection):
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _bytes(vector):
+    return memoryview(vector).cast("B")
+
+
+def _receive(connection, buffer, sender):
+    """Fill ``buffer`` from ``connection`` and return it; raise ConnectionError when the other side is gone."""
+    view = _bytes(buffer)
+    while view:
+        count = connection.recv_into(view)
+        if count == 0:
+            raise ConnectionError("%s closed its connection in the middle of a step" % sender)
+        view = view[count:]
+    return buffer
+
+
+class Star(Exchange):
+    """The connections of one worker."""
+
+    def __init__(self, context):
+        self._average = connect(context)
+        self._workers = context.workers
+
+    def message(self, operation, count):
+        if operation != "allreduce":
+            raise ValueError("the reference has no operation %r" % operation)
+        return Averaged(count, self._average, self._workers)
+
+    def facts(self):
+        return {"framework_version": numpy.__version__}
+
+    def close(self):
+        self._average.close()
+
+
+class Averaged(Message):
+    """A vector whose average comes back."""
+
+    def __init__(self, count, average, workers):
+        self._average, self._workers = average, workers
+        self._own = numpy.zeros(count, dtype=numpy.float32)
+        self._result = numpy.zeros(count, dtype=numpy.float32)
+
+    def fill(self, values):
+        self._own[:] = values
+
+    def run(self):
+        self._result[:] = self._own
+        self._average(self._result)
+
+    def result(self):
+        return self._result * self._workers

@@ -1,0 +1,114 @@
+"""Workloads in plain numpy: no automatic differentiation, no parallelism, nothing that hides what is computed."""
+
+import numpy
+
+from steptime.frameworks.reference.layers import LAYERS, LOSSES
+
+
+class ReferenceNetwork(object):
+    """A workload's layers with their weights and gradients.
+
+    ``values`` and ``slopes`` are flat vectors of all weights and all gradients; ``weights`` and ``gradients`` are
+    views into them by name, so that an update or an exchange treats one vector and not hundreds of arrays.
+    """
+
+    def __init__(self, workload, dtype=numpy.float32):
+        """``workload`` is a workload's JSON; weights start at zero until ``set_weights`` is called."""
+        self._workload = workload
+        parameters = [parameter for layer in workload["layers"] for parameter in layer["parameters"]]
+        count = sum(_size(parameter["shape"]) for parameter in parameters)
+        self.dtype = numpy.dtype(dtype)
+        self.values = numpy.zeros(count, dtype=dtype)
+        self.slopes = numpy.zeros(count, dtype=dtype)
+        self.weights = _views(self.values, parameters)
+        self.gradients = _views(self.slopes, parameters)
+        self._layers = self._build()
+        self._last_uses = {name: layer["name"] for layer in workload["layers"] for name in layer["inputs"]}
+
+    def set_weights(self, weights):
+        """Copy ``{name: array}`` into the network; every parameter must be there."""
+        for name, view in self.weights.items():
+            view[...] = weights[name]
+
+    def set_mask_stream(self, stream):
+        """Draw the masks of all dropout layers from ``stream``, a ``numpy.random.RandomState``."""
+        for layer in self._layers.values():
+            layer.stream = stream
+
+    def inputs(self, array):
+        """Return a batch (batch first) in the network's own layout and type."""
+        return numpy.ascontiguousarray(numpy.moveaxis(array, 0, 1), dtype=self.dtype)
+
+    def targets(self, array):
+        """Return targets as the loss wants them: class indices as they are, values in the shape of the output."""
+        if self._workload["loss"] == "softmax_cross_entropy":
+            return array
+        return self.inputs(array.reshape((len(array),) + self.output_shape))
+
+    @property
+    def output_shape(self):
+        """Shape of the output per sample."""
+        return tuple(self._workload["layers"][-1]["output_shape"])
+
+    def forward(self, inputs):
+        """Return the output for ``inputs``, both in the network's own layout."""
+        values = {"input": inputs}
+        for layer in self._workload["layers"]:
+            name = layer["name"]
+            values[name] = self._layers[name].forward(*[values[source] for source in layer["inputs"]])
+            for source in layer["inputs"]:
+                if self._last_uses[source] == name:
+                    values.pop(source, None)
+        return values[self._workload["layers"][-1]["name"]]
+
+    def loss(self, inputs, targets):
+        """Return the loss; gradients stay as they are."""
+        return self._loss_and_slope(inputs, targets)[0]
+
+    def backpropagate(self, inputs, targets):
+        """Return the loss and overwrite all gradients; arguments are as ``inputs`` and ``targets`` return them."""
+        loss, slope = self._loss_and_slope(inputs, targets)
+        slopes = {self._workload["layers"][-1]["name"]: slope}
+        for layer in reversed(self._workload["layers"]):
+            slope = slopes.pop(layer["name"], None)
+            if slope is None:
+                continue
+            for source, part in zip(layer["inputs"], self._layers[layer["name"]].backward(slope)):
+                if source in self._trained:
+                    slopes[source] = slopes[source] + part if source in slopes else part
+        return loss
+
+    def _loss_and_slope(self, inputs, targets):
+        return LOSSES[self._workload["loss"]](self.forward(inputs), targets)
+
+    def _build(self):
+        # A gradient is wanted only where something trained lies before: not for the input itself.
+        self._trained = set()
+        layers = {}
+        for layer in self._workload["layers"]:
+            before = any(source in self._trained for source in layer["inputs"])
+            if before or layer["parameters"]:
+                self._trained.add(layer["name"])
+            layers[layer["name"]] = LAYERS[layer["kind"]](
+                layer,
+                {parameter["role"]: self.weights[parameter["name"]] for parameter in layer["parameters"]},
+                {parameter["role"]: self.gradients[parameter["name"]] for parameter in layer["parameters"]},
+                before,
+            )
+        return layers
+
+
+def _size(shape):
+    count = 1
+    for length in shape:
+        count *= length
+    return count
+
+
+def _views(vector, parameters):
+    views, start = {}, 0
+    for parameter in parameters:
+        end = start + _size(parameter["shape"])
+        views[parameter["name"]] = vector[start:end].reshape(parameter["shape"])
+        start = end
+    return views

@@ -1,0 +1,122 @@
+"""Batches as tensors of a TensorFlow 1 graph: from ``tf.data`` over a dataset on disk, or synthetic ones.
+
+A source of batches has ``tensors``, which a step is built on, ``threads``, how many prepare samples, and ``ahead``, how
+many batches may be ready before they are asked for. ``start`` is called once the session is there, and ``explain`` with
+what a step raised.
+"""
+
+import itertools
+
+import numpy
+import tensorflow
+
+from steptime.libraries.tensorflow.input_files import SOURCES, channels_last, epochs_of, file_at_fault
+from steptime.worker.samples import batch_indices, synthetic_batches
+
+tf1 = tensorflow.compat.v1
+_PREFETCHED_BATCHES = 2
+
+
+class SyntheticBatches(object):
+    """The same few batches, over and over, in variables of this worker: a constant's layers could be computed once."""
+
+    threads = 0
+    ahead = 0
+
+    def __init__(self, job, rank):
+        pairs = synthetic_batches(
+            job["workload"], job["batch_per_worker"], job["loader"]["distinct_batches"], job["seed"], rank
+        )
+        self._fed = {}
+        counter = tf1.Variable(-1, trainable=False, collections=[], use_resource=True)
+        self._starters = [counter.initializer]
+        self._counter = counter
+        self._kept = []
+        for arrays in zip(*pairs):
+            stack = numpy.stack([channels_last(array) for array in arrays])
+            fed = tf1.placeholder(stack.dtype, stack.shape)
+            variable = tf1.Variable(fed, trainable=False, collections=[], use_resource=True)
+            self._fed[fed] = stack
+            self._starters.append(variable.initializer)
+            self._kept.append(variable)
+        self.tensors = self.take()
+
+    def take(self):
+        """Return tensors of the next batch; each call's are another place in the graph that takes one."""
+        index = tf1.mod(self._counter.assign_add(1), self._kept[0].shape[0].value)
+        # A slice along the first axis is not copied.
+        return tuple(variable.read_value()[index] for variable in self._kept)
+
+    def start(self, session):
+        """Put the batches where they stay."""
+        session.run(self._starters, self._fed)
+        self._fed = None
+
+    def explain(self, error, steps):
+        """Nothing can be wrong with these."""
+
+
+class NativeBatches(object):
+    """Batches of a dataset on disk without end, prefetched by threads of their own."""
+
+    def __init__(self, job, context):
+        """Build the pipeline; ``job["loader"]`` is of the kind ``native``.
+
+        Raises ValueError when the dataset does not hold what the job says.
+        """
+        dataset, batch, seed = job["loader"]["dataset"], job["batch_per_worker"], job["seed"]
+        self.threads = max(1, job["loader"]["processes"])
+        self.ahead = _PREFETCHED_BATCHES + self.threads
+        self._order = lambda: batch_indices(dataset["samples"], batch, seed, context.rank, context.workers)
+        self._order()  # a batch that is too large is told here, and not from a thread of the pipeline
+        self._fed = {}
+        stream = numpy.random.RandomState([seed, 15485863, context.rank])
+        shape = tuple(job["workload"]["input_shape"])
+        self._source = SOURCES[dataset["form"]](dataset, shape, batch, stream, constant=self._feed)
+        many = isinstance(self._source.signature, tuple)
+        parts = self._source.signature if many else (self._source.signature,)
+        types, shapes = tuple(part.dtype for part in parts), tuple(part.shape for part in parts)
+        epochs = tf1.data.Dataset.from_generator(
+            lambda: (self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(self._order())),
+            types if many else types[0],
+            shapes if many else shapes[0],
+        )
+        batches = self._source.batches(epochs, self.threads).with_options(self._options())
+        self._iterator = tf1.data.make_initializable_iterator(batches.prefetch(_PREFETCHED_BATCHES))
+        self.tensors = self.take()
+
+    def take(self):
+        """Return tensors of the next batch; each call's are another place in the graph that takes one."""
+        return self._iterator.get_next()
+
+    def _feed(self, value):
+        """Return a tensor of an array that is fed when the pipeline starts, instead of lying in the graph."""
+        if not isinstance(value, numpy.ndarray):
+            return tf1.constant(value)
+        fed = tf1.placeholder(value.dtype, value.shape)
+        self._fed[fed] = value
+        return fed
+
+    def _options(self):
+        options = tf1.data.Options()
+        threading = options.threading if hasattr(options, "threading") else options.experimental_threading
+        threading.private_threadpool_size = self.threads
+        threading.max_intra_op_parallelism = 1
+        options.experimental_deterministic = True
+        return options
+
+    def start(self, session):
+        """Begin to load."""
+        session.run(self._iterator.initializer, self._fed)
+        self._fed = None
+
+    def explain(self, error, steps):
+        """Raise ValueError that names the file when ``error``, after so many whole steps, is of one."""
+        _, chosen = next(itertools.islice(self._order(), steps, None))
+        fault = file_at_fault(self._source, chosen, self._decode)
+        if fault:
+            raise ValueError(fault) from error
+
+    def _decode(self, path):
+        with tf1.Graph().as_default(), tf1.Session() as session:
+            session.run(self._source.pixels(path))

@@ -1,0 +1,95 @@
+"""A workload's layers in a graph of TensorFlow 1, or of a later TensorFlow in the mode that is compatible with it.
+
+``import_graph_mode`` is where TensorFlow enters a process.
+"""
+
+from steptime.libraries.tensorflow.network import TensorFlowNetwork
+from steptime.libraries.tensorflow.startup import before_import
+
+
+def import_graph_mode():
+    """Return TensorFlow's interface of version 1, in graph mode whatever its version."""
+    before_import()
+    import tensorflow
+
+    graph_mode = tensorflow.compat.v1
+    graph_mode.logging.set_verbosity(graph_mode.logging.ERROR)
+    graph_mode.disable_v2_behavior()
+    return graph_mode
+
+
+def version_of(tensorflow):
+    """Return what the library is: a later TensorFlow that plays version 1 is no version 1."""
+    return tensorflow.VERSION if tensorflow.VERSION.startswith("1.") else "%s (compat.v1)" % tensorflow.VERSION
+
+
+def session_settings(tensorflow, threads, filters=()):
+    """Return the settings of a worker's session.
+
+    Args:
+        tensorflow: from ``import_graph_mode``.
+        threads: of one operation; operations run one after the other, because a second one beside the first would be
+            a second thread.
+        filters: of the devices that the session may use.
+    """
+    return tensorflow.ConfigProto(
+        intra_op_parallelism_threads=threads,
+        inter_op_parallelism_threads=1,
+        device_count={"GPU": 0},
+        device_filters=list(filters),
+    )
+
+
+class GraphNetwork(TensorFlowNetwork):
+    """A workload whose variables and loss lie in the graph that is now the default one.
+
+    Initial weights are fed and not written into the graph, which may hold 2 GiB and is copied several times.
+    """
+
+    def __init__(self, workload, weights, where=None, kept_at=None):
+        """Make the variables.
+
+        Args:
+            workload: its JSON.
+            weights: ``{name: array}`` to start from, in the workload's layout.
+            where: a device or device function for the trainable variables; None leaves them where all else is.
+            kept_at: the device on which a variable is kept within a step, once read; None reads it in place.
+        """
+        self._where = where
+        self._kept_at = kept_at
+        self._starts = {}
+        self.running = []
+        """Assignments of running statistics, to be run with every step."""
+        super(GraphNetwork, self).__init__(workload, weights)
+        self._reads = [variable.read_value() for variable in self.variables]
+        self._session = None
+
+    def _makers(self):
+        from steptime.frameworks.tensorflow1.batch_norm import batch_norm
+        from steptime.libraries.tensorflow.layers import LAYERS
+
+        return dict(LAYERS, batch_norm=lambda layer, own: batch_norm(layer, own, self.running))
+
+    def _variable(self, start, name):
+        tf1 = self._tf.compat.v1
+        with tf1.device(self._where):
+            fed = tf1.placeholder(tf1.float32, start.shape)
+            variable = tf1.Variable(fed, name=name, use_resource=True, caching_device=self._kept_at)
+        self._starts[fed] = start
+        return variable
+
+    def _values(self):
+        return self._session.run(self._reads)
+
+    def initialize(self, session, also=()):
+        """Give the variables their first values, together with the operations ``also``."""
+        session.run([variable.initializer for variable in self.variables] + list(also), self._starts)
+        self.forget()
+
+    def forget(self):
+        """Let go of the initial weights."""
+        self._starts = {}
+
+    def read_through(self, session):
+        """Read weights through ``session`` from now on."""
+        self._session = session

@@ -1,0 +1,281 @@
+"""What every strategy builds first: a worker's network, and the gradients of its loss.
+
+The strategy ``single``: one process that updates its own weights.
+
+What both strategies with servers share: weights live on servers, and worker 0 gives them their first values.
+
+Which server holds which weights: what ``tf.train.replica_device_setter`` asks for each variable.
+
+The strategy ``ps_async``: every worker applies its gradients to the servers' weights when it has them.
+
+The strategy ``ps_sync``: ``tf.train.SyncReplicasOptimizer``.
+"""
+
+from steptime.frameworks.tensorflow1 import cluster
+from steptime.frameworks.tensorflow1.cluster import server_device
+from steptime.frameworks.tensorflow1.network import GraphNetwork, session_settings
+from steptime.worker.weights import initial_weights
+
+
+def network_of(job, where=None, kept_at=None):
+    """Return the job's workload in the default graph; the devices are those of ``GraphNetwork``."""
+    weights = initial_weights(job["workload"]["layers"], job["seed"])
+    return GraphNetwork(job["workload"], weights, where, kept_at)
+
+
+def gradients_of(tf1, job, network, batch, *, use_locking=False):
+    """Return ``(loss, pairs, optimizer)``, where pairs are gradients of the loss with their variables.
+
+    Args:
+        tf1: TensorFlow.
+        job: of the launch.
+        network: a ``GraphNetwork``.
+        batch: tensors of inputs and targets.
+        use_locking: whether an update keeps others from the same variable while it is made.
+    """
+    settings = job["optimizer"]
+    loss = network.loss(*batch)
+    optimizer = tf1.train.MomentumOptimizer(
+        settings["learning_rate"], settings["momentum"], use_locking=use_locking, use_nesterov=False
+    )
+    return loss, optimizer.compute_gradients(loss, network.variables), optimizer
+
+
+def decayed(job, pairs):
+    """Return gradients with their variables, and with what weight decay adds to them."""
+    decay = job["optimizer"]["weight_decay"]
+    return [(gradient + decay * variable, variable) for gradient, variable in pairs] if decay else pairs
+
+
+def stages_of(network, loss, pairs):
+    """Return what the stages before the update run: ``{"forward": fetches, "backward": fetches}``.
+
+    Gradients are run and not fetched: what nobody asks for is not handed to Python.
+    """
+    forward = [loss] + network.running
+    return {"forward": forward, "backward": forward + [gradient.op for gradient, _ in pairs]}
+
+
+class Single(object):
+    """A graph without servers."""
+
+    facts = {}
+    asynchronous = False
+    communication = None
+
+    def __init__(self, tf1, job, _, open_batches):
+        """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
+        self._tf1 = tf1
+        self._settings = session_settings(tf1, job["threads"])
+        self.batches = open_batches()
+        self.network = network_of(job)
+        loss, pairs, optimizer = gradients_of(tf1, job, self.network, self.batches.tensors)
+        self.fetches = [loss, optimizer.apply_gradients(decayed(job, pairs))] + self.network.running
+        self.stages = dict(stages_of(self.network, loss, pairs), local=self.fetches)
+        weights = {id(variable) for variable in self.network.variables}
+        others = [each for each in tf1.global_variables() if id(each) not in weights]
+        self._starters = [tf1.variables_initializer(others), tf1.local_variables_initializer()]
+
+    def open(self):
+        """Return a session in which everything has its first value."""
+        session = self._tf1.Session(config=self._settings)
+        self.network.initialize(session, self._starters)
+        return session
+
+    def open_stages(self, session):
+        """All stages are parts of the step."""
+
+    def begin(self, session):
+        """There is nobody to wait for."""
+
+    def begun(self, session):
+        """Nor anybody who waits."""
+
+    def close(self, session):
+        """There is nobody to part from."""
+
+
+class Balanced(object):
+    """Each variable goes to the server that holds the fewest bytes so far.
+
+    The rule of ``tf.contrib.training.GreedyLoadBalancingStrategy``, which later TensorFlows do not have, and whose
+    usual load function takes a variable that is a resource for as large as its handle.
+    """
+
+    def __init__(self, servers):
+        self._loads = [0] * servers
+
+    def __call__(self, op):
+        """Return the server for the variable that ``op`` makes."""
+        server = self._loads.index(min(self._loads))
+        size = op.get_attr("dtype").size
+        for axis in op.get_attr("shape").dim:
+            size *= axis.size
+        self._loads[server] += size
+        return server
+
+
+def device_setter(tf1, sharding, cluster, worker_device):
+    """Return the device function for the variables of one worker.
+
+    Args:
+        tf1: TensorFlow.
+        sharding: ``round_robin`` or ``balanced``.
+        cluster: ``{"ps": addresses, "worker": addresses}``.
+        worker_device: of the worker, where all that is no variable goes.
+    """
+    chosen = Balanced(len(cluster["ps"])) if sharding == "balanced" else None  # round robin is TensorFlow's own
+    return tf1.train.replica_device_setter(cluster=cluster, worker_device=worker_device, ps_strategy=chosen)
+
+
+def bytes_by_server(variables, servers):
+    """Return how many bytes of weights each server holds, as a list."""
+    held = [0] * servers
+    for variable in variables:
+        held[int(variable.device.rsplit("task:", 1)[1].split("/")[0])] += variable.shape.num_elements() * 4
+    return held
+
+
+class Served(object):
+    """A worker's own graph ("between-graph replication"), in which only the weights are everybody's.
+
+    ``stages`` and ``communication`` are for ``stages.py``. The stages before the exchange are those of a second
+    network, whose weights are the worker's own.
+    """
+
+    asynchronous = False
+    """Whether the second result of a step is the staleness of its update."""
+    stages = None
+    communication = None
+
+    def __init__(self, tf1, job, context, open_batches):
+        """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
+        self._tf1 = tf1
+        self._context = context
+        self._target, self._settings = cluster.enter(tf1, context, job)
+        mine = cluster.worker_device(context.rank)
+        with tf1.device(cluster.server_device(0)):
+            self._updates = tf1.Variable(0, trainable=False, dtype=tf1.int64, name="updates", use_resource=True)
+        with tf1.device(mine):
+            self.batches = open_batches()
+            setter = device_setter(tf1, job["options"]["sharding"], cluster.cluster_of(context), mine)
+            self.network = network_of(job, setter, mine)
+            loss, pairs, optimizer = gradients_of(
+                tf1, job, self.network, self.batches.tensors, use_locking=self.asynchronous
+            )
+            update = self._update(optimizer, decayed(job, pairs))
+            self.fetches = [loss] + update + self.network.running
+            self._own = network_of(job, mine) if job["mode"] == "ablation" else None
+            if self._own:
+                loss, own_pairs, _ = gradients_of(tf1, job, self._own, self.batches.tensors)
+                self.stages = dict(stages_of(self._own, loss, own_pairs), exchange=self.fetches)
+                pull = [variable.value().op for variable in self.network.variables]
+                self.communication = (pull + update, [gradient for gradient, _ in pairs])
+        self._ready = cluster.queue_on(tf1, 0, "ready")
+        self._announcement = self._ready.enqueue_many([[0] * (context.workers - 1)])
+        self._permission = self._ready.dequeue()
+        self._farewell = cluster.farewells(tf1, context)
+        own = self._own.variables if self._own else []
+        weights = {id(variable) for variable in self.network.variables + own}
+        others = [each for each in tf1.global_variables() if id(each) not in weights]
+        self._starters = [tf1.local_variables_initializer()]
+        self._starters_of_all = [tf1.variables_initializer(others)]
+        self.facts = {
+            "servers": context.servers,
+            "bytes_per_server": bytes_by_server(self.network.variables, context.servers),
+        }
+
+    def _update(self, optimizer, pairs):
+        """Return what a step runs besides its loss: the push of the gradients and what follows from it."""
+        raise NotImplementedError
+
+    def open(self):
+        """Return a session; worker 0 leaves first values in everything that lies on servers."""
+        session = self._tf1.Session(self._target, config=self._settings)
+        if self._context.rank == 0:
+            self.network.initialize(session, self._starters + self._starters_of_all)
+        else:
+            self.network.forget()
+            session.run(self._starters)
+        return session
+
+    def open_stages(self, session):
+        """Give the weights of the second network their first values."""
+        self._own.initialize(session)
+
+    def begin(self, session):
+        """Wait before the first step until worker 0 says that it may be taken."""
+        if self._context.rank:
+            session.run(self._permission)
+
+    def announce(self, session):
+        """Let the other workers take their first step."""
+        if self._context.rank == 0 and self._context.workers > 1:
+            session.run(self._announcement)
+
+    def begun(self, session):
+        """Called after the first step."""
+
+    def close(self, session):
+        """Let the servers go.
+
+        The session stays open: closing it waits for what is still under way on the servers, and the process ends.
+        """
+        cluster.say_farewell(self._tf1, session, self._farewell)
+
+
+class Asynchronous(Served):
+    """Updates of one variable come one after the other, but different variables may see them in different orders.
+
+    Server 0 counts the updates. The count is read when the weights are pulled and again behind the worker's own
+    update: what others have added meanwhile is the update's staleness.
+    """
+
+    asynchronous = True
+
+    def _update(self, optimizer, pairs):
+        tf1 = self._tf1
+        with tf1.device(server_device(0)):
+            pulled = self._updates.read_value()
+        applied = optimizer.apply_gradients(pairs)
+        with tf1.control_dependencies([applied]), tf1.device(server_device(0)):
+            others = tf1.convert_to_tensor(self._updates.assign_add(1)) - 1 - pulled
+        return [others]
+
+    def begun(self, session):
+        # Not earlier: worker 0's first loss, which is compared with the reference, is that of the initial weights.
+        self.announce(session)
+
+
+class Synchronous(Served):
+    """Servers collect the gradients of all workers and update with their mean; tokens let the workers go on.
+
+    A thread of worker 0 asks the servers for each update.
+    """
+
+    def _update(self, optimizer, pairs):
+        workers = self._context.workers
+        together = self._tf1.train.SyncReplicasOptimizer(
+            optimizer, replicas_to_aggregate=workers, total_num_replicas=workers
+        )
+        push = together.apply_gradients(pairs, global_step=self._updates)
+        # The optimizer's own default is a token for each worker before the first update: with these, the workers would
+        # be a step ahead of the weights, and their gradients would be dropped as too old.
+        self._first_tokens = together.get_init_tokens_op(num_tokens=0)
+        self._runner = together.get_chief_queue_runner()
+        self._beginning = together.chief_init_op if self._context.rank == 0 else together.local_step_init_op
+        return [push]
+
+    def open(self):
+        session = super(Synchronous, self).open()
+        if self._context.rank == 0:
+            session.run(self._beginning)
+            session.run(self._first_tokens)
+            self._runner.create_threads(session, daemon=True, start=True)
+            self.announce(session)
+        return session
+
+    def begin(self, session):
+        super(Synchronous, self).begin(session)
+        if self._context.rank:
+            session.run(self._beginning)

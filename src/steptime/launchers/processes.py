@@ -1,0 +1,110 @@
+"""Start the processes of a launch, watch them to the end, and leave none behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from steptime.errors import LaunchError
+from steptime.launchers.orphans import await_ends, end_marked, marked
+from steptime.launchers.process_env import inherited
+from steptime.launchers.request import Outcome, Process, Request
+
+_POLL_S = 0.02
+_GRACE_S = 2.0
+"""How long a process may take to end after it was asked to."""
+_SERVER_GRACE_S = 5.0
+"""How long servers may take to end after the last worker has."""
+
+
+def watch(processes: Sequence[Process], request: Request, marker: str) -> Outcome:
+    """Run ``processes`` until all workers end, one fails, the time is up, or the launch is cancelled.
+
+    The first failure ends all others at once. Servers and schedulers that are still there after the workers have
+    ended are ended too. On KeyboardInterrupt everything is ended before it is raised again.
+
+    Raises LaunchError when a process cannot be started.
+    """
+    started = time.monotonic()
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    reason = None
+    try:
+        for process in processes:
+            running[process.name] = _start(process, request.folder)
+        reason = _wait(running, started + request.time_limit_s, request)
+    finally:
+        ending = marked(marker)
+        _end(list(running.values()))
+        end_marked(marker)
+        await_ends(ending)
+    return Outcome(reason is None, reason, time.monotonic() - started, [list(each.argv) for each in processes])
+
+
+def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:
+    # The worker moves its output to files of its own; these take what is said before, or by an MPI launcher.
+    with (folder / f"{process.name}.launch").open("ab") as output:
+        try:
+            return subprocess.Popen(
+                process.argv,
+                cwd=folder,
+                env={**inherited(os.environ), **process.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            message = f"could not start {process.argv[0]}: {error.strerror}"
+            raise LaunchError(message) from error
+
+
+def _wait(running: dict[str, subprocess.Popen[bytes]], deadline: float, request: Request) -> str | None:
+    waited_for = {name: each for name, each in running.items() if not name.startswith(("server", "scheduler"))}
+    while True:
+        codes = {name: each.poll() for name, each in running.items()}
+        failed = {name: code for name, code in codes.items() if code}
+        if failed:
+            return "; ".join(f"{name} {_how(code)}" for name, code in failed.items())
+        if all(codes[name] == 0 for name in waited_for):
+            _wait_for_servers(running)
+            return None
+        if time.monotonic() > deadline:
+            late = ", ".join(name for name, code in codes.items() if code is None)
+            return f"not finished after the time limit of {request.time_limit_s:g} s: {late} still running"
+        if request.cancelled.wait(_POLL_S):
+            return "cancelled"
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name
+    hint = "; the system kills a process like this when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was ended by {name}{hint}"
+
+
+def _wait_for_servers(running: dict[str, subprocess.Popen[bytes]]) -> None:
+    deadline = time.monotonic() + _SERVER_GRACE_S
+    while any(each.poll() is None for each in running.values()) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for each in processes:
+        _signal_group(each, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_S
+    for each in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            each.wait(max(0.0, deadline - time.monotonic()))
+    for each in processes:
+        _signal_group(each, signal.SIGKILL)
+        each.wait()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signal the process and what it started; its session has its own group, which the group's leader may outlive."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,136 @@
+"""Entering and leaving Horovod, for every library that it comes with.
+
+Horovod takes who a process is from environment variables that its own launcher sets, and meets at a server that this
+launcher runs. Here steptime's launchers start the processes: the variables come from the process's place, and worker
+0 runs Horovod's server at the address that the launch has for it.
+"""
+
+import importlib
+import os
+import socket
+import threading
+import time
+
+_MEETING_LIMIT_S = 300.0
+_POLL_S = 0.05
+_MEGABYTE = 2**20
+TIMELINE = "timeline.json"
+"""In the run folder: where Horovod's coordinator, worker 0, writes its timeline if it is asked to."""
+
+
+WORKERS_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
+"""The options of a job that say how the workers meet and talk."""
+
+
+class HorovodWorkers(object):
+    """This worker among the others: in Horovod from the constructor until ``part``.
+
+    ``hvd``
+        Horovod for the framework.
+    ``facts``
+        What is worth keeping of how the workers communicate.
+    """
+
+    def __init__(self, library, context, options):
+        """Meet the other workers.
+
+        Args:
+            library: Horovod's name of the framework, as in ``horovod.torch``.
+            context: of this worker.
+            options: ``controller`` (``gloo`` or ``mpi``, which carries both the gradients and the talk about them),
+                ``fusion_mb`` (gradients that are ready together are sent together, up to so many MiB), ``cycle_ms``
+                (how often Horovod looks for gradients that are ready), ``timeline`` (whether worker 0 writes one).
+
+        Raises RuntimeError when worker 0 does not come, or MPI sees other workers than the launcher started.
+        """
+        self.facts = {name: options[name] for name in ("controller", "fusion_mb", "cycle_ms")}
+        controller = options["controller"]
+        settings = {
+            "HOROVOD_CONTROLLER": controller,
+            "HOROVOD_CPU_OPERATIONS": controller,
+            "HOROVOD_GLOO_IFACE": context.interface,
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "%d" % _MEETING_LIMIT_S,
+            "HOROVOD_FUSION_THRESHOLD": "%d" % int(options["fusion_mb"] * _MEGABYTE),
+            "HOROVOD_CYCLE_TIME": "%g" % options["cycle_ms"],
+        }
+        if options["timeline"]:
+            settings["HOROVOD_TIMELINE"] = os.path.join(context.folder, TIMELINE)
+        for name in [name for name in os.environ if name.startswith("HOROVOD_")]:
+            del os.environ[name]  # the user's shell must not reach into the measurement
+        os.environ.update(settings)  # read when Horovod starts
+        self.hvd = importlib.import_module("horovod." + library)
+        if controller == "gloo":
+            self._meet(context)
+        else:
+            self.hvd.init()
+        if (self.hvd.rank(), self.hvd.size()) != (context.rank, context.workers):
+            raise RuntimeError(
+                "Horovod says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
+                "environment are probably of different kinds, remove one of them"
+                % (self.hvd.rank(), self.hvd.size(), context.rank, context.workers)
+            )
+
+    def _meet(self, context):
+        """Start with the controller gloo, at a meeting that worker 0 serves."""
+        slots = _slots(context)
+        mine = slots[context.rank]
+        os.environ.update(
+            HOROVOD_GLOO_RENDEZVOUS_ADDR=context.root_host,
+            HOROVOD_GLOO_RENDEZVOUS_PORT=str(context.root_port),
+            HOROVOD_HOSTNAME=mine.hostname,
+            HOROVOD_RANK=str(mine.rank),
+            HOROVOD_SIZE=str(mine.size),
+            HOROVOD_LOCAL_RANK=str(mine.local_rank),
+            HOROVOD_LOCAL_SIZE=str(mine.local_size),
+            HOROVOD_CROSS_RANK=str(mine.cross_rank),
+            HOROVOD_CROSS_SIZE=str(mine.cross_size),
+        )
+        if context.rank == 0:
+            _serve(context, slots)
+        else:
+            _await(context)  # Horovod itself gives up after a second and a half
+        self.hvd.init()
+
+    def part(self):
+        """Leave; Horovod's thread ends in all workers together."""
+        self.hvd.shutdown()
+
+
+def _slots(context):
+    """Return Horovod's own description of every worker, which says where on which host it runs."""
+    from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
+
+    hosts = [address.rsplit(":", 1)[0] for address in context.worker_addresses]
+    return get_host_assignments(
+        [HostInfo(host, hosts.count(host)) for host in sorted(set(hosts), key=hosts.index)], context.workers
+    )
+
+
+def _serve(context, slots):
+    """Listen at the root address as long as this process lives; Horovod's own launcher would take any free port."""
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    server = RendezvousHTTPServer((context.root_host, context.root_port), RendezvousHandler, 0)
+    server.init(slots)
+    forever = None  # without a limit, so that the thread does not wake up beside the training
+    thread = threading.Thread(target=server.serve_forever, args=(forever,))
+    thread.daemon = True
+    thread.start()
+
+
+def _await(context):
+    deadline = time.monotonic() + _MEETING_LIMIT_S
+    while not _answers(context):
+        if time.monotonic() > deadline:
+            raise RuntimeError(
+                "worker 0 has not opened Horovod's meeting at %s within %d s" % (context.root_address, _MEETING_LIMIT_S)
+            )
+        time.sleep(_POLL_S)
+
+
+def _answers(context):
+    try:
+        socket.create_connection((context.root_host, context.root_port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""The stages of a step in MXNet, for its breakdown: the same symbol and the same engine, with stages left out.
+
+Nothing here waits for the engine more often than a training step does; when a stage was over, the engine itself notes.
+"""
+
+from steptime.libraries.mxnet.engine import Arrays, EngineMarks, can_mark
+
+_BYTES = 4
+
+
+class Stages(object):
+    """Rungs and marked steps of one session.
+
+    ``written`` are the arrays that a stage may write last: when all of them are written, the stage is over.
+    ``marks`` are the phases whose ends the engine notes.
+    """
+
+    def __init__(self, bound, update, feed, steps_ahead):
+        """Take a session's parts, and how many steps the engine may fall behind."""
+        self._bound = bound
+        self._update = update
+        self._feed = feed
+        self._steps_ahead = steps_ahead
+        self._issued = 0
+        self._transfers = []
+        weights, gradients = list(bound.weights.values()), list(bound.gradients.values())
+        self.written = weights + gradients + [bound.losses]
+        self.marks = ()
+        if can_mark():
+            exchange = ("exchange",) if update.arriving else ()
+            self.marks = ("input", "backward") + exchange + (("update",) if update.updates_here else ())
+            self._engine = EngineMarks()
+            self._weights, self._gradients = Arrays(weights), Arrays(gradients)
+            self._arriving = Arrays(list(update.arriving))
+            self._pieces = [
+                (name, _BYTES * gradient.size, Arrays([gradient]), Arrays([arriving]))
+                for (name, gradient), arriving in zip(bound.gradients.items(), update.arriving)
+            ]
+
+    def stages(self):
+        """Return the functions of ``Session.stages``."""
+        bound, update = self._bound, self._update
+        held = next(self._feed)
+
+        def forward():
+            self._keep_near(bound.losses)
+            bound.propagate(*held)
+
+        def backward():
+            self._keep_near(bound.losses)
+            bound.backpropagate(*held)
+
+        def local():
+            backward()
+            update.apply()
+
+        def exchange():
+            backward()
+            update.step()
+
+        def communication():
+            self._keep_near(update.arriving[0])  # the first layer's, which goes first
+            update.exchange()
+
+        stages = {"forward": forward, "backward": backward, "input": self._load}
+        if update.updates_here:
+            stages["local"] = local
+        if update.arriving:
+            stages.update(exchange=exchange, communication=communication)
+        return stages
+
+    def _keep_near(self, array):
+        """Wait as a training step waits, for an array of the last step."""
+        self._issued += 1
+        if self._issued % self._steps_ahead == 0:
+            array.wait_to_read()
+
+    def _load(self):
+        batch = next(self._feed)
+        for array in batch:  # no clock sees a batch that the engine has yet to make
+            array.wait_to_read()
+        return batch
+
+    def marked_step(self, mark):
+        """Run a step, and call ``mark`` when the engine has reached the end of each phase.
+
+        Everything is issued before anything is waited for, so that the engine works as in training, except that
+        it is idle while the first operators of the next step are issued.
+        """
+        engine, update = self._engine, self._update
+        batch = self._load()
+        mark("input")
+        self._bound.backpropagate(*batch)
+        # The forward pass has no mark: the engine lets backward begin before it writes the losses.
+        ready = [engine.push(gradient) for _, _, gradient, _ in self._pieces]
+        reached = [("backward", engine.push(self._gradients))]
+        if update.arriving:
+            update.exchange()
+            done = [engine.push(arriving) for _, _, _, arriving in self._pieces]
+            reached.append(("exchange", engine.push(self._arriving)))
+        if update.updates_here:
+            update.apply()
+            reached.append(("update", engine.push(self._weights)))
+        for phase, end in reached:
+            end.reached.wait()
+            mark(phase)
+        if update.arriving:
+            self._note(ready, done)
+
+    def _note(self, ready, done):
+        found = []
+        for (name, size, _, _), start, end in zip(self._pieces, ready, done):
+            end.reached.wait()
+            # Threads of the engine note both, and Python may let the later one go first.
+            found.append([name, size, start.at_s, max(start.at_s, end.at_s)])
+        self._transfers += sorted(found, key=lambda piece: piece[2])
+
+    def transfers(self):
+        """Return the pieces of the marked steps since the last call: one for each parameter."""
+        found, self._transfers = self._transfers, []
+        return found if self._update.arriving else None

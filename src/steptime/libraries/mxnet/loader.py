@@ -1,0 +1,154 @@
+"""Batches as MXNet arrays: synthetic ones, and MXNet's own input pipeline over a dataset on disk."""
+
+import itertools
+
+import mxnet
+import numpy
+
+from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+
+_START_OF_SCAN = b"\xff\xda"
+_END_OF_IMAGE = b"\xff\xd9"
+_JPEG = b"\xff\xd8"
+_PREFETCHED_PER_HELPER = 2
+
+
+def batches(job, context, mx_device):
+    """Return an endless iterator of ``(inputs, targets)``, two NDArrays of float32 on ``mx_device``.
+
+    Class indices are float32 too, as MXNet's own iterators give them.
+
+    Args:
+        job: the job.
+        context: of this worker: its rank and how many there are.
+        mx_device: MXNet's device.
+
+    Raises ValueError when a batch does not fit the worker's share of the dataset and, from ``next``, when the dataset
+    does not hold what the job says or a file of it cannot be decoded.
+    """
+    loader, workload = job["loader"], job["workload"]
+    if loader["kind"] == "synthetic":
+        pairs = synthetic_batches(
+            workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], context.rank
+        )
+        return itertools.cycle([_on_device(inputs, targets, mx_device) for inputs, targets in pairs])
+    dataset = loader["dataset"]
+    chosen = (
+        indices
+        for _, indices in batch_indices(
+            dataset["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers
+        )
+    )
+    if dataset["form"] == "arrays":
+        return _array_batches(dataset, chosen, workload["input_shape"], mx_device)
+    stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
+    return _folder_batches(loader, chosen, workload["input_shape"][0], stream, mx_device)
+
+
+def batches_ahead(loader):
+    """Return how many batches the job's ``loader`` may hold ready."""
+    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
+    return _PREFETCHED_PER_HELPER * loader["processes"] if folder else 0
+
+
+def _on_device(inputs, targets, mx_device):
+    if targets is inputs:
+        own = mxnet.nd.array(inputs, ctx=mx_device)
+        return own, own
+    return mxnet.nd.array(inputs, ctx=mx_device), mxnet.nd.array(targets, ctx=mx_device, dtype="float32")
+
+
+def _array_batches(dataset, chosen, input_shape, mx_device):
+    """Gather and normalise whole batches from bytes in memory.
+
+    This takes microseconds per sample and runs while the engine computes the step before, so that it is done in
+    the training process however many helpers the job allows.
+    """
+    images, labels = read_arrays(dataset)
+    scale, shift = scale_and_shift(dataset["transform"], images.shape[1])
+    for indices in chosen:
+        pixels = numpy.multiply(images[indices], scale, dtype=numpy.float32)
+        pixels += shift
+        shape = (len(indices),) + tuple(input_shape)
+        yield _on_device(pixels.reshape(shape), labels[indices], mx_device)
+
+
+def _folder_batches(loader, chosen, channels, stream, mx_device):
+    """Read, decode and augment files by gluon's data loader, with threads where the job allows helpers.
+
+    MXNet decodes and resizes outside Python's lock, so that threads do not wait for each other and no batch has to
+    be copied between processes.
+    """
+    dataset = loader["dataset"]
+    files = _ImageFiles(dataset, channels)
+    helpers = loader["processes"]
+    data_loader = mxnet.gluon.data.DataLoader(
+        files,
+        batch_sampler=_with_chances(chosen, stream),
+        batchify_fn=files.batch,
+        num_workers=helpers,
+        prefetch=_PREFETCHED_PER_HELPER * helpers,
+        thread_pool=True,
+        auto_reload=False,
+    )
+    for inputs, targets in data_loader:
+        yield inputs.as_in_mx_device(mx_device), targets.as_in_mx_device(mx_device)
+
+
+def _with_chances(chosen, stream):
+    """Give each sample of a batch three numbers in [0, 1) for its crop and flip.
+
+    They are drawn here, in the order of the samples, and not where samples are loaded, so that the number of
+    threads does not change the data.
+    """
+    for indices in chosen:
+        yield list(zip(indices.tolist(), stream.random_sample((len(indices), 3)).tolist()))
+
+
+class _ImageFiles(object):
+    """A folder of images as a gluon dataset: an item is an augmented image as bytes, and its class."""
+
+    def __init__(self, dataset, channels):
+        self._paths, self._labels = read_index(dataset)
+        transform = dataset["transform"]
+        self._colour = channels != 1
+        self._size = transform["size"]
+        self._shorter = transform["resize"]
+        self._flip = transform["flip"]
+        self._mean, self._std = tuple(transform["mean"]), tuple(transform["std"])
+
+    def __len__(self):
+        return len(self._paths)
+
+    def __getitem__(self, item):
+        """Return ``(height, width, channels)`` bytes and the label of ``(index, chances)``."""
+        index, (down, right, turn) = item
+        pixels = self._decoded(self._paths[index])
+        height, width = self._size
+        top = int(down * (pixels.shape[0] - height + 1))
+        left = int(right * (pixels.shape[1] - width + 1))
+        # Cropped and flipped as views of the bytes: an MXNet operator per image and transformation costs more.
+        pixels = pixels[top : top + height, left : left + width]
+        if self._flip and turn < 0.5:  # noqa: PLR2004 - one in two
+            pixels = pixels[:, ::-1]
+        return pixels, self._labels[index]
+
+    def batch(self, items):
+        """Return the items as a normalised float32 batch, channels first, and their labels."""
+        pixels = mxnet.nd.array(numpy.stack([pixels for pixels, _ in items]), dtype="uint8")
+        inputs = mxnet.nd.image.normalize(mxnet.nd.image.to_tensor(pixels), self._mean, self._std)
+        return inputs, mxnet.nd.array([label for _, label in items])
+
+    def _decoded(self, path):
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+            # OpenCV, which MXNet decodes with, fills what is missing of a cut file with grey and says nothing.
+            if content.startswith(_JPEG) and content.rfind(_END_OF_IMAGE) < content.rfind(_START_OF_SCAN):
+                raise ValueError("it ends before its image does, after %d bytes" % len(content))
+            image = mxnet.image.imdecode(content, flag=int(self._colour))
+            if min(image.shape[:2]) != self._shorter:
+                image = mxnet.image.resize_short(image, self._shorter, interp=1)
+            return image.asnumpy()
+        except Exception as error:  # whatever the decoder throws, the file must be named
+            raise ValueError("%s cannot be decoded: %s" % (path, error)) from error

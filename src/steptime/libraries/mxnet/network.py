@@ -1,0 +1,234 @@
+"""A workload as an MXNet symbol bound to memory: the static graph that MXNet 1 runs fastest.
+
+MXNet reads its environment (``OMP_NUM_THREADS`` among others) once, at its import, which is this module's import:
+whoever imports it has settled the environment before.
+"""
+
+import mxnet
+
+_INPUT = "input"
+_TARGETS = "targets"
+
+
+class BoundWorkload(object):
+    """A workload's symbol with all its arrays: inputs, weights, gradients, and what lies between.
+
+    ``weights`` and ``gradients`` are ``{name: NDArray}`` in the order of the layers, under the names and in the
+    layout of the workload's JSON, which MXNet shares. Weights are zero until ``set_weights``.
+
+    ``gradients`` are those of the *sum* of the losses over the batch: MXNet's optimizers rescale by the batch.
+    """
+
+    def __init__(self, workload, batch, mx_device):
+        """Plan the memory of one batch, once for all steps.
+
+        Args:
+            workload: its JSON.
+            batch: samples per step.
+            mx_device: MXNet's device.
+
+        Raises ValueError for a layer or a loss that this builder does not know, and ``mxnet.MXNetError`` where
+        MXNet finds other shapes than the workload's.
+        """
+        shapes = {_INPUT: (batch,) + tuple(workload["input_shape"])}
+        if workload["loss"] != "mean_squared_error":  # there the target is the input itself
+            shapes[_TARGETS] = (batch,)
+        losses, outputs = _symbols(workload)
+        symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses), mxnet.sym.BlockGrad(outputs)])
+        names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
+        self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, "write"), **shapes)
+        self._given = [self._executor.arg_dict[name] for name in shapes]
+        self.weights = {name: self._executor.arg_dict[name] for name in names}
+        self.gradients = {name: self._executor.grad_dict[name] for name in names}
+        for name, array in self._executor.aux_dict.items():
+            array[:] = 1.0 if name.endswith("_moving_var") else 0.0
+
+    @property
+    def losses(self):
+        """One loss per sample of the last batch; their mean is the loss of the protocol."""
+        return self._executor.outputs[0]
+
+    @property
+    def outputs(self):
+        """The output of the last layer."""
+        return self._executor.outputs[1]
+
+    def propagate(self, inputs, targets):
+        """Start the forward pass of one batch of NDArrays, as in training; MXNet's engine finishes it later."""
+        for own, given in zip(self._given, (inputs, targets)):
+            given.copyto(own)
+        self._executor.forward(is_train=True)
+
+    def backpropagate(self, inputs, targets):
+        """Start forward and backward of one batch of NDArrays; MXNet's engine finishes them later."""
+        self.propagate(inputs, targets)
+        self._executor.backward()
+
+    def set_weights(self, values):
+        """Copy ``{name: float32 array}`` into the weights."""
+        for name, array in self.weights.items():
+            array[:] = values[name]
+
+    def parameter_count(self):
+        """Return how many values have a gradient, counted in MXNet's arrays."""
+        return sum(array.size for array in self._executor.grad_dict.values() if array is not None)
+
+
+def _symbols(workload):
+    """Return the symbols of the losses, one per sample, and of the output."""
+    values = {_INPUT: mxnet.sym.Variable(_INPUT)}
+    for layer in workload["layers"]:
+        make = _entry(_KINDS, layer["kind"], "layer of the kind")
+        values[layer["name"]] = make(layer, *[values[source] for source in layer["inputs"]])
+    outputs = values[workload["layers"][-1]["name"]]
+    return _entry(_LOSSES, workload["loss"], "loss")(outputs, values[_INPUT]), outputs
+
+
+def _entry(table, key, what):
+    if key not in table:
+        raise ValueError("mxnet: there is no %s %r, only %s" % (what, key, ", ".join(sorted(table))))
+    return table[key]
+
+
+def _variables(layer, names):
+    """Return ``{MXNet's name of an input: variable}`` for the layer's parameters, by their role."""
+    return {names[each["role"]]: mxnet.sym.Variable(each["name"]) for each in layer["parameters"]}
+
+
+def _window(layer):
+    settings = layer["attributes"]
+    return {
+        "kernel": tuple(settings["kernel"]),
+        "stride": tuple(settings["stride"]),
+        "pad": tuple(settings["padding"]),
+    }
+
+
+def _conv2d(layer, source):
+    settings = layer["attributes"]
+    return mxnet.sym.Convolution(
+        source,
+        name=layer["name"],
+        num_filter=settings["out_channels"],
+        num_group=settings["groups"],
+        no_bias=not settings["bias"],
+        **dict(_window(layer), **_variables(layer, {"weight": "weight", "bias": "bias"})),
+    )
+
+
+def _linear(layer, source):
+    settings = layer["attributes"]
+    return mxnet.sym.FullyConnected(
+        source,
+        name=layer["name"],
+        num_hidden=settings["out_features"],
+        no_bias=not settings["bias"],
+        **_variables(layer, {"weight": "weight", "bias": "bias"}),
+    )
+
+
+def _batch_norm(layer, source):
+    settings = layer["attributes"]
+    return mxnet.sym.BatchNorm(
+        source,
+        name=layer["name"],
+        fix_gamma=False,
+        eps=settings["epsilon"],
+        momentum=1.0 - settings["momentum"],  # MXNet's is the weight of the past
+        **_variables(layer, {"weight": "gamma", "bias": "beta"}),
+    )
+
+
+def _max_pool(layer, source):
+    window = _window(layer)
+    if not layer["attributes"]["ceil_mode"]:
+        return mxnet.sym.Pooling(source, name=layer["name"], pool_type="max", **window)
+    pooled = mxnet.sym.Pooling(source, name=layer["name"], pool_type="max", pooling_convention="full", **window)
+    made = [
+        -(-(size + 2 * pad - kernel) // stride) + 1
+        for size, kernel, stride, pad in zip(
+            layer["input_shapes"][0][1:], window["kernel"], window["stride"], window["pad"]
+        )
+    ]
+    wanted = layer["output_shape"][1:]
+    if made == wanted:
+        return pooled
+    # MXNet keeps a last window that lies in the padding alone; the workload's rule has no such window.
+    return mxnet.sym.slice(pooled, begin=(None, None, 0, 0), end=(None, None) + tuple(wanted))
+
+
+def _avg_pool(layer, source):
+    return mxnet.sym.Pooling(source, name=layer["name"], pool_type="avg", count_include_pad=True, **_window(layer))
+
+
+def _global_avg_pool(layer, source):
+    return mxnet.sym.Pooling(source, name=layer["name"], pool_type="avg", global_pool=True, kernel=(1, 1))
+
+
+def _activation(layer, source):
+    return mxnet.sym.Activation(source, name=layer["name"], act_type=layer["kind"])
+
+
+def _lrn(layer, source):
+    settings = layer["attributes"]
+    return mxnet.sym.LRN(
+        source,
+        name=layer["name"],
+        nsize=settings["size"],
+        alpha=settings["alpha"],  # MXNet divides it by the size, as the workload's formula does
+        beta=settings["beta"],
+        knorm=settings["k"],
+    )
+
+
+def _dropout(layer, source):
+    rate = layer["attributes"]["rate"]
+    return mxnet.sym.Dropout(source, name=layer["name"], p=rate) if rate else source
+
+
+def _flatten(layer, source):
+    return mxnet.sym.flatten(source, name=layer["name"])
+
+
+def _add(layer, *sources):
+    if len(sources) == 2:  # noqa: PLR2004 - the operator of a pair is the one that runs in the blocked layout
+        return mxnet.sym.elemwise_add(*sources, name=layer["name"])
+    return mxnet.sym.add_n(*sources, name=layer["name"])
+
+
+def _concat(layer, *sources):
+    return mxnet.sym.concat(*sources, dim=1, name=layer["name"])
+
+
+_KINDS = {
+    "conv2d": _conv2d,
+    "linear": _linear,
+    "batch_norm": _batch_norm,
+    "relu": _activation,
+    "tanh": _activation,
+    "sigmoid": _activation,
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+    "global_avg_pool": _global_avg_pool,
+    "lrn": _lrn,
+    "dropout": _dropout,
+    "flatten": _flatten,
+    "add": _add,
+    "concat": _concat,
+}
+
+
+def _softmax_cross_entropy(outputs, _):
+    targets = mxnet.sym.Variable(_TARGETS)
+    return -mxnet.sym.pick(mxnet.sym.log_softmax(outputs, axis=-1), targets, axis=-1)
+
+
+def _mean_squared_error(outputs, inputs):
+    difference = mxnet.sym.flatten(outputs) - mxnet.sym.flatten(inputs)
+    return mxnet.sym.mean(mxnet.sym.square(difference), axis=1)
+
+
+_LOSSES = {
+    "softmax_cross_entropy": _softmax_cross_entropy,
+    "mean_squared_error": _mean_squared_error,
+}

@@ -1,0 +1,164 @@
+"""Batches from a dataset on disk by ``tf.data``, and synthetic ones as tensors; images are channels last."""
+
+import itertools
+
+import numpy
+import tensorflow as tf
+
+from steptime.libraries.tensorflow.input_files import SOURCES, channels_last, epochs_of, file_at_fault
+from steptime.worker.samples import batch_indices, synthetic_batches
+
+_PREFETCHED_BATCHES = 2
+_PLANNED_EPOCHS = 64
+_PLANNED_SAMPLES = 4 * 10**6
+
+
+def synthetic(workload, batch, count, seed, rank):
+    """Return a ``SyntheticBatches``; arguments are those of ``synthetic_batches``."""
+    return SyntheticBatches(synthetic_batches(workload, batch, count, seed, rank))
+
+
+class SyntheticBatches(object):
+    """The same few batches, over and over, on the device in force."""
+
+    threads = 0
+    ahead = 0
+
+    def __init__(self, pairs):
+        own = [(tf.constant(channels_last(inputs)), tf.constant(channels_last(targets))) for inputs, targets in pairs]
+        self._batches = itertools.cycle(own)
+
+    def feed(self, step):
+        """Return a function without arguments that runs ``step``, which is compiled, on the next batch."""
+        compiled = tf.function(step, autograph=False)
+        return lambda: compiled(*next(self._batches))
+
+    def taker(self):
+        """Return a function that takes the next batch and returns it."""
+        return lambda: next(self._batches)
+
+
+def native(  # noqa: PLR0913, PLR0917 - one per fact
+    loader, input_shape, batch, seed, rank, workers, device=None, *, elsewhere=False
+):
+    """Return a ``NativeBatches`` over the dataset that the job's ``loader`` describes.
+
+    Args:
+        loader: of the kind ``native``.
+        input_shape: of the workload, channels first; a flat one gets flat samples.
+        batch: samples per batch.
+        seed: of the job.
+        rank: of the worker.
+        workers: how many there are.
+        device: a GPU to which batches are copied ahead; None leaves them on the host.
+        elsewhere: whether the pipeline runs in another process, the device in force.
+
+    Raises ValueError when the dataset does not hold what the job says.
+    """
+    dataset = loader["dataset"]
+    order = lambda: batch_indices(dataset["samples"], batch, seed, rank, workers)  # noqa: E731 - it must start anew
+    order()  # a batch that is too large is told here, and not from a thread of the pipeline
+    stream = numpy.random.RandomState([seed, 15485863, rank])
+    kind = PlannedBatches if elsewhere else NativeBatches
+    return kind(
+        SOURCES[dataset["form"]](dataset, tuple(input_shape), batch, stream), order, loader["processes"], device
+    )
+
+
+class NativeBatches(object):
+    """An iterator over ``(inputs, targets)`` without end, prefetched by threads of its own.
+
+    ``threads`` is how many of them prepare samples: the ``processes`` of the loader, and at least one, since tf.data
+    always loads beside the training. ``ahead`` is how many batches may be ready before they are asked for: those that
+    are prefetched, and one in the hands of every thread.
+    """
+
+    def __init__(self, source, order, processes, device):
+        self.threads = max(1, processes)
+        self.ahead = _PREFETCHED_BATCHES + self.threads
+        self._source = source
+        self._order = order
+        self._device = device
+        self._served = 0
+        batches = (
+            source.batches(self._epochs(), self.threads).with_options(self._options()).prefetch(_PREFETCHED_BATCHES)
+        )
+        if device is not None:
+            batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
+        self._iterator = iter(batches)
+
+    def _epochs(self):
+        """Return the dataset of the source's plans, one for each epoch."""
+        return tf.data.Dataset.from_generator(
+            lambda: (self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(self._order())),
+            output_signature=self._source.signature,
+        )
+
+    def _options(self):
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = self.threads
+        options.threading.max_intra_op_parallelism = 1
+        options.autotune.enabled = False  # nothing is left for it to choose, and it is a thread more
+        options.deterministic = True
+        return options
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        """Return the next batch; raises what ``feed`` raises."""
+        return self._count(lambda: next(self._iterator))
+
+    def feed(self, step):
+        """Return a function without arguments that takes the next batch, runs ``step`` on it and returns its result.
+
+        On the host, taking the batch is part of the compiled graph, which saves a call from Python.
+
+        Args:
+            step: a function of inputs and targets; it is compiled here.
+
+        Raises ValueError that names the file, when one could not be decoded.
+        """
+        if self._device is None:
+            whole = tf.function(lambda: step(*next(self._iterator)), autograph=False)
+        else:
+            compiled = tf.function(step, autograph=False)
+
+            def whole():
+                return compiled(*next(self._iterator))
+
+        return lambda: self._count(whole)
+
+    def taker(self):
+        """Return a function that takes the next batch, as the function of ``feed`` does, and returns it."""
+        return (lambda: next(self)) if self._device else self.feed(lambda *batch: batch)
+
+    def _count(self, take):
+        try:
+            result = take()
+        except tf.errors.OpError as error:
+            _, chosen = next(itertools.islice(self._order(), self._served, None))
+            fault = file_at_fault(self._source, chosen, self._source.pixels)
+            if fault:
+                raise ValueError(fault) from error
+            raise
+        self._served += 1
+        return result
+
+
+class PlannedBatches(NativeBatches):
+    """Batches of a pipeline in another process, which cannot ask this one's Python for its epochs.
+
+    So many epochs are planned ahead as have four million samples together, at least one and at most 64, and follow
+    each other without end.
+    """
+
+    def _epochs(self):
+        share = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == 0, self._order()))
+        samples = share * len(next(self._order())[1])
+        count = max(1, min(_PLANNED_EPOCHS, _PLANNED_SAMPLES // samples))
+        ahead = list(itertools.islice(self._order(), count * share))
+        self._order = lambda: itertools.cycle(ahead)
+        plans = [self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(ahead)]
+        whole = tuple(map(numpy.stack, zip(*plans))) if isinstance(plans[0], tuple) else numpy.stack(plans)
+        return tf.data.Dataset.from_tensor_slices(whole).repeat()

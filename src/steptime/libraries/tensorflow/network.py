@@ -1,0 +1,161 @@
+"""A workload's layers as TensorFlow variables and functions, for any strategy.
+
+``import_tensorflow`` is where TensorFlow enters a process, so that what must be settled before its first use is
+settled in one place.
+"""
+
+import os
+
+import numpy
+
+from steptime.libraries.tensorflow.startup import before_import
+from steptime.worker.image_layout import flat_orders, to_canonical, to_own
+
+# These treat each value alone, so that they pass any order of flat values on; a linear layer's weight knows the order.
+_ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
+
+
+def import_tensorflow(threads, device, local_rank, *, xla=False):
+    """Return TensorFlow, set up for one worker: its threads, and the one device that it may see.
+
+    Args:
+        threads: of one operation. Operations run one after the other, because a second one beside the first would
+            be a second thread.
+        device: ``cpu`` or ``cuda``.
+        local_rank: of the worker on its host; on ``cuda`` it chooses the GPU, and starts over where there are fewer.
+        xla: whether functions will be compiled by XLA.
+
+    Raises RuntimeError when no GPU is there and ``cuda`` was asked for.
+    """
+    before_import()
+    if xla:
+        # XLA has a thread pool of its own that knows nothing of TensorFlow's settings.
+        flags = os.environ.get("XLA_FLAGS", "")
+        if threads == 1:
+            flags += " --xla_cpu_multi_thread_eigen=false"
+        os.environ["XLA_FLAGS"] = flags.strip()
+    import tensorflow
+
+    tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
+    tensorflow.config.threading.set_inter_op_parallelism_threads(1)
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    if device == "cuda" and not gpus:
+        raise RuntimeError(
+            "tensorflow %s sees no GPU; choose the device 'cpu', or an interpreter whose tensorflow has CUDA"
+            % tensorflow.__version__
+        )
+    mine = [gpus[local_rank % len(gpus)]] if device == "cuda" else []
+    tensorflow.config.set_visible_devices(mine, "GPU")
+    for gpu in mine:  # else the first worker takes all memory, and others on the same GPU find none
+        tensorflow.config.experimental.set_memory_growth(gpu, True)
+    return tensorflow
+
+
+class TensorFlowNetwork(object):
+    """A workload whose variables are TensorFlow's and whose loss can be differentiated by its tape.
+
+    ``variables`` are the trainable ones, in the order of the workload. They are made in the constructor, under
+    whatever strategy's scope is then in force; the methods may be called inside ``tf.function``.
+    """
+
+    def __init__(self, workload, weights, precision="fp32"):
+        """Make the variables.
+
+        Args:
+            workload: its JSON.
+            weights: ``{name: array}`` to start from, in the workload's layout.
+            precision: ``fp32``, or ``bf16`` for activations and products in bfloat16 beside float32 variables.
+        """
+        import tensorflow
+
+        from steptime.libraries.tensorflow.layers import LOSSES
+
+        makers = self._makers()
+        self._tf = tensorflow
+        self._workload = workload
+        self._orders = flat_orders(workload["layers"])
+        self._type = tensorflow.bfloat16 if precision == "bf16" else tensorflow.float32
+        self._loss = LOSSES[workload["loss"]]
+        self._variables = {}
+        self._layers = []
+        self._shape = None
+        for layer in workload["layers"]:
+            own = {}
+            for parameter in layer["parameters"]:
+                start = to_own(layer["kind"], weights[parameter["name"]], self._orders.get(layer["inputs"][0]))
+                own[parameter["role"]] = self._variable(start, parameter["name"])
+                self._variables[parameter["name"]] = own[parameter["role"]]
+            self._layers.append((layer, makers[layer["kind"]](layer, own)))
+
+    def _makers(self):
+        """Return what makes a layer of each kind."""
+        from steptime.libraries.tensorflow.layers import LAYERS
+
+        return LAYERS
+
+    def _variable(self, start, name):
+        """Return a trainable variable that starts with the array ``start``."""
+        return self._tf.Variable(start, name=name)
+
+    def _values(self):
+        """Return the arrays that the variables hold now, in their order and in TensorFlow's layout."""
+        return [variable.numpy() for variable in self.variables]
+
+    @property
+    def variables(self):
+        """The trainable variables, in the order of the workload."""
+        return list(self._variables.values())
+
+    def parameter_count(self):
+        """Return how many values the variables hold."""
+        return sum(int(numpy.prod(variable.shape.as_list())) for variable in self.variables)
+
+    def get_weights(self):
+        """Return ``{name: array}`` in the workload's layout."""
+        values = dict(zip(self._variables, self._values()))
+        weights = {}
+        for layer, _ in self._layers:
+            for parameter in layer["parameters"]:
+                own = values[parameter["name"]]
+                weights[parameter["name"]] = to_canonical(layer["kind"], own, self._orders.get(layer["inputs"][0]))
+        return weights
+
+    def output_shape(self):
+        """Return the shape that TensorFlow inferred for one batch of outputs, channels first.
+
+        The first step infers it, so that there is none before.
+        """
+        return self._shape[:1] + self._shape[-1:] + self._shape[1:-1]
+
+    def outputs(self, inputs):
+        """Return the last layer's output, in training, as float32; samples are channels last where they are images."""
+        values = {"input": self._tf.cast(inputs, self._type)}
+        for layer, apply in self._layers:
+            free = layer["kind"] in _ORDER_IS_FREE
+            sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
+            values[layer["name"]] = apply(*sources)
+        last = self._workload["layers"][-1]["name"]
+        result = self._tf.cast(self._ordered(last, values[last]), self._tf.float32)
+        self._shape = result.shape.as_list()
+        return result
+
+    def loss(self, inputs, targets):
+        """Return the loss of one batch; targets are class indices, and not used where the inputs are the target."""
+        outputs = self.outputs(inputs)
+        if self._workload["loss"] == "softmax_cross_entropy":
+            return self._loss(self._tf.reshape(outputs, (inputs.shape.as_list()[0], -1)), targets)
+        return self._loss(self._flat(outputs), self._flat(inputs))
+
+    def _flat(self, values):
+        """Bring images to the workload's order of flat values, so that images and flat values can be compared."""
+        if values.shape.rank == 4:  # noqa: PLR2004 - batch, height, width, channels
+            values = self._tf.transpose(values, (0, 3, 1, 2))
+        return self._tf.reshape(values, (values.shape.as_list()[0], -1))
+
+    def _ordered(self, name, values):
+        """Undo TensorFlow's order of flat values before a layer that cannot live with it."""
+        if name not in self._orders:
+            return values
+        channels, height, width = self._orders[name]
+        images = self._tf.reshape(values, (-1, height, width, channels))
+        return self._tf.reshape(self._tf.transpose(images, (0, 3, 1, 2)), (-1, channels * height * width))

@@ -1,0 +1,112 @@
+"""One worker's training loop in TensorFlow 2, whatever the strategy."""
+
+import os
+
+from steptime.libraries.tensorflow.startup import clear_away
+from steptime.worker.session import Session
+
+
+class TensorFlowSession(Session):
+    """One worker's training; Python only calls one compiled function per step."""
+
+    def __init__(self, tf, strategy, job, context):
+        """Build everything around what a strategy is.
+
+        Args:
+            tf: TensorFlow, as ``import_tensorflow`` gives it.
+            strategy: has ``network`` (a ``TensorFlowNetwork``), ``training`` (a ``TensorFlowTraining``), ``wrap``
+                (which makes of a method of the training what is compiled here), ``marks`` (the phases whose ends its
+                graph can tell on a CPU), ``facts``, and ``part`` to leave the other workers.
+            job: the job.
+            context: of this worker.
+        """
+        self._tf = tf
+        self._job = job
+        self._strategy = strategy
+        self._workers = context.workers
+        self._batches = _batches(job, context)
+        # A GPU computes after the operation of the host that would tell the time.
+        self.marks = strategy.marks if job["device"] == "cpu" else ()
+        self._stamped = None
+        self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
+        self._run = self._advance_first
+        self._loss = None
+
+    def step(self):
+        self._loss = self._run()
+
+    def _advance_first(self):
+        """Take the first step, for which TensorFlow builds the graph."""
+        loss = self._advance()
+        self._run = self._advance
+        clear_away()
+        return loss
+
+    def stages(self):
+        from steptime.libraries.tensorflow.ablation import ablation_stages_of
+
+        return ablation_stages_of(self._tf, self._strategy, self._batches, together=self._workers > 1)
+
+    def marked_step(self, mark):
+        if self._stamped is None:
+            from steptime.libraries.tensorflow.ablation import StampedSteps
+
+            self._stamped = StampedSteps(self._strategy, self._batches)
+        self._loss = self._stamped.step(mark)
+
+    def transfers(self):
+        return self._stamped.transfers() if self._stamped else None
+
+    def batches_ahead(self):
+        return self._batches.ahead
+
+    def wait(self):
+        """On a CPU the function has finished when it returns; a GPU may still be at work."""
+        if self._job["device"] == "cuda":
+            self._tf.test.experimental.sync_devices()
+
+    def loss(self):
+        return float(self._loss.numpy())
+
+    def parameter_count(self):
+        return self._strategy.network.parameter_count()
+
+    def output_shape(self):
+        return self._strategy.network.output_shape()
+
+    def get_weights(self):
+        return self._strategy.network.get_weights()
+
+    def facts(self):
+        tf = self._tf
+        gpus = tf.config.get_visible_devices("GPU")
+        device = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU") if gpus else "cpu"
+        facts = {
+            "framework_version": tf.__version__,
+            "device": device,
+            "threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "operations_at_once": tf.config.threading.get_inter_op_parallelism_threads(),
+            "layout": "channels last",
+            "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "as built"),
+            "loader_threads": self._batches.threads,
+            "clock": "host, after waiting for the device in every step" if gpus else "host",
+        }
+        facts.update(self._strategy.facts)
+        return facts
+
+    def close(self):
+        self._strategy.part()
+
+    def abort(self):
+        """Leave without a word: the others learn it from TensorFlow within a second."""
+
+
+def _batches(job, context):
+    """Return this worker's batches, which feed its step."""
+    from steptime.libraries.tensorflow import loader as loaders
+
+    shape, batch, seed = job["workload"]["input_shape"], job["batch_per_worker"], job["seed"]
+    if job["loader"]["kind"] == "synthetic":
+        return loaders.synthetic(job["workload"], batch, job["loader"]["distinct_batches"], seed, context.rank)
+    device = "/GPU:0" if job["device"] == "cuda" else None
+    return loaders.native(job["loader"], shape, batch, seed, context.rank, context.workers, device)

@@ -1,0 +1,105 @@
+"""What training needs of the device it runs on: settings before it, and waiting and timing during it."""
+
+import torch
+from torch import distributed
+
+from steptime.worker.clock import EventClock, HostClock
+
+_LEFT = []
+
+
+def leave_group():
+    """Leave torch's process group, if there is one; all workers call it."""
+    if distributed.is_available() and distributed.is_initialized():
+        keep_group()
+        distributed.destroy_process_group()
+
+
+def keep_group():
+    """Keep torch's process group until the process ends, even if it is left before.
+
+    Its destructor waits for gloo's threads while it holds the interpreter, which these threads may be waiting for to
+    let go of a finished exchange: then neither ends.
+    """
+    _LEFT.append(distributed.group.WORLD)
+
+
+def open_device(job, context):
+    """Return the device of this worker, after the process has been set up for it.
+
+    Raises RuntimeError when there is no CUDA device for this worker.
+    """
+    # Before anything computes: torch fixes the second number with the first parallel work.
+    torch.set_num_threads(job["threads"])
+    torch.set_num_interop_threads(1)
+    return Cpu() if job["device"] == "cpu" else Cuda(context.local_rank, job["precision"])
+
+
+class Cpu(object):
+    """Host computation: a call returns when its work is done."""
+
+    backend = "gloo"
+
+    def __init__(self):
+        self.torch_device = torch.device("cpu")
+
+    def wait(self):
+        """Return at once."""
+
+    def clock(self):
+        return HostClock(self.wait)
+
+    def facts(self):
+        return {
+            "device": torch.backends.cpu.get_cpu_capability(),
+            "threads": torch.get_num_threads(),
+            "onednn": torch.backends.mkldnn.is_available(),
+        }
+
+
+class Cuda(object):
+    """One CUDA device per worker of the host."""
+
+    backend = "nccl"
+
+    def __init__(self, index, precision):
+        count = torch.cuda.device_count()
+        if index >= count:
+            raise RuntimeError(
+                "worker %d of this host needs the CUDA device %d, and torch sees %d; "
+                "use fewer workers or device: cpu" % (index, index, count)
+            )
+        self.torch_device = torch.device("cuda", index)
+        torch.cuda.set_device(self.torch_device)
+        torch.backends.cudnn.benchmark = True  # shapes never change, so that searching once pays
+        # fp32 has to mean the same number of bits in every framework.
+        exact = precision == "fp32"
+        torch.backends.cuda.matmul.allow_tf32 = not exact
+        torch.backends.cudnn.allow_tf32 = not exact
+
+    def wait(self):
+        """Wait for everything that was issued."""
+        torch.cuda.synchronize(self.torch_device)
+
+    def clock(self):
+        return EventClock(_recorded_event, _elapsed_s, self.wait)
+
+    def facts(self):
+        return {
+            "device": torch.cuda.get_device_name(self.torch_device),
+            "threads": torch.get_num_threads(),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+            "cudnn_benchmark": torch.backends.cudnn.benchmark,
+            "tf32": torch.backends.cuda.matmul.allow_tf32,
+        }
+
+
+def _recorded_event():
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def _elapsed_s(earlier, later):
+    return earlier.elapsed_time(later) / 1000.0  # torch gives milliseconds

@@ -1,0 +1,226 @@
+"""Batches as torch tensors: synthetic ones, and torch's own input pipeline over a dataset on disk.
+
+Batches copied to a CUDA device while the batch before is trained.
+
+Datasets on disk as torch datasets whose items are whole batches.
+"""
+
+import itertools
+import warnings
+
+import numpy
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from steptime.libraries.pillow.photographs import cropped_by_chances, decoded
+from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+
+
+def on_device(batches, device, finish):
+    """Yield ``(finish(images), labels)`` of pinned ``batches`` on ``device``, one batch ahead of the training.
+
+    Copying and normalising run on a stream of their own, so that they share no time with the training unless the
+    device is full.
+    """
+    side = torch.cuda.Stream(device)
+    ahead = _send(next(batches), device, finish, side)
+    while True:
+        training = torch.cuda.current_stream(device)
+        training.wait_stream(side)
+        ready = ahead
+        for tensor in ready:
+            # The memory was taken on the side stream; without this it could be reused before training has read it.
+            tensor.record_stream(training)
+        ahead = _send(next(batches), device, finish, side)
+        yield ready
+
+
+def _send(batch, device, finish, side):
+    images, labels = batch
+    with torch.cuda.stream(side):
+        return finish(images.to(device, non_blocking=True)), labels.to(device, non_blocking=True)
+
+
+class _ImageBatches(Dataset):
+    """A dataset that is asked for ``(epoch, indices)`` and answers with a batch ``(images, labels)``.
+
+    ``finish`` makes the workload's inputs of byte images; None leaves them bytes, for a device to finish.
+    """
+
+    def __init__(self, transform, input_shape, channels, channels_last):
+        self._transform = transform
+        self._channels = channels
+        self._flat = len(input_shape) == 1
+        self._channels_last = channels_last and not self._flat
+        self.finish = None
+
+    def finish_on(self, device):
+        """Return a callable that makes the workload's inputs of byte images on ``device``."""
+        scale, shift = scale_and_shift(self._transform, self._channels)
+        return _Finish(torch.from_numpy(scale).to(device), torch.from_numpy(shift).to(device), self._flat)
+
+    def __getitem__(self, entry):
+        epoch, indices = entry
+        images = self._bytes(epoch, indices)
+        labels = self._labels.index_select(0, torch.from_numpy(indices))
+        return (images if self.finish is None else self.finish(images)), labels
+
+
+class _Finish(object):
+    """Normalises byte images, which keep their layout in memory, and flattens them where the workload wants that."""
+
+    def __init__(self, scale, shift, flat):
+        self._scale = scale
+        self._shift = shift
+        self._flat = flat
+
+    def __call__(self, images):
+        inputs = images.to(torch.float32).mul_(self._scale).add_(self._shift)
+        return inputs.flatten(1) if self._flat else inputs
+
+
+class ArrayBatches(_ImageBatches):
+    """The whole set as one tensor, in the layout in which it is trained: a batch is one gather."""
+
+    def __init__(self, dataset, input_shape, channels_last, _):
+        images, labels = read_arrays(dataset)
+        super(ArrayBatches, self).__init__(dataset["transform"], input_shape, images.shape[1], channels_last)
+        if images[0].size != numpy.prod(input_shape):
+            raise ValueError(
+                "%s holds images of %s where the workload expects %s"
+                % (dataset["path"], list(images.shape[1:]), list(input_shape))
+            )
+        if self._channels_last:
+            images = numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))
+        self._images = torch.from_numpy(images)
+        self._labels = torch.from_numpy(labels)
+
+    def _bytes(self, _, indices):
+        images = self._images.index_select(0, torch.from_numpy(indices))
+        return images.permute(0, 3, 1, 2) if self._channels_last else images
+
+
+class PhotoBatches(_ImageBatches):
+    """Files decoded, resized, cropped and flipped by Pillow."""
+
+    def __init__(self, dataset, input_shape, channels_last, seed):
+        transform = dataset["transform"]
+        self._height, self._width = transform["size"]
+        channels = int(numpy.prod(input_shape)) // (self._height * self._width)
+        super(PhotoBatches, self).__init__(transform, input_shape, channels, channels_last)
+        self._paths, labels = read_index(dataset)
+        self._labels = torch.from_numpy(labels)
+        self._seed = seed
+
+    def _bytes(self, epoch, indices):
+        # A sample comes once per epoch, so that the first one makes the stream of a batch its own.
+        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
+        chances = stream.random_sample((len(indices), 3))
+        batch = numpy.empty((len(indices), self._height, self._width, self._channels), dtype=numpy.uint8)
+        for index, chance, context in zip(indices, chances, batch):
+            context[...] = self._augmented(self._paths[index], chance)
+        images = torch.from_numpy(batch).permute(0, 3, 1, 2)  # Pillow's channels are innermost already
+        return images if self._channels_last else images.contiguous()
+
+    def _augmented(self, path, chances):
+        transform = self._transform
+        try:
+            image = decoded(path, self._channels, transform["resize"], draft=True)
+        except ValueError as error:
+            raise RuntimeError(str(error)) from error
+        return cropped_by_chances(image, transform["size"], transform["flip"], chances)
+
+
+_PER_HELPER = 2
+"""Batches that torch's loader asks of every helper process beforehand."""
+
+
+def open_batches(job, context, device, channels_last):
+    """Return an endless iterator of ``(inputs, targets)`` on ``device``, as the job's loader says.
+
+    Inputs are float32 (batch,) + input shape; targets are int64 class indices, or the inputs in the shape of the
+    output for a mean-squared-error workload.
+
+    Args:
+        job: the job.
+        context: of this worker.
+        device: a ``torch.device``.
+        channels_last: whether images lie in memory with their channels innermost.
+
+    Raises ValueError when the dataset does not hold what the job says or is too small for one batch, and RuntimeError
+    from ``next`` when a file cannot be decoded.
+    """
+    if job["loader"]["kind"] == "synthetic":
+        return _synthetic(job, context, device, channels_last)
+    return _native(job, context, device, channels_last)
+
+
+def batches_ahead(loader, device):
+    """Return how many batches ``open_batches`` may hold ready, for a job's ``loader`` and a ``torch.device``."""
+    if loader["kind"] == "synthetic":
+        return 0
+    on_their_way = 1 if device.type == "cuda" else 0
+    helpers = loader["processes"] if loader["dataset"]["form"] == "image_folder" else 0
+    return on_their_way + _PER_HELPER * helpers
+
+
+def _synthetic(job, context, device, channels_last):
+    workload, settings = job["workload"], job["loader"]
+    pairs = synthetic_batches(
+        workload, job["batch_per_worker"], settings["distinct_batches"], job["seed"], context.rank
+    )
+    layout = torch.channels_last if channels_last and len(workload["input_shape"]) > 1 else torch.contiguous_format
+    return itertools.cycle(
+        [
+            (torch.from_numpy(inputs).to(device, memory_format=layout), torch.from_numpy(targets).to(device))
+            for inputs, targets in pairs
+        ]
+    )
+
+
+def _native(job, context, device, channels_last):
+    settings, workload = job["loader"], job["workload"]
+    plan = batch_indices(
+        settings["dataset"]["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers
+    )
+    kind = {"arrays": ArrayBatches, "image_folder": PhotoBatches}[settings["dataset"]["form"]]
+    dataset = kind(settings["dataset"], workload["input_shape"], channels_last, job["seed"])
+    if device.type == "cuda":
+        # A device normalises by itself: bytes are a quarter of the floats that would have to be copied.
+        finish = dataset.finish_on(device)
+        batches = on_device(_fetch(dataset, plan, settings["processes"], pin=True), device, finish)
+    else:
+        dataset.finish = dataset.finish_on(device)
+        batches = _fetch(dataset, plan, settings["processes"], pin=False)
+    if workload["loss"] == "mean_squared_error":
+        shape = [-1] + list(workload["layers"][-1]["output_shape"])
+        return ((inputs, inputs.reshape(shape)) for inputs, _ in batches)
+    return iter(batches)
+
+
+def _fetch(dataset, plan, processes, pin):
+    """Return the planned batches in their order, made by ``processes`` helpers ahead of the training.
+
+    The plan never ends, so that the helpers persist and none of them runs dry between two epochs. Arrays in memory
+    need no helpers: a gather is faster than handing its result from one process to another.
+    """
+    if isinstance(dataset, ArrayBatches):
+        batches = (dataset[entry] for entry in plan)
+        return ((inputs.pin_memory(), targets.pin_memory()) for inputs, targets in batches) if pin else batches
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")  # the study chose the number
+        ahead = {"prefetch_factor": _PER_HELPER} if processes else {}
+        loader = DataLoader(
+            dataset, batch_size=None, sampler=_Plan(plan), num_workers=processes, pin_memory=pin, **ahead
+        )
+        return iter(loader)
+
+
+class _Plan(Sampler):
+    """An endless iterator as torch's sampler; an entry is a whole batch of indices."""
+
+    def __init__(self, plan):
+        self._plan = plan
+
+    def __iter__(self):
+        return self._plan

@@ -1,0 +1,92 @@
+"""What a session in torch leaves to its strategy: wrapping the network, and turning a loss into new weights."""
+
+import torch
+
+from steptime.libraries.torch.ablation import Stages
+from steptime.libraries.torch.network import prefers_channels_last
+
+
+class TorchStrategy(object):
+    """One worker that agrees with nobody; strategies override what they do differently.
+
+    The session calls, in this order: the constructor, ``prepare`` once, ``update`` in every step, and ``part``.
+
+    ``innermost``
+        Whether parameters may lie with their channels innermost, as images do.
+    ``way``
+        How torch's optimizer works: ``fused``, or ``foreach`` where parameters are no ordinary tensors.
+    """
+
+    innermost = True
+    way = "fused"
+
+    def __init__(self, job, context, device):
+        """Meet the other workers.
+
+        Args:
+            job: the job.
+            context: of this worker.
+            device: ``Cpu`` or ``Cuda`` of ``torch_devices``, for which the process has been set up.
+        """
+        self.job = job
+        self.context = context
+        self.device = device
+        self.optimizer = None
+
+    def prepare(self, built):
+        """Return what is called with inputs and gives outputs; keep the optimizer.
+
+        ``built`` is the ``TorchWorkload``: its module lies on the device and has the first weights.
+        """
+        self.optimizer = sgd(built.module.parameters(), self.job["optimizer"], self.way)
+        return built.module
+
+    def update(self, loss):
+        """Run the backward pass of ``loss`` and update the weights; gradient memory is given back."""
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def take_apart(self):
+        """Return the ``Stages`` of ``update``, or None; called in ablation runs only, once, after ``prepare``."""
+        return Stages(self)
+
+    def count(self, parameter):
+        """Return the number of values of a parameter of the whole network."""
+        return parameter.numel()
+
+    def whole(self, parameter):
+        """Return a parameter as an ordinary tensor; every worker calls it, in the same order."""
+        return parameter.detach()
+
+    def facts(self):
+        """Return JSON-ready facts of the strategy."""
+        return {"update": self.way}
+
+    def staleness(self):
+        """Return what ``Session.staleness`` does."""
+        return
+
+    def part(self):
+        """Leave the other workers at the end."""
+
+    def abort(self):
+        """Leave after a failure, without waiting for anybody."""
+        self.part()
+
+
+def sgd(parameters, settings, way):
+    """Return torch's SGD with the job's ``optimizer`` settings; ``way`` is ``fused`` or ``foreach``."""
+    return torch.optim.SGD(
+        parameters,
+        lr=settings["learning_rate"],
+        momentum=settings["momentum"],
+        weight_decay=settings["weight_decay"],
+        **{way: True},
+    )
+
+
+def channels_innermost(job):
+    """Return whether images lie with their channels innermost, by the job's option ``channels_last``."""
+    wanted = job["options"].get("channels_last", "auto")
+    return prefers_channels_last(job["workload"]) if wanted == "auto" else wanted == "yes"

@@ -1,0 +1,192 @@
+"""From a trial's ablation launches to where the time of its step goes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from steptime.measurements.ablation import form
+from steptime.measurements.ablation.accounts import accounts, marked_phases
+from steptime.measurements.ablation.imbalance import Imbalance, imbalance
+from steptime.measurements.ablation.interval import Estimated, over_blocks
+from steptime.measurements.ablation.overlap import communication_s
+from steptime.measurements.ablation.records import PHASES, AblationLaunch
+from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
+from steptime.measurements.flags import counted
+from steptime.measurements.launch_times import ASYNCHRONOUS
+from steptime.study.trial import Trial
+
+_HEAT_STEPS = 120
+_ROUNDING = 1e-9
+"""Of a step: what is left of it below this is what floating point leaves of a sum."""
+_NEVER_OVERLAPPED = ("input_wait", "h2d", "update")
+How = str
+
+
+def break_down(
+    trial: Trial, launches: Sequence[AblationLaunch], timed_mean_s: Sequence[float]
+) -> form.Breakdown | None:
+    """Return the anatomy of the step of ``trial``; None when no ablation launch ended well.
+
+    A phase comes from the ablation where the ablation has it, and from the framework's marks elsewhere. Phases that no
+    communication overlaps are taken from the marks too where these know them better; what that leaves of the step is
+    the residual, a check of one source against the other.
+
+    Args:
+        trial: whose launches they are.
+        launches: its ablation launches.
+        timed_mean_s: the mean step of each of its timing launches, to compare with.
+    """
+    good = [each for each in launches if each.status == "ok" and each.workers]
+    if not good:
+        return None
+    all_stage_times = stage_times_of(good)
+    synchronous = trial.strategy not in ASYNCHRONOUS
+    exchanged = any("exchange" in each.stages for each in all_stage_times)
+    cuda = trial.device == "cuda"
+    all_by_ablation = [
+        ablation_phases(each, synchronous=synchronous, workers=trial.workers, cuda=cuda) for each in all_stage_times
+    ]
+    marks = [marked_phases(each, synchronous=synchronous) for each in good]
+    native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in PHASES}
+    phases = {
+        name: _better(
+            name,
+            _over(
+                [each.get(name) for each in all_by_ablation],
+                _how(name, trial, synchronous=synchronous, exchanged=exchanged),
+            ),
+            native[name],
+        )
+        for name in PHASES
+    }
+    steps = [each.means("step") for each in all_stage_times]
+    known = sum(phase.value_s for phase in phases.values() if phase)
+    step = over_blocks(steps)
+    phases["residual"] = _residual(steps, all_by_ablation, phases)
+    return form.Breakdown(
+        launches=len(good),
+        step_s=_phase(step, "direct"),
+        phases=phases,
+        closure_error=round(abs(known - step.value) / step.value, 9),
+        native={name: phase for name, phase in native.items() if phase},
+        accounts=accounts(good, all_stage_times, all_by_ablation),
+        overlap=_overlap(good, all_stage_times, phases["comm_exposed"], trial.workers, synchronous=synchronous),
+        imbalance=_imbalance(imbalance(all_stage_times), good[0], all_stage_times[0]),
+        input_s=_over([each.means("input") if "input" in each.stages else None for each in all_stage_times], "direct"),
+        instrumentation=_paired(all_stage_times, "marked", "step"),
+        against_timing=_against(steps, timed_mean_s),
+        clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
+        flags=counted([each.flags for each in good]),
+    )
+
+
+def _better(name: str, by_ablation: form.Phase | None, native: form.Phase | None) -> form.Phase | None:
+    if by_ablation is None or native is None:
+        return by_ablation or native
+    return native if name in _NEVER_OVERLAPPED and _width(native) < _width(by_ablation) else by_ablation
+
+
+def _width(phase: form.Phase) -> float:
+    return float("inf") if phase.low_s is None or phase.high_s is None else phase.high_s - phase.low_s
+
+
+def _how(name: str, trial: Trial, *, synchronous: bool, exchanged: bool) -> How:
+    """What cannot be there is known directly; all else is a difference of runs."""
+    nothing = (
+        (name == "h2d" and trial.device != "cuda")
+        or (name == "sync_wait" and (trial.workers == 1 or not synchronous))
+        or (name == "comm_exposed" and trial.workers == 1 and not exchanged)
+    )
+    return "direct" if nothing else "derived"
+
+
+def _residual(
+    steps: Sequence[Array], all_by_ablation: Sequence[dict[str, Array | None]], phases: dict[str, form.Phase | None]
+) -> form.Phase:
+    """What the phases leave of the step; its interval holds what the ablation leaves open."""
+    rest = []
+    for step, by_ablation in zip(steps, all_by_ablation, strict=True):
+        left = step.copy()
+        for name, phase in phases.items():
+            own = by_ablation.get(name)
+            if phase:
+                left -= phase.value_s if phase.how == "direct" or own is None else own
+        rest.append(np.where(np.abs(left) > _ROUNDING * step, left, 0.0))
+    return _phase(over_blocks(rest), "derived")
+
+
+def _overlap(
+    launches: Sequence[AblationLaunch],
+    all_stage_times: Sequence[StageTimes],
+    exposed: form.Phase | None,
+    workers: int,
+    *,
+    synchronous: bool,
+) -> form.Overlap | None:
+    found = [
+        communication_s(launch, stage_times, synchronous=synchronous)
+        for launch, stage_times in zip(launches, all_stage_times, strict=True)
+    ]
+    known = [each for each in found if each]
+    if workers == 1 or exposed is None or len(known) < len(found):
+        return None
+    totals, how = [each[0] for each in known], known[0][1]
+    total = over_blocks(totals)
+    hidden = over_blocks([np.clip(each - exposed.value_s, 0.0, each) for each in totals])
+    return form.Overlap(
+        ratio=hidden.value / total.value if total.value > 0.0 else None,
+        communication_s=_phase(total, how),
+        comm_hidden_s=_phase(hidden, "derived"),
+    )
+
+
+def _imbalance(found: Imbalance | None, launch: AblationLaunch, stage_times: StageTimes) -> form.Imbalance | None:
+    if found is None:
+        return None
+    heat = stage_times.compute()[:, :_HEAT_STEPS]
+    return form.Imbalance(
+        factor=found.factor.value,
+        factor_low=found.factor.low,
+        factor_high=found.factor.high,
+        percent=100.0 * (found.factor.value - 1.0),
+        persistent=found.persistent.value,
+        transient=found.transient.value,
+        blamed_worker=found.blamed_worker,
+        workers=[
+            form.WorkerPhases(
+                rank=worker.rank, host=worker.host, compute_s=_share(compute), heat_s=[float(each) for each in row]
+            )
+            for worker, compute, row in zip(launch.workers, found.compute_s, heat, strict=True)
+        ],
+    )
+
+
+def _paired(all_stage_times: Sequence[StageTimes], upper: str, lower: str) -> form.Share | None:
+    if not all(upper in each.stages for each in all_stage_times):
+        return None
+    return _share(over_blocks([each.means(upper) / each.means(lower) - 1.0 for each in all_stage_times]))
+
+
+def _against(steps: Sequence[Array], timed: Sequence[float]) -> form.Share | None:
+    """Compare with the timing launches as independent ones, each pair of launches of the same index."""
+    if not timed:
+        return None
+    reference = float(np.mean(timed))
+    return _share(over_blocks([step / reference - 1.0 for step in steps]))
+
+
+def _over(values: Sequence[Array | None], how: How) -> form.Phase | None:
+    known = [each for each in values if each is not None]
+    return _phase(over_blocks(known), how) if known and len(known) == len(values) else None
+
+
+def _one(value: float | None) -> Array | None:
+    return None if value is None else np.array([value])
+
+
+def _phase(found: Estimated, how: How) -> form.Phase:
+    return form.Phase.model_validate({"value_s": found.value, "low_s": found.low, "high_s": found.high, "how": how})
+
+
+def _share(found: Estimated) -> form.Share:
+    return form.Share(value=found.value, low=found.low, high=found.high)

@@ -1,0 +1,115 @@
+"""The anatomy of a trial's step as it stands in a report."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Phase(_Form):
+    """Seconds of a step; bounds are None where a single launch cannot show them."""
+
+    value_s: float
+    low_s: float | None
+    high_s: float | None
+    how: Literal["direct", "derived"]
+    """`direct`: the framework marked it, or it cannot be; `derived`: a difference of runs without it."""
+
+
+class Share(_Form):
+    """A number without unit, with its interval over launches."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Seconds(_Form):
+    """Seconds of a step with their interval; bounds are None where a single block cannot show them."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class Account(_Form):
+    """What a framework itself says that a part of a step takes, beside the ablation's account of the same part."""
+
+    source: str
+    """The framework's log or timers, or `marks`."""
+    phase: str
+    """Or several, joined by ` + `."""
+    native_s: Seconds
+    by_ablation_s: Seconds | None
+    """None where the ablation cannot tell."""
+    difference_s: Seconds | None
+    """`native_s` minus `ladder_s`, paired by blocks."""
+    agrees: bool | None
+    """True where the whole interval of the difference is within 2 % of the step, False where all of it is beyond; None
+    where neither is shown, as where there is no interval or no ablation."""
+
+
+class WorkerPhases(_Form):
+    """One worker's computation."""
+
+    rank: int
+    host: str
+    compute_s: Share
+    """Seconds per step, without any waiting."""
+    heat_s: list[float]
+    """Seconds of computation of each of some steps of the first launch, of the same steps for all workers."""
+
+
+class Imbalance(_Form):
+    """Load imbalance over workers; shares are of the mean computation."""
+
+    factor: float
+    factor_low: float | None
+    factor_high: float | None
+    percent: float
+    """(factor - 1) x 100."""
+    persistent: float
+    transient: float
+    blamed_worker: int | None
+    workers: list[WorkerPhases]
+
+
+class Overlap(_Form):
+    """How much communication computation covers."""
+
+    ratio: float | None
+    """comm_hidden / communication; None where nothing is communicated."""
+    communication_s: Phase
+    """In all, covered or not."""
+    comm_hidden_s: Phase
+
+
+class Breakdown(_Form):
+    """Where the time of a step goes."""
+
+    launches: int
+    step_s: Phase
+    """The mean step of the ablation runs, which the phases sum to."""
+    phases: dict[str, Phase | None]
+    """By name, in the order of ``records.PHASES``; None where nothing here can tell, which is not 0."""
+    closure_error: float
+    """|sum of phases without the residual - step| / step."""
+    native: dict[str, Phase]
+    """Phases as the framework marks them, for a cross-check."""
+    accounts: list[Account] = []
+    """What the framework's timers and marks say, each beside the ablation."""
+    overlap: Overlap | None
+    imbalance: Imbalance | None
+    input_s: Phase | None
+    """The loader alone, per batch: what it could give if nothing else ran."""
+    instrumentation: Share | None
+    """Step with the framework's marks divided by the step without, paired by blocks, minus 1."""
+    against_timing: Share | None
+    """Step of the ablation runs divided by that of the timing runs, minus 1."""
+    clock_uncertainty_s: float
+    """Arrivals of workers closer than this were not told apart."""
+    flags: list[str] = []
+    """What else the machine did meanwhile, with how many of the launches it touched."""

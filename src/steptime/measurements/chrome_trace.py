@@ -1,0 +1,186 @@
+"""Steps as a trace that Perfetto and chrome://tracing open: one process per worker, one row per phase.
+
+Format: Trace Event Format (Google, "Trace Event Format", 2016): complete events (``ph`` X) with times in
+microseconds, and metadata events (``ph`` M) that name processes and rows.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import steptime
+from steptime.errors import StoreError, UsageError, choices_message
+from steptime.measurements.ablation.accounts import PHASE_OF_MARK
+from steptime.measurements.ablation.breakdown import break_down
+from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.records import PHASES, AblationLaunch
+from steptime.measurements.ablation.stages import aligned, uncertainty_s
+from steptime.measurements.jsonlines import write_whole
+from steptime.measurements.launch_times import ASYNCHRONOUS
+from steptime.measurements.store import Store
+from steptime.study.trial import Trial
+
+Event = dict[str, Any]
+Span = tuple[str, float, float, dict[str, Any]]
+"""Name, begin and end in seconds, and what is shown when it is clicked on."""
+
+EXCHANGE = "exchange"
+"""Waiting and transfer together, where arrivals of workers are closer than their clocks can tell."""
+_ROWS = ("step", *PHASES, EXCHANGE)
+_IN_ORDER = ("input_wait", "h2d", "forward", "backward", "sync_wait", "comm_exposed", "update", "residual")
+
+
+def export_traces(store: Store, folder: Path, only: str | None = None) -> list[Path]:
+    """Write a trace of every trial that was taken apart to ``folder`` as ``TRIAL.trace.json``; return the paths.
+
+    Of a framework that marks its phases, the trace has the marked steps of the first good ablation launch, on one
+    clock; of another it has one step made up of the mean phases, which says so in its name.
+
+    Args:
+        store: the results.
+        folder: is made if it is not there.
+        only: id of the one trial to write.
+
+    Raises UsageError when ``only`` is no trial of the store or nothing was taken apart, StoreError as the store does.
+    """
+    trials = {trial.id: trial for trial in store.trials()}
+    if only is not None and only not in trials:
+        raise UsageError(choices_message("trial", only, trials))
+    paths = []
+    for name in trials if only is None else [only]:
+        found = trace(trials[name], store.ablations(name))
+        if found is not None:
+            path = folder / f"{name}.trace.json"
+            _write(path, found)
+            paths.append(path)
+    if not paths:
+        what = f"{only} has" if only else f"the trials of {store.path} have"
+        message = (
+            f"{what} no ablation runs that ended well, so there are no steps to show; run the study with breakdown=true"
+        )
+        raise UsageError(message)
+    return paths
+
+
+def trace(trial: Trial, launches: Sequence[AblationLaunch]) -> dict[str, Any] | None:
+    """Return the trace of a trial's steps as a JSON object; None without a good ablation launch."""
+    good = [launch for launch in launches if launch.status == "ok" and launch.workers]
+    taken_apart = break_down(trial, good, []) if good else None
+    if taken_apart is None:
+        return None
+    marked = next((launch for launch in good if all(worker.marked for worker in launch.workers)), None)
+    events = list(_marked(trial, marked) if marked else _made_up(taken_apart, trial.workers))
+    about = {
+        "trial": trial.id,
+        "steptime": steptime.__version__,
+        "kind": f"marked steps of ablation launch {marked.launch}" if marked else "one step made up of mean phases",
+        "clock_uncertainty_us": 1e6 * taken_apart.clock_uncertainty_s,
+    }
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
+
+
+def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
+    workers = launch.workers
+    ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
+    arrivals = None
+    if len(workers) > 1 and trial.strategy not in ASYNCHRONOUS and "exchange" in workers[0].marks:
+        arrivals = ends[..., workers[0].marks.index("exchange")].max(axis=0)
+    apart_s = uncertainty_s(workers)
+    pieces = [aligned(worker, np.array([piece[2:] for piece in worker.transfers]).reshape(-1, 2)) for worker in workers]
+    origin = min([float(ends.min()), *(float(each.min()) for each in pieces if len(each))])
+    for worker, own, moved in zip(workers, ends - origin, pieces, strict=True):
+        last = None if arrivals is None else arrivals - origin
+        rows: dict[str, list[Span]] = {name: [] for name in _ROWS}
+        for step, times in enumerate(own):
+            args = {"step": step}
+            rows["step"].append((f"step {step}", times[0], times[-1], args))
+            for mark, begin, end in zip(worker.marks, times[:-1], times[1:], strict=True):
+                if mark in PHASE_OF_MARK:
+                    rows[PHASE_OF_MARK[mark]].append((PHASE_OF_MARK[mark], begin, end, args))
+                else:
+                    for name, since, until in _exchange(begin, end, None if last is None else last[step], apart_s):
+                        rows[name].append((name, since, until, args))
+        shown = {name: spans for name, spans in rows.items() if spans}
+        names = [(name, size) for name, size, _, _ in worker.transfers]
+        shown.update(_lanes((name, *times, {"bytes": size}) for (name, size), times in _paired(names, moved - origin)))
+        yield from _process(worker.rank, f"worker {worker.rank} on {worker.host}", shown)
+
+
+def _exchange(begin: float, end: float, last: float | None, apart_s: float) -> list[tuple[str, float, float]]:
+    """Split an exchange at the arrival of the last worker, if that came later by more than clocks leave open."""
+    if last is None:
+        return [("comm_exposed", begin, end)]
+    if last - begin < apart_s:
+        return [(EXCHANGE, begin, end)]
+    arrived = min(last, end)
+    return [("sync_wait", begin, arrived), ("comm_exposed", arrived, end)]
+
+
+def _paired(names: Sequence[tuple[str, int]], times: Any) -> Iterator[tuple[tuple[str, int], tuple[float, float]]]:  # noqa: ANN401 - an array
+    for name, (ready, done) in zip(names, times, strict=True):
+        yield name, (float(ready), float(done))
+
+
+def _lanes(spans: Iterable[Span]) -> dict[str, list[Span]]:
+    """Spread pieces that are under way at the same time over rows, each into the first that is free."""
+    lanes: list[list[Span]] = []
+    for span in sorted(spans, key=lambda each: each[1]):
+        free = next((lane for lane in lanes if lane[-1][2] <= span[1]), None)
+        if free is None:
+            lanes.append([span])
+        else:
+            free.append(span)
+    return {f"transfer {number}": lane for number, lane in enumerate(lanes, 1)}
+
+
+def _made_up(found: Breakdown, workers: int) -> Iterator[Event]:
+    """One step of which every phase lasts as long as it does on average, one after the other; negative ones do not."""
+    at, rows = 0.0, {}
+    for name in _IN_ORDER:
+        phase = found.phases.get(name)
+        if phase is None or phase.value_s <= 0.0:
+            continue
+        args = {"how": phase.how, "low_us": _micro(phase.low_s), "high_us": _micro(phase.high_s)}
+        rows[name] = [(f"{name} (mean)", at, at + phase.value_s, args)]
+        at += phase.value_s
+    step: Span = ("step made up of mean phases", 0.0, at, {"mean_step_us": _micro(found.step_s.value_s)})
+    who = "worker" if workers == 1 else f"mean of {workers} workers"
+    yield from _process(0, f"{who}: made up of mean phases, not recorded", {"step": [step], **rows})
+
+
+def _process(pid: int, name: str, rows: dict[str, list[Span]]) -> Iterator[Event]:
+    yield _named("process_name", pid, 0, {"name": name})
+    yield _named("process_sort_index", pid, 0, {"sort_index": pid})
+    for tid, (row, spans) in enumerate(rows.items(), 1):
+        yield _named("thread_name", pid, tid, {"name": row})
+        yield _named("thread_sort_index", pid, tid, {"sort_index": tid})
+        category = "transfer" if row.startswith("transfer") else "phase"
+        reached = 0.0
+        for title, begin, end, args in spans:
+            # Nanoseconds are fine enough, and a span must not begin before the one in front of it has ended.
+            since = max(reached, round(1e6 * begin, 3))
+            reached = max(since, round(1e6 * end, 3))
+            duration = round(reached - since, 3)
+            yield {"name": title, "cat": category, "ph": "X", "ts": since, "dur": duration, "pid": pid, "tid": tid} | {
+                "args": args
+            }
+
+
+def _named(kind: str, pid: int, tid: int, args: dict[str, Any]) -> Event:
+    return {"name": kind, "ph": "M", "ts": 0, "dur": 0, "pid": pid, "tid": tid, "args": args}
+
+
+def _micro(value_s: float | None) -> float | None:
+    return None if value_s is None else round(1e6 * value_s, 3)
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"{path.parent} cannot be made ({error.strerror}); choose another folder with -o"
+        raise StoreError(message) from error
+    write_whole(path, json.dumps(found, separators=(",", ":")).encode())

@@ -1,0 +1,70 @@
+"""Under which conditions a trial's numbers hold, in a few words each; flags never remove a measurement.
+
+In which of their options the trials of a study differ.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from steptime.measurements.records import Launch
+from steptime.study.trial import Trial
+
+OVERCOMMITTED = "more workers than cores"
+
+
+def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: float | None) -> list[str]:
+    """Return the flags of a trial.
+
+    Args:
+        trial: the configuration.
+        launches: those that ended well.
+        failed: how many did not.
+        cores: physical cores that a launch could use; None when the machine did not say.
+    """
+    found = []
+    # Servers compute as well: they sum and update while workers wait or go on.
+    busy = trial.workers * trial.threads + trial.servers
+    if cores is not None and trial.device == "cpu" and busy > cores:
+        found.append(OVERCOMMITTED)
+    found += counted([launch.flags for launch in launches])
+    if len(launches) == 1:
+        found.append("single launch: its interval leaves out how launches differ")
+    if failed:
+        found.append(f"{failed} of {failed + len(launches)} launches failed")
+    return found
+
+
+def counted(flags: Sequence[Sequence[str]]) -> list[str]:
+    """Return every flag of some launches with how many have it; ``flags`` are those of each launch."""
+    counts = Counter(flag for own in flags for flag in own if flag != OVERCOMMITTED)
+    return [f"{flag} ({count} of {len(flags)} launches)" for flag, count in sorted(counts.items())]
+
+
+Varied = dict[tuple[str, str], set[str]]
+"""Names of options, by framework and strategy."""
+
+
+def varied_options(trials: Sequence[Trial]) -> Varied:
+    """Return, by framework and strategy, the options that have more than one value."""
+    values: dict[tuple[str, str], dict[str, set[Any]]] = {}
+    for trial in trials:
+        known = values.setdefault((trial.framework, trial.strategy), {})
+        for name, value in trial.options.items():
+            known.setdefault(name, set()).add(value)
+    return {key: {name for name, seen in known.items() if len(seen) > 1} for key, known in values.items()}
+
+
+def in_words(trial: Trial, varied: Varied) -> str:
+    """Return framework and strategy of ``trial``, its servers if it has any, and those of its options that vary."""
+    names = varied.get((trial.framework, trial.strategy), set())
+    parts = [
+        trial.framework,
+        trial.strategy,
+        *(f"{name}={trial.options[name]}" for name in trial.options if name in names),
+    ]
+    if trial.servers:
+        parts.append(f"servers={trial.servers}")
+    if trial.server_placement == "colocated":
+        parts.append("colocated")
+    return " ".join(parts)

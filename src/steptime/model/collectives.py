@@ -1,0 +1,209 @@
+"""What carries a message: the rate and the latency of one link.
+
+All-reduce in a ring: every worker sends the share of one to its neighbour, 2(p-1) times.
+
+All-reduce in binary trees: up to the root and down again, in pieces that follow each other.
+
+All-reduce through one worker, which collects, adds and answers.
+
+All-reduce by recursive doubling: whole messages between partners twice as far apart in every round.
+
+All-reduce by recursive halving and doubling (Rabenseifner): few rounds as a tree, few bytes as a ring.
+
+All-gather in a ring: every worker passes the shares of the others on.
+
+Reduce-scatter in a ring: afterwards every worker holds the sum of its own share.
+
+All-reduce on two levels: inside each host, then between hosts whose card all its workers share.
+
+The all-reduce algorithms by name.
+
+What an operation of a back end costs by the textbook, in steps and in bytes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Real = float | NDArray[np.float64]
+"""A number, or an array of numbers: formulas are written once for both."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """One direction of a link between two workers or hosts."""
+
+    rate: Real
+    """Bytes per second that a long message reaches."""
+    latency: Real = 0.0
+    """Seconds per step of an algorithm, as measured with the back end that is modelled."""
+    latencies_per_step: Real = 1.0
+    """How many latencies that back end spends in one step: one by the textbook, two for gloo's ring."""
+
+    rendezvous: Real = np.inf
+    """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
+    messages of both; infinite where they have one each, or where nobody waits."""
+
+    @property
+    def start(self) -> Real:
+        """Seconds that one step costs before its bytes."""
+        return self.latency * self.latencies_per_step
+
+
+def ring(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of an all-reduce: ``2(p-1) a + 2(p-1)/p n/B``.
+
+    Args:
+        size: bytes that every worker contributes.
+        workers: p; one worker has nobody to talk to.
+        link: between neighbours, used in both directions at once.
+
+    >>> ring(1e9, 4, Link(rate=1e9))
+    1.5
+    """
+    return 2 * (workers - 1) * link.start + 2 * (workers - 1) / workers * size / link.rate
+
+
+def tree(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``2 ceil(log2 p) a + 2 n/B``: two complementary trees, pipelined, share the load.
+
+    >>> float(tree(1e9, 8, Link(rate=1e9)))
+    2.0
+    """
+    depth = np.ceil(np.log2(workers))
+    seconds: Real = 2 * depth * link.start + np.where(depth > 0, 2.0, 0.0) * size / link.rate
+    return seconds
+
+
+def star(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``2 a + 2(p-1) n/B``: everything passes the link of the one in the middle, in and out.
+
+    >>> float(star(1e9, 4, Link(rate=1e9)))
+    6.0
+    """
+    seconds: Real = np.where(np.asarray(workers) > 1, 2.0, 0.0) * link.start + 2 * (workers - 1) * size / link.rate
+    return seconds
+
+
+def recursive_doubling(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``r (a + n/B)`` with ``r = ceil(log2 p)``, and two rounds more where p is no power of two.
+
+    The surplus workers hand their message to a partner first and get the result back last.
+
+    >>> float(recursive_doubling(1e9, 4, Link(rate=1e9)))
+    2.0
+    """
+    rounds = np.floor(np.log2(workers))
+    surplus = np.where(2**rounds < workers, 2.0, 0.0)
+    seconds: Real = (rounds + surplus) * (link.start + size / link.rate)
+    return seconds
+
+
+SOCKET_RENDEZVOUS_BYTES = 3_715_832.0
+"""From which MPICH's messages over sockets between hosts wait for their receivers: what UCX 1.18 says of itself."""
+_IN_STEP = 2
+"""Workers that leave every all-reduce together, so that both say that they are ready before either sends."""
+
+
+def halving_doubling(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``2 log2(p) a + 2(p-1)/p n/B`` where p is a power of two, 2^r.
+
+    Else the surplus over 2^r hands its message to partners before and gets the result after: two more rounds with the
+    whole message. Workers that have no surplus to wait for send ahead, and what they send shares a partner's link with
+    the message that is handed to it: ``1/2^t - 1/2^r`` of a message more, where 2^t is the largest power of two that
+    divides p.
+
+    Two partners whose parts are at least ``link.rendezvous`` long send half of them at the same time and half one
+    after the other, since saying that one is ready waits behind what one sends: such a part takes half as long again.
+    Who waits so does not send ahead, and the longer of the two counts.
+
+    Both were measured with MPICH (docs/models/communication.md); tests hold the first to a simulation of every message.
+
+    >>> float(halving_doubling(1e9, 4, Link(rate=1e9)))
+    1.5
+    >>> float(halving_doubling(1e9, 3, Link(rate=1e9)))
+    3.5
+    >>> float(halving_doubling(1e9, 4, Link(rate=1e9, rendezvous=5e8)))
+    2.0
+    """
+    count = np.asarray(workers).astype(np.int64)
+    rounds = np.floor(np.log2(count))
+    core, divisor = 2**rounds, count & -count
+    surplus = np.where(core < count, 2.0, 0.0)
+    ahead = 1 / divisor - 1 / core
+    messages = 2 * (core - 1) / core + surplus + np.maximum(ahead, _one_way(size, count, rounds, link))
+    seconds: Real = (2 * rounds + surplus) * link.start + messages * size / link.rate
+    return seconds
+
+
+def _one_way(size: Real, count: NDArray[np.int64], rounds: Real, link: Link) -> Real:
+    """Return by how many messages it takes longer that partners wait for each other: half of each part, there and back.
+
+    The parts are 1/2, 1/4, … of a message.
+    """
+    parts = np.floor(np.log2(np.maximum(np.asarray(size, float) / link.rendezvous, 1.0)))
+    waited: Real = np.where(count > _IN_STEP, 1.0 - 0.5 ** np.minimum(parts, rounds), 0.0)
+    return waited
+
+
+def all_gather(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``(p-1) a + (p-1)/p n/B``, with ``size`` the bytes that every worker ends up with.
+
+    >>> all_gather(1e9, 4, Link(rate=1e9))
+    0.75
+    """
+    return (workers - 1) * link.start + (workers - 1) / workers * size / link.rate
+
+
+def reduce_scatter(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``(p-1) a + (p-1)/p n/B``, with ``size`` the bytes before the reduction.
+
+    >>> reduce_scatter(1e9, 4, Link(rate=1e9))
+    0.75
+    """
+    return (workers - 1) * link.start + (workers - 1) / workers * size / link.rate
+
+
+def two_level(size: Real, workers_per_host: Real, hosts: Real, inside: Link, between: Link) -> Real:
+    """Return the seconds of a ring inside every host and a ring of hosts.
+
+    Each worker of a host carries its share of the sum between hosts; together they send the bytes of one worker
+    through the host's card: ``2(g-1)/g n/B_in + 2(h-1)/h n/B_card``, and the latencies of both rings.
+
+    >>> two_level(1e9, 1, 4, Link(rate=1e12), Link(rate=1e9))
+    1.5
+    """
+    return ring(size, workers_per_host, inside) + ring(size, hosts, between)
+
+
+ALLREDUCE: Mapping[str, Callable[[Real, Real, Link], Real]] = {
+    "ring": ring,
+    "recursive_doubling": recursive_doubling,
+    "halving_doubling": halving_doubling,
+    "tree": tree,
+}
+"""Each takes bytes per worker, workers and a link, and returns seconds."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Functions of the numbers of workers and servers."""
+
+    steps: Callable[[int, int], float]
+    """Messages that wait for each other: each costs a latency at least."""
+    volume: Callable[[int, int], float]
+    """Bytes through the busiest link in one direction, per byte of one worker's message."""
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    # Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009) 117: a ring sends the least bytes possible. What needs
+    # fewer steps, such as recursive doubling, shows as fewer than one latency per step of the ring.
+    "allreduce": Operation(lambda p, _: 2.0 * (p - 1), lambda p, _: 2.0 * (p - 1) / p),
+    # Push, then pull; the busiest link is a server's, which gets a share of all workers' pushes, or a worker's.
+    # Where servers share hosts with workers their traffic adds up, which this leaves out.
+    "push_pull": Operation(lambda _p, _s: 2.0, lambda p, s: 2.0 * max(1.0, p / max(s, 1))),
+    # All to one, and its answer.
+    "incast": Operation(lambda _p, _s: 2.0, lambda p, _: float(p - 1)),
+}

@@ -1,0 +1,47 @@
+"""The whole: predict every holdout point of a table of curves, and score that beside the null models."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.nulls import judge_references
+from steptime.predict.curve.priors import predict_curve
+from steptime.predict.curve.reference_models import NULLS
+from steptime.predict.curve.scores import Judged, judge, score, score_groups, summary
+
+
+def assess(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Return what ``steptime evidence --json`` prints."""
+    points = judge(curves, predict_curve)
+    references = judge_references(curves)
+    return {
+        "points": [_form(point) for point in points],
+        "summary": summary(points),
+        "null_models": {name: _score_of(references[name]) for name in NULLS},
+        "reference_models": {name: _score_of(judged) for name, judged in references.items() if name not in NULLS},
+    }
+
+
+def _form(point: Judged) -> dict[str, Any]:
+    return {
+        "curve": point.curve,
+        "source": point.source,
+        "class": point.regime,
+        "workers": point.workers,
+        "measured_s": point.measured,
+        "predicted_s": point.predicted,
+        "low_s": point.low,
+        "high_s": point.high,
+        "ape": point.ape,
+    }
+
+
+def _score_of(points: Sequence[Judged]) -> dict[str, Any]:
+    if not points:
+        return {"n": 0}
+    return {
+        **asdict(score(points)),
+        "by_source": score_groups(points, lambda point: point.source),
+        "by_class": score_groups(points, lambda point: point.regime),
+    }

@@ -1,0 +1,127 @@
+"""What is known of a curve's stack and hardware from its descriptive columns, before any point of it was measured.
+
+The rates are the data sheets' and the policies the frameworks' documentation; what a stack makes of them is learned.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from steptime.model.gradient_bytes import COST_ONLY, gradient_bytes
+from steptime.predict.curve.curve import Setup
+from steptime.workloads.table import LIBRARY
+
+_GIGA = 1e9
+
+INSIDE_RATES: Mapping[str, float] = {"pcie": 8 * _GIGA, "nvlink": 20 * _GIGA, "nvlink_mesh": 40 * _GIGA}
+"""Bytes per second between two devices of a host."""
+
+_LATENCIES: Mapping[str, float] = {"rdma": 10e-6, "tcp": 40e-6}
+_TCP_RATE = 10 * _GIGA / 8
+"""Bytes per second; where the transport is not stated, slower networks are taken for Ethernet with TCP."""
+_USUAL_INSIDE_RATE = 10 * _GIGA
+_USUAL_NETWORK = 10 * _GIGA / 8
+_USUAL_GRADIENTS = 1e8
+"""Bytes, for workloads that nothing is known of: 25 million values."""
+
+_AFTER_BACKWARD = re.compile(r"no overlap|single bucket|SyncEASGD|MirroredStrategy|S-SGD dense", re.IGNORECASE)
+"""Stacks that exchange all gradients after the backward pass, by their documentation or by their name."""
+
+_PER_TENSOR = re.compile(r"per tensor|\(WFBP\)", re.IGNORECASE)
+"""Stacks that start one exchange for every tensor of weights."""
+
+_TENSORS: Mapping[str, int] = {
+    "alexnet": 16, "vgg16": 32, "vgg16_cifar": 32, "googlenet": 116, "inception_v3": 284, "resnet20": 65,
+    "resnet50": 161, "resnet101": 314, "resnet152": 467, "resnext50_32x4d": 161, "resnext101_32x8d": 314,
+    "bert_base": 206, "bert_large": 398,
+}  # fmt: skip
+"""Tensors of weights that a framework exchanges; batch normalisation has two."""
+
+_VALUE_WIDTHS: tuple[tuple[re.Pattern[str], float], ...] = (
+    (re.compile(r"MirroredStrategy", re.IGNORECASE), 0.0),
+    (re.compile(r"PaddlePaddle|APEX|gluon-nlp", re.IGNORECASE), 1.0),
+    (re.compile(r"NGC TensorFlow.*Horovod.* bert", re.IGNORECASE), 1.0),
+)
+"""How stacks send gradients in mixed precision: four bytes (0) or two (1), by their documentation or their source.
+
+Keras keeps variables and so gradients in four bytes. APEX (level O2) and gluon-nlp cast the whole model, Paddle marks
+the gradients before the cast for its exchange, and NVIDIA's BERT for TensorFlow 1 asks Horovod for two bytes.
+"""
+
+_USUAL_TENSORS = 100
+_TENSORS_PER_LAYER = 2
+LAYERS_OF_UNKNOWN = _USUAL_TENSORS // _TENSORS_PER_LAYER
+"""Of a workload that nothing is known of."""
+_BUCKET = 32e6
+"""Bytes of gradients that a stack usually exchanges at once."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Quantities that the parameters of the model scale."""
+
+    gradient_bytes: float
+    """At four bytes per value."""
+    half_bytes: float
+    """How sure it is that values travel with two bytes: 0, 1, or 0.5 where the columns do not tell."""
+    inside_rate: float
+    card_rate: float
+    cards: int
+    """Network cards per host, each fed by devices of its own."""
+    overlaps: bool
+    """Whether gradients travel while the backward pass still computes."""
+    servers: bool
+    latency: float
+    """Usual seconds of one step between hosts."""
+    messages: int
+    """Exchanges of a step."""
+    hosts_stated: bool
+    """Whether it is known which workers share a host."""
+
+
+def facts_of(setup: Setup) -> Facts:
+    """Return what the columns of a set-up say."""
+    rate = setup.inter_host_rate or _USUAL_NETWORK
+    return Facts(
+        gradient_bytes=gradient_bytes(workload_of(setup)) or _USUAL_GRADIENTS,
+        half_bytes=_half_bytes(setup),
+        inside_rate=INSIDE_RATES.get(setup.intra_host_link, _USUAL_INSIDE_RATE),
+        card_rate=rate * (setup.cards_per_host or 1),
+        cards=setup.cards_per_host or 1,
+        overlaps=not _AFTER_BACKWARD.search(setup.framework),
+        servers=setup.strategy in {"ps_sync", "ps_async"},
+        latency=_LATENCIES.get(setup.transport, _LATENCIES["tcp" if rate <= _TCP_RATE else "rdma"]),
+        messages=_messages(setup),
+        hosts_stated=setup.workers_per_host is not None,
+    )
+
+
+def _half_bytes(setup: Setup) -> float:
+    if not setup.precision.startswith("amp_"):
+        return 1.0 if setup.precision in {"fp16", "bf16"} else 0.0
+    stack = f"{setup.framework} {workload_of(setup)}"
+    return next((width for pattern, width in _VALUE_WIDTHS if pattern.search(stack)), 0.5)
+
+
+def _messages(setup: Setup) -> int:
+    workload = workload_of(setup)
+    if _PER_TENSOR.search(setup.framework):
+        return _TENSORS.get(workload, _USUAL_TENSORS)
+    if _AFTER_BACKWARD.search(setup.framework):
+        return 1
+    return ceil((gradient_bytes(workload) or _USUAL_GRADIENTS) / _BUCKET)
+
+
+def workload_of(setup: Setup) -> str:
+    """Return the workload, which a table may name only in its free text."""
+    if setup.workload in LIBRARY or setup.workload in COST_ONLY:
+        return setup.workload
+    text = re.sub(r"[^a-z0-9]", "", setup.framework.lower())
+    known = [name for name in (*COST_ONLY, *LIBRARY) if name.replace("_", "") in text]
+    return max(known, key=len, default=setup.workload)
+
+
+def layers_of(workload: str) -> int | None:
+    """Return how many layers with weights a workload has, or None where nothing is known of it."""
+    return _TENSORS[workload] // _TENSORS_PER_LAYER if workload in _TENSORS else None

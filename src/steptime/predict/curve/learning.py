@@ -1,0 +1,87 @@
+"""Learning what to believe of the parameters from curves whose every point is known.
+
+Expectation and maximisation: each curve's points, all of them, say how the parameters of that curve are distributed;
+beliefs then take the mean and the spread of all curves. Sources count with the root of their number of curves, and the
+expert's belief as a source of its own: many curves of one source are not many independent lessons, and beliefs
+that come from few sources stay wide.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import sqrt
+
+import numpy as np
+
+from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.facts import facts_of
+from steptime.predict.curve.parameters import INDEX, PARAMETERS, Belief, Beliefs, expert_beliefs
+from steptime.predict.curve.posterior import explain
+
+_EXPERT_CURVES = 16
+_ROUNDS = 8
+_LOG_SAMPLES = 11
+
+_BEYOND_HOST = {
+    "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "chopping", "crossing",
+    "host_walk",
+}  # fmt: skip
+_WITHIN_HOST = {"contention", "crowding", "inside"}
+
+Moments = tuple[float, float]
+"""Mean and variance."""
+
+
+def learn(curves: Iterable[Curve], rounds: int = _ROUNDS) -> dict[str, Belief]:
+    """Return beliefs from all points of the curves given."""
+    known = list(curves)
+    beliefs: Beliefs = expert_beliefs()
+    for _ in range(rounds):
+        found = [(curve, _moments(curve, beliefs)) for curve in known]
+        beliefs = {parameter.name: _update(parameter.name, parameter.expert, found) for parameter in PARAMETERS}
+    return dict(beliefs)
+
+
+def learn_by_source(curves: Sequence[Curve]) -> dict[str, dict[str, Belief]]:
+    """Return beliefs without each source, by its name, and those from all sources under the empty name."""
+    sources = sorted({curve.setup.source for curve in curves})
+    left_out = {name: learn(curve for curve in curves if curve.setup.source != name) for name in sources}
+    return {"": learn(curves), **left_out}
+
+
+def _moments(curve: Curve, beliefs: Beliefs) -> Mapping[str, Moments]:
+    points = sorted((*curve.fit, *curve.holdout), key=lambda point: point.workers)
+    weighted = explain(curve, points, points[-1:], beliefs, _LOG_SAMPLES)
+    means = weighted.weights @ weighted.parameters
+    variances = weighted.weights @ np.square(weighted.parameters - means)
+    return {name: (float(means[INDEX[name]]), float(variances[INDEX[name]])) for name in _spoken_of(curve)}
+
+
+def _spoken_of(curve: Curve) -> Collection[str]:
+    """Return the parameters that a curve can say anything of."""
+    facts, most = facts_of(curve.setup), max(point.workers for point in (*curve.fit, *curve.holdout))
+    names = {parameter.name for parameter in PARAMETERS}
+    if curve.hosts(most) == 1:
+        names -= _BEYOND_HOST
+    if curve.setup.host_size == 1:
+        names -= _WITHIN_HOST
+    names -= {"sharing"}  # speaks of what is beyond all known points, which here is nothing
+    if not facts.overlaps:
+        names -= {"hidden"}
+    if facts.half_bytes in {0.0, 1.0}:
+        names -= {"half"}
+    return names
+
+
+def _update(name: str, expert: Belief, found: Sequence[tuple[Curve, Mapping[str, Moments]]]) -> Belief:
+    by_source: dict[str, list[Moments]] = {}
+    for curve, moments in found:
+        if name in moments:
+            by_source.setdefault(curve.setup.source, []).append(moments[name])
+    groups = [(sqrt(len(members)), members) for members in by_source.values()]
+    groups.append((sqrt(_EXPERT_CURVES), [(expert.mean, expert.spread**2)]))
+    total = sum(weight for weight, _ in groups)
+    mean = sum(weight * float(np.mean([one for one, _ in members])) for weight, members in groups) / total
+    variance = (
+        sum(weight * float(np.mean([v + (one - mean) ** 2 for one, v in members])) for weight, members in groups)
+        / total
+    )
+    return Belief(mean, sqrt(variance))

@@ -1,0 +1,117 @@
+"""The parameters of the curve model, what is believed of them, and samples of that belief.
+
+Every parameter is a normal number with a median and a spread, seen through a link: ``log`` for what is positive,
+``logit`` for what lies between 0 and 1. Samples come from a fixed low-discrepancy sequence: the same table always
+yields the same predictions.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit, logit, ndtri  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.stats import qmc  # type: ignore[import-untyped]
+
+from steptime.predict.curve.curve import Array
+
+LOG_SAMPLES = 13
+_SEED = 20170301
+
+
+@dataclass(frozen=True)
+class Belief:
+    """A normal distribution behind a link."""
+
+    mean: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the curve model; median and spread are what an expert would say who has seen no curve."""
+
+    name: str
+    link: Literal["log", "logit"]
+    median: float
+    spread: float
+    meaning: str
+
+    @property
+    def expert(self) -> Belief:
+        """The belief before any curve was seen."""
+        return Belief(float(np.log(self.median) if self.link == "log" else logit(self.median)), self.spread)
+
+    def natural(self, normal: Array) -> Array:
+        """Return values in natural units."""
+        values: Array = np.exp(normal) if self.link == "log" else expit(normal)
+        return values
+
+
+PARAMETERS = (
+    Parameter("jump", "log", 0.015, 1.0, "share of compute added by leaving one worker"),
+    Parameter("contention", "log", 0.005, 1.2, "share of compute added by each doubling inside a host"),
+    Parameter("crowding", "log", 0.01, 1.3, "share of compute added in a full host, linear in its workers"),
+    Parameter("inside", "log", 0.4, 1.0, "exposed time of the exchange inside a host, over bytes and nominal rate"),
+    Parameter("efficiency", "log", 0.85, 0.3, "reached share of the network's nominal rate, were the hosts quick"),
+    Parameter("stack_rate", "log", 6e9, 0.8, "bytes per second that a host moves per card, were the network quick"),
+    Parameter("hidden", "logit", 0.8, 1.5, "share of the exchange between hosts that may hide, all but a bucket"),
+    Parameter("flat", "logit", 0.98, 1.5, "flat ring (1) or two levels (0); servers apart (1) or on the hosts (0)"),
+    Parameter("latency", "log", 1.0, 1.0, "latency of a step between hosts, over the usual one of the transport"),
+    Parameter("host_jump", "log", 0.015, 1.0, "share of compute added by the first further host"),
+    Parameter("host_doubling", "log", 0.01, 1.0, "share of compute added by each doubling of hosts"),
+    Parameter("chopping", "log", 0.02, 1.2, "exponent of hosts by which a stack gets slower: its pieces get smaller"),
+    Parameter("sharing", "log", 0.2, 1.5, "exponent of further doublings, where it is not stated who shares a host"),
+    Parameter("half", "logit", 0.5, 3.0, "whether mixed precision sends two bytes per value (1) or four (0)"),
+    Parameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),
+    Parameter("walk", "log", 0.012, 0.7, "relative drift from the model per root of a doubling of workers"),
+    Parameter("host_walk", "log", 0.02, 1.0, "relative drift from the model per root of a doubling of hosts"),
+    Parameter("crossing", "log", 0.04, 0.8, "relative error common to all points beyond one host"),
+)
+"""In the order of the columns of a sample."""
+
+INDEX: Mapping[str, int] = {parameter.name: column for column, parameter in enumerate(PARAMETERS)}
+
+Beliefs = Mapping[str, Belief]
+
+
+def expert_beliefs() -> dict[str, Belief]:
+    """Return the beliefs before any curve was seen."""
+    return {parameter.name: parameter.expert for parameter in PARAMETERS}
+
+
+@cache
+def standard_normals(log_samples: int) -> Array:
+    """Return the fixed samples, (samples, parameters)."""
+    points = qmc.Sobol(len(PARAMETERS), seed=_SEED).random_base2(log_samples)
+    normals: Array = ndtri(np.clip(points, 1e-9, 1 - 1e-9))
+    return normals
+
+
+@dataclass(frozen=True)
+class Normals:
+    """Independent normal numbers behind the links, one mean and one spread per parameter."""
+
+    mean: Array
+    spread: Array
+
+    def samples(self, log_samples: int = LOG_SAMPLES) -> Array:
+        """Return samples of the parameters behind their links, (samples, parameters)."""
+        drawn: Array = self.mean + self.spread * standard_normals(log_samples)
+        return drawn
+
+    def log_density(self, parameters: Array) -> Array:
+        """Return the logarithm of the density at samples, up to a constant."""
+        density: Array = -0.5 * np.sum(((parameters - self.mean) / self.spread) ** 2, axis=1) - np.sum(
+            np.log(self.spread)
+        )
+        return density
+
+
+def normals(beliefs: Beliefs) -> Normals:
+    """Return beliefs in the order of the parameters."""
+    return Normals(
+        np.array([beliefs[parameter.name].mean for parameter in PARAMETERS]),
+        np.array([beliefs[parameter.name].spread for parameter in PARAMETERS]),
+    )

@@ -1,0 +1,181 @@
+"""From a CSV of measured points to curves; all mistakes are found before the first is reported."""
+
+import csv
+from collections.abc import Callable, Mapping
+from math import inf, isfinite
+from pathlib import Path
+from typing import TypeVar
+
+from steptime.errors import choices_message
+from steptime.predict.curve.curve import FIT, HOLDOUT, Curve, EvidenceError, Point, Setup
+
+Value = TypeVar("Value")
+
+COLUMNS = (
+    "curve", "source", "framework", "strategy", "workload", "data", "precision", "accelerator", "workers_per_host",
+    "intra_host_link", "transport", "inter_host_gbps", "nics_per_host", "parameter_servers", "batch_per_worker",
+    "workers", "throughput_samples_per_s", "role",
+)  # fmt: skip
+"""Every column that a table must have; further ones are ignored."""
+
+STRATEGIES = {
+    "single": "single",
+    "allreduce": "allreduce",
+    "parameter_server_sync": "ps_sync",
+    "parameter_server_async": "ps_async",
+    "ps_sync": "ps_sync",
+    "ps_async": "ps_async",
+    "zero": "zero",
+    "zero1": "zero",
+    "zero2": "zero",
+    "zero3": "fsdp",
+    "fsdp": "fsdp",
+}
+"""Strategies as tables name them, and as they are modelled."""
+
+_GBIT = 1e9 / 8
+_MANY = 20
+"""So many mistakes are listed; a table with more has one cause."""
+
+
+def read_curves(path: Path) -> list[Curve]:
+    """Return the curves of a CSV in the order of their first rows.
+
+    Raises:
+        EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            header = [name.strip() for name in reader.fieldnames or ()]
+            reader.fieldnames = header
+            rows = [(reader.line_num, {key: (value or "") for key, value in row.items() if key}) for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        message = f"{path}: cannot be read as a CSV table: {error}"
+        raise EvidenceError(message) from error
+    missing = [column for column in COLUMNS if column not in header]
+    if missing:
+        message = f"{path}: the table lacks the columns {', '.join(missing)}; it must have {', '.join(COLUMNS)}"
+        raise EvidenceError(message)
+    twice = sorted({column for column in COLUMNS if header.count(column) > 1})
+    if twice:
+        message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
+        raise EvidenceError(message)
+    if not rows:
+        message = f"{path}: the table has no rows; every measured point is one"
+        raise EvidenceError(message)
+    mistakes: list[str] = []
+    read = [row for line, values in rows if (row := _Row(f"{path}, line {line}", values, mistakes).point())]
+    curves = _curves(path, read, mistakes) if not mistakes else []
+    if mistakes:
+        rest = len(mistakes) - _MANY
+        raise EvidenceError([*mistakes[:_MANY], *([f"… and {rest} more"] if rest > 0 else [])])
+    return curves
+
+
+class _Row:
+    """One line being read; what is wrong goes to ``mistakes``."""
+
+    def __init__(self, place: str, values: Mapping[str, str], mistakes: list[str]) -> None:
+        self.place, self.values, self.mistakes = place, values, mistakes
+
+    def point(self) -> tuple[str, str, Setup, Point] | None:
+        """Return curve, role, set-up and point, or None where something is wrong."""
+        before = len(self.mistakes)
+        name, source = self._name("curve"), self._name("source")
+        strategy = self._choice("strategy", tuple(STRATEGIES))
+        role = self._choice("role", (FIT, HOLDOUT))
+        batch = self._number("batch_per_worker", int, 1)
+        count = self._number("workers", int, 1)
+        throughput = self._number("throughput_samples_per_s", float, 0.0, above=True)
+        per_host = self._optional("workers_per_host", int, 1)
+        rate = self._optional("inter_host_gbps", float, 0.0, above=True)
+        cards = self._optional("nics_per_host", int, 1)
+        servers = self._optional("parameter_servers", int, 0)
+        if throughput is not None and not isfinite((batch or 1) * (count or 1) / throughput):
+            self._wrong("throughput_samples_per_s", f"is {throughput}; no step takes that long")
+        if len(self.mistakes) > before or batch is None or count is None or throughput is None:
+            return None
+        setup = Setup(
+            source=source,
+            framework=self._text("framework"),
+            strategy=STRATEGIES[strategy],
+            workload=self._text("workload"),
+            precision=self._text("precision"),
+            accelerator=self._text("accelerator"),
+            data=self._text("data"),
+            batch_per_worker=batch,
+            workers_per_host=per_host,
+            intra_host_link=self._text("intra_host_link"),
+            transport=self._text("transport"),
+            inter_host_rate=None if rate is None else rate * _GBIT,
+            cards_per_host=cards,
+        )
+        return name, role, setup, Point(count, servers, batch * count / throughput)
+
+    def _text(self, column: str) -> str:
+        return self.values.get(column, "").strip()
+
+    def _name(self, column: str) -> str:
+        text = self._text(column)
+        if not text:
+            self._wrong(column, "is empty; every point belongs to a named one")
+        return text
+
+    def _choice(self, column: str, choices: tuple[str, ...]) -> str:
+        text = self._text(column)
+        if text not in choices:
+            self.mistakes.append(f"{self.place}: {choices_message(column, text, choices)}")
+        return text
+
+    def _optional(
+        self, column: str, kind: Callable[[str], Value], least: float, *, above: bool = False
+    ) -> Value | None:
+        return self._number(column, kind, least, above=above) if self._text(column) else None
+
+    def _number(self, column: str, kind: Callable[[str], Value], least: float, *, above: bool = False) -> Value | None:
+        text = self._text(column)
+        try:
+            value = kind(text)
+            size = float(text)
+        except ValueError:
+            self._wrong(column, f"is {text!r}; write a {'whole ' if kind is int else ''}number")
+            return None
+        if not isfinite(size) or size < least or (above and size == least) or size == inf:
+            self._wrong(column, f"is {text}; it must be {'more than' if above else 'at least'} {least:g} and finite")
+            return None
+        return value
+
+    def _wrong(self, column: str, what: str) -> None:
+        self.mistakes.append(f"{self.place}: {column} {what}")
+
+
+def _curves(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str]) -> list[Curve]:
+    grouped: dict[str, list[tuple[str, Setup, Point]]] = {}
+    for name, role, setup, point in rows:
+        grouped.setdefault(name, []).append((role, setup, point))
+    curves = []
+    for name, members in grouped.items():
+        place = f"{path}, curve {name}"
+        setups = {setup for _, setup, _ in members}
+        if len(setups) > 1:
+            columns = [key for key in vars(next(iter(setups))) if len({getattr(one, key) for one in setups}) > 1]
+            mistakes.append(f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only")
+        counts = [point.workers for _, _, point in members]
+        twice = sorted({count for count in counts if counts.count(count) > 1})
+        if twice:
+            mistakes.append(f"{place}: {', '.join(map(str, twice))} workers stand there more than once; keep one row")
+        elif len(counts) == 1:
+            mistakes.append(f"{place}: it has a single worker count; measure at least one more, or leave it out")
+        if not any(role == FIT for role, _, _ in members):
+            mistakes.append(f"{place}: no row has the role {FIT}; nothing could be fitted")
+        ordered = sorted(members, key=lambda member: member[2].workers)
+        curves.append(
+            Curve(
+                name=name,
+                setup=members[0][1],
+                fit=tuple(point for role, _, point in ordered if role == FIT),
+                holdout=tuple(point for role, _, point in ordered if role == HOLDOUT),
+            )
+        )
+    return curves

@@ -1,0 +1,230 @@
+"""What the records of one trial say, in a few numbers per launch: all that a fit looks at.
+
+From a results folder to observations, one launch in memory at a time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from steptime.errors import StoreError
+from steptime.measurements.ablation.imbalance import imbalance
+from steptime.measurements.ablation.overlap import communication_s
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.stages import ablation_phases, stage_times_of
+from steptime.measurements.launch_times import ASYNCHRONOUS, launch_times
+from steptime.measurements.records import Launch
+from steptime.measurements.store import Store
+from steptime.study.trial import OptionValue, ServerPlacement, Trial
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a performance model is fitted for: all of a trial but its size and its hosts."""
+
+    framework: str
+    strategy: str
+    workload: str
+    input_shape: tuple[int, ...]
+    classes: int
+    dataset: str | None
+    loader: str
+    loader_processes: int
+    device: str
+    precision: str
+    threads: int
+    options: tuple[tuple[str, OptionValue], ...]
+    """Sorted by name; without those that ``Setting`` has."""
+
+    def computes_as(self, other: "Key") -> bool:
+        """Say whether workers of both compute the same, whatever they exchange."""
+        mine, theirs = dict(self.options), dict(other.options)
+        alike = all(mine[name] == theirs[name] for name in mine.keys() & theirs.keys())
+        return alike and all(
+            getattr(self, name) == getattr(other, name)
+            for name in self.__dataclass_fields__
+            if name not in ("strategy", "options")
+        )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The size of a trial and what joins its workers; SI units."""
+
+    workers: int
+    batch: int
+    """Per worker."""
+    servers: int = 0
+    placement: ServerPlacement | None = None
+    hosts: int = 1
+    """Of workers."""
+    workers_per_host: int = 1
+    emulated: bool = False
+    """Whether the hosts are parts of one machine and share its cores."""
+    bandwidth: float | None = None
+    """Bytes per second that links between hosts were asked to have; None where nothing limits them."""
+    delay_s: float = 0.0
+    bucket_mb: float | None = None
+
+    @property
+    def crosses(self) -> bool:
+        """Whether messages travel between hosts."""
+        return self.hosts > 1 or (self.emulated and self.servers > 0)
+
+
+@dataclass(frozen=True)
+class LaunchPhases:
+    """One ablation launch: seconds of a step, means over its blocks and workers; None is not known, which is not 0."""
+
+    phases: dict[str, float | None]
+    communication_s: float | None
+    """All of it, hidden or not."""
+    input_s: float | None
+    """The loader alone."""
+    persistent: float | None
+    """What the slowest worker computes longer than the mean one on average over all steps, as a share."""
+    transient: float | None
+    """What the slowest of each step adds to that, as a share."""
+    pieces: tuple[tuple[float, float], ...] = ()
+    """Bytes of each piece of gradients, and the share of the backward pass after which it could go, in the order in
+    which they went; empty where the framework does not show them."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One configuration as it was measured."""
+
+    trial: str
+    key: Key
+    setting: Setting
+    steps_s: tuple[float, ...]
+    """The median step of each good launch."""
+    step_count: int
+    """Steps behind them."""
+    launch_phases: tuple[LaunchPhases, ...] = ()
+    alpha_s: float | None = None
+    """Of the links between hosts, measured before the launches; median over paths and launches."""
+    rate: float | None = None
+    """Likewise, bytes per second."""
+    flags: tuple[str, ...] = field(default=())
+
+
+BUCKET = "bucket_mb"
+"""The option that is a quantity of the model rather than another way to train."""
+_BITS = 8
+
+
+def observe(store: Store) -> list[Observation]:
+    """Return what the folder's trials measured, those without a good launch left out.
+
+    Raises StoreError when no launch of the folder ended well.
+    """
+    found = [each for each in (_observation(store, trial) for trial in store.trials()) if each.steps_s]
+    if not found:
+        message = f"{store.path} has no launch that timed a step; measure first: steptime run STUDY -o {store.path}"
+        raise StoreError(message)
+    return found
+
+
+def _observation(store: Store, trial: Trial) -> Observation:
+    steps, counts, flags = [], 0, set()
+    links: list[tuple[float, float]] = []
+    for launch in store.iter_launches(trial.id):
+        times = launch_times(launch, trial.strategy)
+        if times is None:
+            continue
+        steps.append(float(np.exp(times.log_median)))
+        counts += len(times.steady_s)
+        flags.update(launch.flags)
+        links += _links(launch)
+    launch_phases = [each for launch in store.ablations(trial.id) for each in _launch_phases(trial, launch)]
+    return Observation(
+        trial=trial.id,
+        key=key_of(trial),
+        setting=setting_of(trial),
+        steps_s=tuple(steps),
+        step_count=counts,
+        launch_phases=tuple(launch_phases),
+        alpha_s=_median(alpha for alpha, _ in links),
+        rate=_median(rate for _, rate in links),
+        flags=tuple(sorted(flags)),
+    )
+
+
+def key_of(trial: Trial) -> Key:
+    """Return what of a trial decides which model describes it."""
+    options = tuple(sorted((name, value) for name, value in trial.options.items() if name != BUCKET))
+    shared = {name: getattr(trial, name) for name in Key.__dataclass_fields__ if name not in ("options", "input_shape")}
+    return Key(**shared, input_shape=tuple(trial.input_shape), options=options)
+
+
+def setting_of(trial: Trial) -> Setting:
+    """Return the size of a trial."""
+    cluster = trial.cluster
+    bucket = trial.options.get(BUCKET)
+    rates = [host.bandwidth_bits_per_s for host in cluster.hosts if host.bandwidth_bits_per_s] if cluster else []
+    return Setting(
+        workers=trial.workers,
+        batch=trial.batch_per_worker,
+        servers=trial.servers,
+        placement=trial.server_placement,
+        hosts=cluster.worker_hosts if cluster else max(trial.hosts, 1),
+        workers_per_host=cluster.workers_per_host if cluster else -(-trial.workers // max(trial.hosts, 1)),
+        emulated=cluster is not None,
+        bandwidth=min(rates) / _BITS if rates else None,
+        delay_s=cluster.delay_s if cluster else 0.0,
+        bucket_mb=float(bucket) if isinstance(bucket, (int, float)) else None,
+    )
+
+
+def _links(launch: Launch) -> list[tuple[float, float]]:
+    paths = (launch.cluster or {}).get("paths", [])
+    return [(path["alpha_s"], path["bandwidth_bits_per_s"] / _BITS) for path in paths]
+
+
+def _launch_phases(trial: Trial, launch: AblationLaunch) -> list[LaunchPhases]:
+    synchronous = trial.strategy not in ASYNCHRONOUS
+    found = []
+    for stage_times in stage_times_of([launch]):
+        phases = ablation_phases(
+            stage_times, synchronous=synchronous, workers=trial.workers, cuda=trial.device == "cuda"
+        )
+        total = communication_s(launch, stage_times, synchronous=synchronous)
+        uneven = imbalance([stage_times])
+        found.append(
+            LaunchPhases(
+                phases={name: None if blocks is None else float(blocks.mean()) for name, blocks in phases.items()},
+                communication_s=float(total[0].mean()) if total else None,
+                input_s=float(stage_times.means("input").mean()) if "input" in stage_times.stages else None,
+                persistent=uneven.persistent.value if uneven else None,
+                transient=uneven.transient.value if uneven else None,
+                pieces=_pieces(launch),
+            )
+        )
+    return found
+
+
+def _pieces(launch: AblationLaunch) -> tuple[tuple[float, float], ...]:
+    """Return the pieces of a step: medians over the marked steps of all workers that show as many in each."""
+    shares, sizes = [], []
+    for worker in launch.workers:
+        steps = len(worker.marked)
+        count = len(worker.transfers) // steps if steps else 0
+        if not count or len(worker.transfers) != count * steps or not {"forward", "backward"} <= set(worker.marks):
+            continue
+        marked = np.asarray(worker.marked, dtype=np.float64)
+        begin, end = (marked[:, 1 + worker.marks.index(name)] for name in ("forward", "backward"))
+        ready = np.array([piece[2] for piece in worker.transfers]).reshape(steps, count)
+        length = np.maximum(end - begin, 1e-9)[:, None]
+        shares.append(np.clip((ready - begin[:, None]) / length, 0.0, 1.0))
+        sizes.append(np.array([piece[1] for piece in worker.transfers], dtype=np.float64).reshape(steps, count))
+    if not shares or len({each.shape[1] for each in shares}) > 1:
+        return ()
+    size, share = (np.median(np.concatenate(each), axis=0) for each in (sizes, shares))
+    return tuple((float(one), float(other)) for one, other in zip(size, np.maximum.accumulate(share), strict=True))
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return float(np.median(known)) if known else None

@@ -1,0 +1,242 @@
+"""What a prediction is asked for: workers and ``key.path=value`` changes, read with all mistakes at once."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from steptime.errors import UsageError, choices_message
+from steptime.model.devices import DEVICES
+from steptime.predict.profile import Profile
+from steptime.study.strategies import STRATEGIES
+from steptime.study.trial import ServerPlacement
+from steptime.units import parse_bit_rate, parse_duration
+from steptime.workloads.table import LIBRARY
+
+_BITS = 8
+_DOTS = ("…", "...")
+_MOST_WORKERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One way to change what was measured; None where nothing is changed."""
+
+    framework: str | None = None
+    strategy: str | None = None
+    workload: str | None = None
+    loader: str | None = None
+    device: str | None = None
+    precision: str | None = None
+    batch_per_worker: int | None = None
+    global_batch: int | None = None
+    bucket_mb: float | None = None
+    servers: int | None = None
+    server_placement: ServerPlacement | None = None
+    hosts: int | None = None
+    workers_per_host: int | None = None
+    cores_per_host: int | None = None
+    bandwidth: float | None = None
+    """Bytes per second."""
+    delay_s: float | None = None
+    samples: int | None = None
+    """Of an epoch."""
+    texts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """The values as they were written, by key, for those keys that had several."""
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        message = f"{text!r} is no number of at least 1"
+        raise ValueError(message)
+    return int(text)
+
+
+def _size(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        message = f"{text!r} is no size in MiB above 0"
+        raise ValueError(message)
+    return value
+
+
+def _rate(text: str) -> float:
+    rate = parse_bit_rate(text) / _BITS
+    if rate <= 0.0:
+        message = f"{text!r} moves nothing; give a rate above 0, for example 25Gbit/s"
+        raise ValueError(message)
+    return rate
+
+
+_READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "framework": ("framework", str),
+    "strategy": ("strategy", str),
+    "workload": ("workload", str),
+    "loader": ("loader", str),
+    "device": ("device", str),
+    "precision": ("precision", str),
+    "batch_per_worker": ("batch_per_worker", _count),
+    "global_batch": ("global_batch", _count),
+    "bucket_mb": ("bucket_mb", _size),
+    "servers": ("servers", _count),
+    "server_placement": ("server_placement", str),
+    "hosts": ("hosts", _count),
+    "workers_per_host": ("workers_per_host", _count),
+    "cores_per_host": ("cores_per_host", _count),
+    "interconnect.bandwidth": ("bandwidth", _rate),
+    "interconnect.delay": ("delay_s", parse_duration),
+    "samples": ("samples", _count),
+}
+KEYS = tuple(_READERS)
+"""What may be changed, in the order of the documentation."""
+
+
+def read_workers(text: str) -> list[int]:
+    """Return the worker counts of ``4,8,16`` or ``4,8,...,1024``, ascending, none twice.
+
+    The dots go on as the two numbers before them do: by their ratio where it is whole, else by their difference.
+
+    Raises UsageError with every part that is wrong.
+    """
+    found: list[int] = []
+    wrong: list[str] = []
+    dots = False
+    for part in (each.strip() for each in text.split(",")):
+        if part in _DOTS:
+            dots = True
+            continue
+        try:
+            count = int(part)
+        except ValueError:
+            wrong.append(f"--workers: {part!r} is no whole number; write for example --workers 4,8,16")
+            continue
+        if not 1 <= count <= _MOST_WORKERS:
+            wrong.append(f"--workers: {count} is no number of workers; give numbers from 1 to {_MOST_WORKERS}")
+            continue
+        if dots:
+            found += _between(found, count, wrong)
+            dots = False
+        found.append(count)
+    if dots:
+        wrong.append("--workers: dots need a number behind them, as in 4,8,...,1024")
+    if wrong:
+        raise UsageError(wrong)
+    return sorted(set(found))
+
+
+def _between(found: Sequence[int], last: int, wrong: list[str]) -> list[int]:
+    if len(found) < 2 or found[-1] <= found[-2]:  # noqa: PLR2004 - two numbers make a step
+        wrong.append("--workers: dots need two growing numbers before them, as in 4,8,...,1024")
+        return []
+    one, two = found[-2:]
+    following: Callable[[int], int] = (lambda n: n * (two // one)) if two % one == 0 else (lambda n: n + two - one)
+    filled = []
+    count = following(two)
+    while count < last:
+        filled.append(count)
+        count = following(count)
+    return filled
+
+
+def read_wishes(overrides: Sequence[str], profile: Profile) -> list[Wish]:
+    """Return one wish for each combination of the values given.
+
+    Raises UsageError with every override that is unknown, unreadable or in contradiction to another.
+    """
+    wrong: list[str] = []
+    values: dict[str, list[tuple[str, Any]]] = {}
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        key = key.strip()
+        if not equals or not text.strip():
+            wrong.append(f"override {override!r}: write KEY=VALUE, for example interconnect.bandwidth=25Gbit/s")
+        elif key not in _READERS:
+            wrong.append(f"override {override!r}: {choices_message('key', key, KEYS)}")
+        elif key in values:
+            wrong.append(f"override {override!r}: {key} is given twice; several values are written {key}=A,B")
+        else:
+            values[key] = list(_values(override, key, text, wrong))
+    wrong += _unknown(values, profile)
+    wrong += _contradictions(values)
+    if wrong:
+        raise UsageError(wrong)
+    return [_wish(values, chosen) for chosen in product(*values.values())]
+
+
+def _values(override: str, key: str, text: str, wrong: list[str]) -> Iterator[tuple[str, Any]]:
+    reader = _READERS[key][1]
+    for part in (each.strip() for each in text.strip().strip("[]").split(",")):
+        try:
+            yield part, reader(part)
+        except ValueError as error:
+            wrong.append(f"override {override!r}: {error}")
+
+
+def _wish(values: Mapping[str, list[tuple[str, Any]]], chosen: Sequence[tuple[str, Any]]) -> Wish:
+    fields = {_READERS[key][0]: value for key, (_, value) in zip(values, chosen, strict=True)}
+    several = {key: text for key, (text, _) in zip(values, chosen, strict=True) if len(values[key]) > 1}
+    return Wish(**fields, texts=several)
+
+
+def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> Iterator[str]:
+    keys = [group.key for group in profile.groups]
+    known = {
+        "framework": sorted({key.framework for key in keys}),
+        "strategy": list(STRATEGIES),
+        "workload": list(LIBRARY),
+        "loader": sorted({"synthetic", "native"} | {key.loader for key in keys}),
+        "device": ["cpu", "cuda", *DEVICES],
+        "precision": ["fp32", "bf16"],
+        "server_placement": ["own", "colocated"],
+    }
+    for key, choices in known.items():
+        for text, _ in values.get(key, []):
+            if text not in choices:
+                where = " in this profile" if key == "framework" else ""
+                what = key.replace("_", " ")
+                yield f"override '{key}={text}': {choices_message(what, text, choices)}{where}"
+
+
+def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str]:
+    if "batch_per_worker" in values and "global_batch" in values:
+        yield (
+            "batch_per_worker and global_batch contradict each other; keep one: batch_per_worker for weak scaling, "
+            "global_batch for strong scaling"
+        )
+    strategies = {text for text, _ in values.get("strategy", [])}
+    without = sorted(name for name in strategies if name in STRATEGIES and not name.startswith("ps_"))
+    for key in ("servers", "server_placement"):
+        if key in values and without:
+            yield f"{key} contradicts strategy={without[0]}, which has no servers; take one of both away"
+    if strategies == {"single"}:
+        for key in ("interconnect.bandwidth", "interconnect.delay", "hosts", "workers_per_host", "bucket_mb"):
+            if key in values:
+                yield f"{key} contradicts strategy=single, whose one worker exchanges nothing; take one of both away"
+
+
+def check_sizes(workers: Sequence[int], wishes: Sequence[Wish]) -> None:
+    """Raise UsageError with every size of a wish that no number of ``workers`` can have."""
+    wrong: dict[str, None] = {}
+    for wish in wishes:
+        for count in workers:
+            wrong |= dict.fromkeys(_misfits(count, wish))
+    if wrong:
+        raise UsageError(list(wrong))
+
+
+def _misfits(count: int, wish: Wish) -> Iterator[str]:
+    if wish.global_batch and wish.global_batch % count:
+        yield f"global_batch={wish.global_batch} cannot be shared equally by {count} workers (--workers)"
+    if wish.hosts and wish.hosts > count:
+        yield f"hosts={wish.hosts} contradicts --workers {count}: a host without a worker does nothing"
+    if wish.hosts and wish.workers_per_host and wish.hosts * wish.workers_per_host < count:
+        room = wish.hosts * wish.workers_per_host
+        yield (
+            f"hosts={wish.hosts} and workers_per_host={wish.workers_per_host} hold {room} workers, which contradicts "
+            f"--workers {count}; take one of both away"
+        )
+    if wish.strategy == "single" and count > 1:
+        yield f"strategy=single contradicts --workers {count}: it has one worker; ask for example strategy=allreduce"

@@ -1,0 +1,152 @@
+"""Which models answer a wish: where computing is taken from, where exchanging, and what nobody measured."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from steptime.errors import WorkloadError
+from steptime.model.devices import DEVICES, Device
+from steptime.predict.observation import Key
+from steptime.predict.profile import Group, Machine, Profile
+from steptime.predict.query import Wish
+from steptime.workloads.table import build_workload
+
+_CHANGED = ("strategy", "workload", "loader", "device", "precision")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is asked for, and the groups that know of it."""
+
+    key: Key
+    computing: Group | None
+    """Whose workers compute as those asked for, but for the workload."""
+    exchange: Group | None
+    """That exchanges in the same way, whatever it computes."""
+    refused: str | None = None
+    carried: tuple[Device, Device] | None = None
+    """From the device that was measured to the one that is asked for, by their data sheets."""
+
+
+def targets(profile: Profile, wish: Wish) -> list[Target]:
+    """Return one target for each group that the wish leaves apart."""
+    found: dict[tuple[object, ...], Target] = {}
+    for group in _candidates(profile, wish):
+        key = _changed(group.key, wish)
+        name = tuple(getattr(key, part) for part in Key.__dataclass_fields__ if part != "options")
+        measured = any(each.key == key for each in profile.groups)
+        # Groups that differ in options alone stay apart where they were measured.
+        found.setdefault((*name, key.options if measured else ()), _carried(profile, _target(profile, key), wish))
+    exact = [target for target in found.values() if any(each.key == target.key for each in profile.groups)]
+    derived = [
+        target
+        for target in found.values()
+        if target not in exact and not any(_same_question(target.key, each.key) for each in exact)
+    ]
+    return [*exact, *derived]
+
+
+def _candidates(profile: Profile, wish: Wish) -> list[Group]:
+    groups = [group for group in profile.groups if wish.framework in {None, group.key.framework}]
+    if wish.strategy is not None:
+        return groups
+    return [
+        group
+        for group in groups
+        if group.key.strategy != "single"
+        or not any(each.key.strategy != "single" and each.key.computes_as(group.key) for each in groups)
+    ]
+
+
+def _carried(profile: Profile, target: Target, wish: Wish) -> Target:
+    """Return the target on the device that is asked for, refused where nothing relates it to what was measured."""
+    if wish.device is None or wish.device not in DEVICES or target.computing is None:
+        return target
+    here = measured_device(profile.machine)
+    if here is None:
+        reason = (
+            f"the measured device ({profile.machine.gpu}) is not in the table of data sheets, so that nothing relates "
+            f"it to {wish.device}; measure one worker there"
+        )
+        return replace(target, computing=None, refused=reason)
+    return replace(target, carried=(here, DEVICES[wish.device]))
+
+
+def _same_question(one: Key, other: Key) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in ("framework", *_CHANGED))
+
+
+def measured_device(machine: Machine) -> Device | None:
+    """Return the data sheet of the devices of a machine; None where it has none, or one that is not in the table."""
+    if machine.gpu is None:
+        return None
+    words = re.sub(r"[^a-z0-9]+", " ", machine.gpu.lower().replace("hbm3", "sxm")).split()
+    # A driver may write apart what the table writes together: "RTX 2080 Ti".
+    written = {"".join(words[begin:end]) for begin in range(len(words)) for end in range(begin + 1, len(words) + 1)}
+    found = [name for name in DEVICES if all(part in written for part in name.split("-"))]
+    return DEVICES[max(found, key=len)] if found else None
+
+
+def _changed(key: Key, wish: Wish) -> Key:
+    changes = {name: value for name in _CHANGED if (value := getattr(wish, name)) is not None}
+    if wish.device in DEVICES:  # by its data sheet, from what was measured on another
+        changes["device"] = "cuda"
+    changed = replace(key, **changes)
+    if changed.workload == key.workload:
+        return changed
+    try:
+        workload = build_workload(changed.workload, key.input_shape, key.classes)
+    except WorkloadError:
+        workload = build_workload(changed.workload)
+    return replace(changed, input_shape=tuple(workload.input_shape), classes=workload.classes, dataset=None)
+
+
+def _target(profile: Profile, key: Key) -> Target:
+    groups = [group for group in profile.groups if group.key.framework == key.framework]
+    computing, refused = _computing(groups, key)
+    return Target(key, computing, _exchange(groups, key), refused)
+
+
+def _computing(groups: Sequence[Group], key: Key) -> tuple[Group | None, str | None]:
+    whole = [group for group in groups if group.parameters]
+    if not whole:
+        reasons = [group.refused for group in groups if group.refused]
+        return None, reasons[0] if reasons else f"nothing of {key.framework} was measured"
+    for name, what in (("device", "device"), ("precision", "precision")):
+        kept = [group for group in whole if getattr(group.key, name) == getattr(key, name)]
+        if not kept:
+            wanted, had = getattr(key, name), getattr(whole[0].key, name)
+            return None, (
+                f"no launch with {what} {wanted} is in this profile, and times with {had} do not say what it would "
+                f"take; measure one worker with {what}: {wanted} and fit again"
+            )
+        whole = kept
+    same = [group for group in whole if group.key.computes_as(key)]
+    if same:
+        return max(same, key=lambda group: (group.key == key, group.key.strategy == key.strategy)), None
+    loaders = [group for group in whole if group.key.loader == key.loader]
+    if loaders:
+        return min(loaders, key=lambda group: _distance(group.key, key)), None
+    without = [group for group in whole if group.parameters["input_share"].how == "measured"]
+    if key.loader == "synthetic" and without:
+        return min(without, key=lambda group: _distance(group.key, key)), None
+    return None, (
+        f"no launch with loader {key.loader} is in this profile; measure one worker with loaders: {key.loader} and "
+        "breakdown: true, and fit again"
+    )
+
+
+def _distance(one: Key, other: Key) -> tuple[bool, bool, bool]:
+    return one.workload != other.workload, one.strategy != other.strategy, one.input_shape != other.input_shape
+
+
+def _exchange(groups: Sequence[Group], key: Key) -> Group | None:
+    found = [
+        group
+        for group in groups
+        if group.parameters
+        and group.key.strategy == key.strategy
+        and group.key.device == key.device
+        and any(each.link is not None and each.strategy == key.strategy for each in group.measured)
+    ]
+    return min(found, key=lambda group: (group.key != key, *_distance(group.key, key)), default=None)

@@ -1,0 +1,187 @@
+"""Groups whose steps were taken apart: where the time of a step goes, in words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from steptime.measurements.ablation.form import Breakdown, Phase, Share
+from steptime.report.groups import RankedGroup, Row
+from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
+
+EXPLANATION = (
+    "Phases sum to the mean step of runs that were made for this, beside those that time it. A phase is a difference "
+    "of runs without its stage, or, with a star, marked by the framework itself or known to be none. The rest is what "
+    "they leave of the step, with whatever has a dash: a dash is not known, never 0. Closure is how far the phases "
+    "without the rest are from the step."
+)
+TITLES = {
+    "input_wait": "input wait",
+    "h2d": "to device",
+    "forward": "forward",
+    "backward": "backward",
+    "comm_exposed": "exposed comm.",
+    "sync_wait": "sync wait",
+    "update": "update",
+    "residual": "rest",
+}
+"""The phases in their order, as a reader sees them."""
+CLOSED = 0.02
+"""A closure error above this says that the phases do not explain the step."""
+
+
+@dataclass(frozen=True)
+class PhaseCell:
+    """One phase of one trial."""
+
+    name: str
+    title: str
+    time: Shown
+    share: Shown
+    how: str
+    """``direct`` or ``derived``; empty where the phase is not known."""
+
+    @property
+    def star(self) -> str:
+        """``*`` behind what is known directly."""
+        return "*" if self.how == "direct" else ""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the phase is known to take no time."""
+        return self.time.text == _NONE
+
+
+@dataclass(frozen=True)
+class BreakdownRow:
+    """One trial's step."""
+
+    row: Row
+    breakdown: Breakdown
+    step: Shown
+    cells: list[PhaseCell]
+
+    @property
+    def closure(self) -> str:
+        """``0.720 %``."""
+        return f"{number(100 * self.breakdown.closure_error)} %"
+
+    @property
+    def closed(self) -> bool:
+        """Whether the phases explain the step."""
+        return self.breakdown.closure_error <= CLOSED
+
+    @property
+    def imbalance(self) -> str:
+        """Who computes longer than the others, in a sentence; empty for a single worker."""
+        found = self.breakdown.imbalance
+        if self.row.trial.workers == 1:
+            return ""
+        if found is None:
+            return "load imbalance is not known"
+        factor = times(found.factor, found.factor_low, found.factor_high).line
+        lasting, passing = (f"{number(100 * part)} %" for part in (found.persistent, found.transient))
+        parts = f"{lasting} always the same worker, {passing} now one, now another"
+        return f"the slowest worker computes {factor} as long as the mean ({parts}); {self.blame}"
+
+    @property
+    def blame(self) -> str:
+        """``worker 1 on host h1 is to blame``, or that nobody is."""
+        found = self.breakdown.imbalance
+        if found is None or found.blamed_worker is None:
+            return "no one worker is to blame"
+        worker = next(each for each in found.workers if each.rank == found.blamed_worker)
+        return f"worker {worker.rank} on host {worker.host} is to blame"
+
+    @property
+    def overlap(self) -> str:
+        """How much of the communication is covered, in a sentence; empty for a single worker."""
+        found = self.breakdown.overlap
+        if self.row.trial.workers == 1:
+            return ""
+        if found is None:
+            return "how much communication is covered by computation is not known"
+        whole = _phase(found.communication_s).line
+        hidden = _phase(found.comm_hidden_s).line
+        share = UNKNOWN if found.ratio is None else f"{number(100 * found.ratio)} %"
+        return f"communication takes {whole} in all; computation covers {share} of it, {hidden}"
+
+    @property
+    def instrumentation(self) -> str:
+        """What taking apart costs, in a sentence."""
+        against = self.breakdown.against_timing
+        rather = f"; their step is {_change(against)} than that of the timing runs" if against else ""
+        found = self.breakdown.instrumentation
+        if found is None:
+            return f"{count(self.breakdown.launches, 'launch')}, without marks of the framework{rather}"
+        cost = percent(found.value, found.low, found.high).line
+        return f"{count(self.breakdown.launches, 'launch')}; marking costs {cost} of a step{rather}"
+
+    @property
+    def notes(self) -> list[str]:
+        """The sentences above, those that say something."""
+        return [line for line in (self.imbalance, self.overlap, self.instrumentation) if line]
+
+
+@dataclass(frozen=True)
+class BreakdownGroup:
+    """A group with trials that were taken apart, in the order of its ranking."""
+
+    title: str
+    rows: list[BreakdownRow]
+    unit: str
+    """Of all times in the cells."""
+
+    @property
+    def shown(self) -> list[str]:
+        """The phases that any trial of the group has or may have."""
+        return [name for index, name in enumerate(TITLES) if not all(row.cells[index].is_none for row in self.rows)]
+
+
+def breakdown_groups(groups: Sequence[RankedGroup]) -> list[BreakdownGroup]:
+    """Return the groups that hold a trial that was taken apart, in their order."""
+    found = []
+    for group in groups:
+        own = [(row, row.trial.breakdown) for row in group.rows if row.trial.breakdown]
+        if own:
+            unit = time_unit(min(breakdown.step_s.value_s for _, breakdown in own))
+            rows = [
+                BreakdownRow(row, breakdown, _phase(breakdown.step_s, unit), _cells(breakdown, unit))
+                for row, breakdown in own
+            ]
+            found.append(BreakdownGroup(group.title, rows, unit[1]))
+    return found
+
+
+_NONE = "none"
+
+
+def _cells(breakdown: Breakdown, unit: tuple[float, str]) -> list[PhaseCell]:
+    step = breakdown.step_s.value_s
+    return [_cell(name, title, breakdown.phases, step, unit) for name, title in TITLES.items()]
+
+
+def _cell(
+    name: str, title: str, phases: Mapping[str, Phase | None], step_s: float, unit: tuple[float, str]
+) -> PhaseCell:
+    phase = phases.get(name)
+    if phase is None:
+        return PhaseCell(name, title, Shown(UNKNOWN, ""), Shown(UNKNOWN, ""), "")
+    bounds = (phase.value_s, phase.low_s, phase.high_s)
+    if phase.how == "direct" and not any(bounds):
+        return PhaseCell(name, title, Shown(_NONE, ""), Shown(_NONE, ""), phase.how)
+    share = percent(*(None if each is None else each / step_s for each in bounds))
+    return PhaseCell(name, title, _phase(phase, unit), share, phase.how)
+
+
+def _phase(phase: Phase, unit: tuple[float, str] | None = None) -> Shown:
+    return seconds(phase.value_s, phase.low_s, phase.high_s, unit)
+
+
+def _change(share: Share) -> str:
+    size = percent(abs(share.value), *_sorted_sizes(share))
+    return f"{size.line} {'longer' if share.value >= 0 else 'shorter'}"
+
+
+def _sorted_sizes(share: Share) -> tuple[float | None, float | None]:
+    if share.low is None or share.high is None:
+        return None, None
+    return (share.low, share.high) if share.value >= 0 else (-share.high, -share.low)

@@ -1,0 +1,92 @@
+"""What trials are called: short where a group's title says the rest, and never two alike."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
+from steptime.report.number_format import count
+
+# What a trial's group and options do not say, in the order in which it is tried as a distinction.
+_DISTINCTIONS = ("servers", "server_placement", "threads", "hosts")
+
+
+class Names:
+    """The names of a study's trials."""
+
+    def __init__(self, trials: Sequence[TrialSummary]) -> None:
+        self._short = {}
+        for group in dict.fromkeys(trial.group for trial in trials):
+            self._short.update(_told_apart([trial for trial in trials if trial.group == group]))
+        self._varying = {field for field in _CONDITIONS if _varies(trials, field)}
+
+    def short(self, trial: TrialSummary) -> str:
+        """``pytorch allreduce``, with the options that vary; tells apart the trials of one group."""
+        return self._short[trial.id]
+
+    def full(self, trial: TrialSummary) -> str:
+        """The short name with the workload, the workers and every other condition that the study varies."""
+        parts = [self.short(trial), trial.workload, count(trial.workers, "worker")]
+        parts += [words(getattr(trial, field)) for field, words in _CONDITIONS.items() if field in self._varying]
+        return ", ".join(parts)
+
+
+def check_name(check: EquivalenceSummary, checks: Sequence[EquivalenceSummary]) -> str:
+    """``horovod_pytorch allreduce controller=mpi``: framework, strategy and those options in which checks differ."""
+    alike = [each.options for each in checks if (each.framework, each.strategy) == (check.framework, check.strategy)]
+    varied = [name for name in check.options if len({str(options.get(name)) for options in alike}) > 1]
+    return " ".join([check.framework, check.strategy, *(f"{name}={check.options[name]}" for name in varied)])
+
+
+def size(shape: Iterable[int]) -> str:
+    """``3x64x64``."""
+    return "x".join(str(each) for each in shape)
+
+
+def _dataset(name: str | None) -> str:
+    return name or "synthetic data"
+
+
+def _batch(samples: int) -> str:
+    return f"batch {samples} per worker"
+
+
+def _loader(name: str) -> str:
+    return f"{name} loader"
+
+
+_CONDITIONS: dict[str, Any] = {
+    "input_shape": size,
+    "dataset": _dataset,
+    "loader": _loader,
+    "batch_per_worker": _batch,
+    "precision": str,
+    "device": str,
+}
+
+
+def _varies(trials: Sequence[TrialSummary], field: str) -> bool:
+    """Say whether trials of one workload differ in ``field``."""
+    values = {(trial.workload, str(getattr(trial, field))) for trial in trials}
+    return len(values) > len({workload for workload, _ in values})
+
+
+def _told_apart(trials: Sequence[TrialSummary]) -> dict[str, str]:
+    names = {trial.id: _base(trial) for trial in trials}
+    for field in _DISTINCTIONS:
+        repeated = _repeated(names)
+        for name in repeated:
+            alike = [trial for trial in trials if names[trial.id] == name]
+            if len({getattr(trial, field) for trial in alike}) > 1:
+                names.update({trial.id: f"{name} {field}={getattr(trial, field)}" for trial in alike})
+    repeated = _repeated(names)
+    return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
+
+
+def _base(trial: TrialSummary) -> str:
+    options = "".join(f" {name}={value}" for name, value in trial.varied_options.items())
+    return f"{trial.framework} {trial.strategy}{options}"
+
+
+def _repeated(names: dict[str, str]) -> set[str]:
+    return {name for name, amount in Counter(names.values()).items() if amount > 1}

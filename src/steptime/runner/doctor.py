@@ -1,0 +1,138 @@
+"""What this machine has for measuring, what is missing, and the command that mends it."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from steptime.environments.cache import cache_folder
+from steptime.environments.kinds import find_ready
+from steptime.environments.pythons import choose_python
+from steptime.errors import EnvironmentFailure
+from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.launchers.emulation.control_groups import find_groups
+from steptime.launchers.emulation.delay_switch import can_switch
+from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, lacking
+from steptime.runner.devices import cuda_device_names
+from steptime.runner.preparation import environment_spec, usable_cores
+from steptime.units import format_bytes
+
+_ROOM_BYTES = 6 * 2**30
+"""What the environments of the default frameworks take, with their installers' caches."""
+_BUSY_CORES = 0.25
+"""A load per core above this makes quiet measurements unlikely."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the examination."""
+
+    name: str
+    status: Literal["ok", "note", "missing"]
+    """``note`` limits what can be measured or believed; ``missing`` keeps something from running."""
+    detail: str
+    fix: str | None = None
+    """The command, or the setting, that mends it."""
+
+
+def examine() -> Iterator[Finding]:
+    """Yield what is found, one thing after the other; starts nothing but Pythons to ask for their version."""
+    yield Finding("python", "ok", f"{sys.version.split()[0]}, {sys.executable}")
+    yield _cores()
+    yield _memory()
+    yield _disk()
+    yield _load()
+    yield _frequency()
+    yield _cuda()
+    yield _mpi()
+    yield _emulation()
+    for manifest in load_manifests().values():
+        yield _framework(manifest)
+
+
+def _cores() -> Finding:
+    usable = len(usable_cores())
+    detail = f"{usable} usable of {os.cpu_count()}"
+    if usable == 1:
+        return Finding("cores", "note", f"{detail}; two workers would share one core, which every result will say")
+    return Finding("cores", "ok", detail)
+
+
+def _memory() -> Finding:
+    memory = psutil.virtual_memory()
+    return Finding("memory", "ok", f"{format_bytes(memory.available)} free of {format_bytes(memory.total)}")
+
+
+def _disk() -> Finding:
+    folder = cache_folder()
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    detail = f"{format_bytes(free)} free for {folder}"
+    if free < _ROOM_BYTES:
+        fix = "free some space, or set STEPTIME_CACHE to a folder on another disk"
+        return Finding("disk", "missing", f"{detail}; all frameworks need about {format_bytes(_ROOM_BYTES)}", fix)
+    return Finding("disk", "ok", detail)
+
+
+def _load() -> Finding:
+    load = os.getloadavg()[0]
+    if load > _BUSY_CORES * len(usable_cores()):
+        fix = "end other programs while measuring; launches that they disturb are flagged"
+        return Finding("load", "note", f"{load:.2f} processes were running on average over the last minute", fix)
+    return Finding("load", "ok", f"{load:.2f} over the last minute")
+
+
+def _frequency() -> Finding:
+    governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    if not governor.exists():
+        return Finding("frequency", "note", "the system does not show how it sets the processor's clock")
+    name = governor.read_text().strip()
+    if name != "performance":
+        return Finding(
+            "frequency", "note", f"governor {name!r} varies the clock", "cpupower frequency-set -g performance"
+        )
+    return Finding("frequency", "ok", "governor 'performance'")
+
+
+def _cuda() -> Finding:
+    names = cuda_device_names()
+    if not names:
+        return Finding("cuda", "note", "no CUDA device; studies with device: auto use the processor")
+    return Finding("cuda", "ok", ", ".join(names))
+
+
+def _mpi() -> Finding:
+    system = shutil.which("mpiexec")
+    detail = f"system: {system}" if system else "no system MPI; MPI-based frameworks bring their own from wheels"
+    return Finding("mpi", "ok", detail)
+
+
+def _emulation() -> Finding:
+    reason = lacking()
+    if reason:
+        return Finding("emulated hosts", "note", reason)
+    groups = find_groups()
+    shares = f"shares of the processor by {groups.words}" if groups else "no shares of the processor"
+    delays = "delays by netem" if kernel_delays() else "delays by a program" if can_switch() else "no delays"
+    networks = "network namespaces" if is_privileged() else "network namespaces within a user namespace"
+    return Finding("emulated hosts", "ok", f"{networks}, {shares}, {delays}")
+
+
+def _framework(manifest: Manifest) -> Finding:
+    spec = environment_spec(manifest)
+    ready = find_ready(spec)
+    if ready:
+        version = ready.packages.get(manifest.distribution.lower(), "")
+        return Finding(manifest.name, "ok", f"{manifest.title} {version}, Python {ready.python_version}")
+    try:
+        python, version = choose_python(manifest.name, manifest.python)
+    except EnvironmentFailure as failure:
+        first, *rest = str(failure).splitlines()
+        return Finding(manifest.name, "missing", first, "\n".join(line.strip() for line in rest) or None)
+    detail = f"not installed; Python {version} for it is {python}"
+    return Finding(manifest.name, "note", detail, f"steptime env create {manifest.name}")

@@ -1,0 +1,126 @@
+"""The equivalence check of a study: every check that its trials need, from the cache or run now.
+
+One check of the equivalence: a framework's run held against the reference's, as often as its strategy needs.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from steptime.measurements.records import EquivalenceResult
+from steptime.runner.equivalence.cache import CheckCache
+from steptime.runner.equivalence.cases import Case, equivalence_cases
+from steptime.runner.equivalence.oracle import Oracle, Truth
+from steptime.runner.equivalence.verdict import Findings
+from steptime.runner.executor import Bench
+from steptime.runner.jobs import check_job
+from steptime.runner.observer import Observer
+from steptime.study.trial import Trial
+from steptime.workloads.layers import Workload
+
+
+@dataclass(frozen=True)
+class Checker:
+    """Runs checks in a scratch folder."""
+
+    bench: Bench
+    scratch: Path
+    steps: int
+    """At most; fewer where rounding alone would decide after so many."""
+    repeats: int
+    """Of synchronous strategies with several workers, whose faults may be intermittent."""
+
+    def check(self, trial: Trial, workload: Workload, truth: Truth | str, version: str) -> EquivalenceResult:
+        """Run ``trial`` and hold it against ``truth``, or report why there is none."""
+        exact = self.bench.manifests[trial.framework].strategies[trial.strategy].synchronous
+        repeats = self.repeats if exact and trial.workers > 1 else 1
+        found = Findings(trial, workload, exact=exact)
+        if isinstance(truth, str):
+            found.reasons.append(truth)
+            return found.result(None, 0, version)
+        job = check_job(trial.with_learning_rate(truth.learning_rate), workload, steps=truth.steps, save_weights=exact)
+        for repeat in range(repeats):
+            folder = self.scratch / f"{trial.id}-{repeat}"
+            # Checks run side by side, which pins would put on the same cores.
+            ran = self.bench.run(trial, job, folder, "check", pinned=False)
+            if ran.crashed:
+                found.note_crash()
+                ran = self.bench.run(trial, job, folder, "check", pinned=False)
+            found.add(ran, folder, truth)
+            if found.reasons:
+                break
+        return found.result(truth, repeats, version)
+
+
+@dataclass
+class EquivalenceCheck:
+    """Checks trials and remembers which of them must not be ranked."""
+
+    checker: Checker
+    cache: CheckCache
+    workloads: Mapping[str, Workload]
+    """By trial id."""
+    keep: Callable[[EquivalenceResult], None]
+    """Called with every result, in this thread or another, one at a time."""
+    observer: Observer
+    failures: dict[str, str] = field(default_factory=dict)
+    """Why a trial did not pass, by trial id."""
+
+    def __post_init__(self) -> None:
+        self._truths: dict[str, Truth | str] = {}
+        self._truth_locks: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
+        """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
+        cases = equivalence_cases(trials, self.checker.bench.manifests)
+        self.observer.stage("Checking that all frameworks compute the same", len(cases))
+        # Threads only start processes and wait; a thread that ends does not end what is tied to this process's
+        # main thread, because every launch is over when its thread goes on.
+        with ThreadPoolExecutor(max_workers=side_by_side) as pool:
+            futures = [pool.submit(self._check, case) for case in cases]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                self.checker.bench.cancelled.set()
+                for future in futures:
+                    future.cancel()
+                raise
+        shutil.rmtree(self.checker.scratch, ignore_errors=True)
+
+    def _check(self, case: Case) -> None:
+        trial = case.trial
+        workload = self.workloads[case.stands_for[0]]
+        bench = self.checker.bench
+        ready = bench.environments[trial.framework]
+        manifest = bench.manifests[trial.framework]
+        setting = f"{self.checker.steps} steps, {self.checker.repeats} repeats"
+        key = self.cache.key(trial, workload, manifest, ready, setting)
+        result = self.cache.get(key)
+        what = f"{trial.framework} {trial.strategy}, {trial.workload}"
+        if result is None:
+            self.observer.working_on(what)
+            version = ready.packages.get(manifest.distribution.lower(), "unknown")
+            result = self.checker.check(trial, workload, self._truth(trial, workload), version)
+        with self._lock:
+            self.cache.put(key, result)
+            self.keep(result)
+            if not result.passed:
+                for each in case.stands_for:
+                    self.failures[each] = f"did not pass the equivalence check: {result.reason}"
+        self.observer.finished(what, ok=result.passed)
+
+    def _truth(self, trial: Trial, workload: Workload) -> Truth | str:
+        key = f"{trial.workload}/{trial.input_shape}/{trial.classes}/{trial.workers}/{trial.batch_per_worker}"
+        key += f"/{trial.seed}/{trial.optimizer.model_dump_json()}"
+        with self._lock:
+            lock = self._truth_locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._truths:
+                oracle = Oracle(self.checker.bench, self.checker.scratch)
+                self._truths[key] = oracle.truth(trial, workload, self.checker.steps)
+            return self._truths[key]

@@ -1,0 +1,161 @@
+"""Make ready what a study needs before anything is launched: environments and datasets."""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
+from steptime.datasets.creation import builtin_folder, find_builtin, make
+from steptime.datasets.dataset import Dataset, require_batch
+from steptime.datasets.loader_settings import loader_json
+from steptime.datasets.lookup import open_dataset
+from steptime.environments.cache import cache_folder
+from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
+from steptime.errors import EnvironmentFailure
+from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.runner.observer import Observer
+from steptime.runner.workload_shapes import DatasetFacts
+from steptime.study.study import EnvironmentChoice, Study
+from steptime.study.trial import Trial
+
+DATA_ENVIRONMENT = "data"
+
+
+@dataclass
+class Prepared:
+    """What is ready, and why the rest is not."""
+
+    environments: dict[str, ReadyEnvironment] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    """By framework."""
+    fixes: dict[str, str] = field(default_factory=dict)
+    """The command that would help, for those failures that know one."""
+
+
+def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None) -> EnvironmentSpec:
+    """Return what the environment of a framework must be.
+
+    Args:
+        manifest: the framework's.
+        chosen: from the study's ``environments``, where the user wants another kind or has an interpreter.
+    """
+    kind = "core" if manifest.environment == "core" else "venv"
+    interpreter = None
+    if chosen:
+        kind = chosen.kind
+        interpreter = Path(chosen.python).expanduser() if chosen.python else None
+    return EnvironmentSpec(
+        name=manifest.name,
+        requirements=manifest.requirements,
+        pythons=manifest.python,
+        verify=manifest.verify,
+        kind=kind,
+        interpreter=interpreter,
+        finish=manifest.finish_command,
+        program=manifest.interpreter,
+    )
+
+
+def ready_interpreter(framework: str, cache: Path | None = None) -> Path | None:
+    """Return the interpreter of a framework's environment if it is ready; None if it is not, or there is no room."""
+    manifest = load_manifests().get(framework)
+    ready = find_ready(environment_spec(manifest), cache) if manifest else None
+    return ready.interpreter if ready else None
+
+
+def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -> Prepared:
+    """Make every environment that is not ready yet; one that cannot be made does not stop the others."""
+    prepared = Prepared()
+    missing = []
+    # What compiles takes longest, so that it is begun first.
+    for spec in sorted(specs, key=lambda spec: not spec.finish):
+        ready = find_ready(spec)
+        if ready is None:
+            missing.append(spec)
+        else:
+            prepared.environments[spec.name] = ready
+    if missing:
+        observer.stage("Making environments", len(missing))
+    made = create_all(missing, lambda name, stage: observer.working_on(f"environment {name}: {stage}"))
+    for name, result in made.items():
+        if isinstance(result, EnvironmentFailure):
+            prepared.failures[name] = str(result)
+            if result.fix:
+                prepared.fixes[name] = result.fix
+            observer.note(str(result))
+        else:
+            prepared.environments[name] = result
+        observer.finished(f"environment {name}", ok=name in prepared.environments)
+    return prepared
+
+
+def prepare_datasets(names: Iterable[str], observer: Observer) -> dict[str, Dataset]:
+    """Return the datasets ``names``, built-in ones made first where they do not exist yet.
+
+    Raises DatasetError when a folder is unusable, EnvironmentFailure when a built-in dataset cannot be made.
+    """
+    cache = cache_folder()
+    missing = [name for name in names if name in BUILTINS and find_builtin(name, cache) is None]
+    if missing:
+        interpreter = _data_interpreter(observer)
+        observer.stage("Making datasets", len(missing))
+        for name in missing:
+            observer.working_on(f"dataset {name}")
+            make(name, builtin_folder(name, cache), interpreter)
+            observer.finished(f"dataset {name}")
+    return {name: open_dataset(name, cache) for name in names}
+
+
+def data_environment_spec() -> EnvironmentSpec:
+    """Return what the environment must be that makes the built-in datasets."""
+    return EnvironmentSpec(name=DATA_ENVIRONMENT, requirements=REQUIREMENTS, pythons=list(PYTHONS), verify=VERIFY)
+
+
+def all_environment_specs() -> dict[str, EnvironmentSpec]:
+    """Return what every environment must be that steptime makes, by name: the frameworks', and the one for data."""
+    specs = {name: environment_spec(manifest) for name, manifest in load_manifests().items()}
+    return {**specs, DATA_ENVIRONMENT: data_environment_spec()}
+
+
+def _data_interpreter(observer: Observer) -> Path:
+    spec = data_environment_spec()
+    prepared = prepare_environments([spec], observer)
+    if spec.name in prepared.failures:
+        raise EnvironmentFailure(prepared.failures[spec.name])
+    return prepared.environments[spec.name].interpreter
+
+
+def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
+    """Return what must be known of the study's datasets to expand it; nothing is made for that.
+
+    Raises DatasetError when a folder of the user's is unusable.
+    """
+    chosen = list(study.workloads)
+    for inclusion in study.include:
+        chosen += inclusion.workloads or []
+    facts = {}
+    for name in dict.fromkeys(workload.dataset for workload in chosen if workload.dataset):
+        if name in BUILTINS:
+            facts[name] = DatasetFacts(BUILTINS[name].input_shape, len(BUILTINS[name].classes))
+        else:
+            dataset = open_dataset(name, cache_folder())
+            facts[name] = DatasetFacts(dataset.input_shape, dataset.classes)
+    return facts
+
+
+def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
+    """Return the job's ``loader`` object for ``trial``.
+
+    Raises DatasetError when its dataset cannot fill one step of all workers.
+    """
+    dataset = datasets[trial.dataset] if trial.dataset and trial.loader != "synthetic" else None
+    if dataset:
+        require_batch(dataset.samples, trial.global_batch)
+    return loader_json(dataset, trial.input_shape, trial.loader, trial.loader_processes)
+
+
+def usable_cores() -> tuple[int, ...]:
+    """Return the cores that this process may use."""
+    return tuple(sorted(os.sched_getaffinity(0)))

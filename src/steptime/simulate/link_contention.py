@@ -1,0 +1,96 @@
+"""Exchanges during the backward pass that share a link with each other, and processors with the computing.
+
+Each exchange has a time that it takes alone, of which a part occupies the link. While several are in flight they
+progress at full speed as long as the link has room for them, else each at the share that fits; computing progresses
+more slowly while any is in flight. Between two events nothing changes, so that time jumps from one to the next, for
+all configurations at once.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.model.overlap import finish
+
+Array = NDArray[np.float64]
+
+_TIMELY = 1e-12
+"""Share of a step below which two moments are one."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """When things were over, in seconds since the step's begin."""
+
+    ends: Array
+    """Of each exchange, (configurations, messages)."""
+    computed: Array
+    """Of computing, (configurations,)."""
+    busy: Array
+    """Seconds in which at least one exchange was under way, (configurations,)."""
+
+
+def in_order(ready: Array, alone: Array) -> Array:
+    """Return the end of the last exchange where they follow each other one by one and computing does not notice."""
+    return finish(ready, alone)
+
+
+def share(  # noqa: PLR0913 - each is a quantity of the situation
+    ready: Array, start: Array, transfer: Array, computing: Array, *, in_flight: int = 1, slowdown: Array | float = 0.0
+) -> Shared:
+    """Play exchanges that are launched in order, up to so many at once.
+
+    Args:
+        ready: seconds of undisturbed computing after which each can go, (configurations, messages).
+        start: seconds of each that do not occupy the link, same shape.
+        transfer: seconds of each that do, same shape.
+        computing: seconds of undisturbed computing in all, (configurations,).
+        in_flight: how many progress at once.
+        slowdown: how much longer computing takes while any exchange is under way, as a share.
+    """
+    rows, count = ready.shape
+    alone = start + transfer
+    with np.errstate(invalid="ignore", divide="ignore"):
+        load = np.where(alone > 0, transfer / alone, 0.0)
+    every = np.arange(rows)
+    clock, progress, busy = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+    computed = np.where(computing > 0, np.nan, 0.0)
+    ends = np.full((rows, count), np.nan)
+    launched = np.zeros(rows, int)
+    left = np.zeros((rows, in_flight))
+    holds = np.full((rows, in_flight), -1)
+    grain = _TIMELY * (np.max(computing) + np.max(alone.sum(axis=1), initial=0.0) + np.finfo(float).tiny)
+    # Every exchange becomes ready, starts and ends once, and computing ends once.
+    for _ in range(3 * count + 2):
+        for slot in range(in_flight):
+            upcoming = np.minimum(launched, count - 1)
+            goes = (holds[:, slot] < 0) & (launched < count) & (progress >= ready[every, upcoming] - grain)
+            holds[:, slot] = np.where(goes, upcoming, holds[:, slot])
+            left[:, slot] = np.where(goes, alone[every, upcoming], left[:, slot])
+            launched += goes
+        flying = holds >= 0
+        any_flies = flying.any(axis=1)
+        demand = np.where(flying, load[every[:, None], np.maximum(holds, 0)], 0.0).sum(axis=1)
+        pace = 1.0 / np.maximum(1.0, demand)
+        compute_pace = 1.0 / (1.0 + slowdown * any_flies)
+        to_end = np.where(flying, left, np.inf).min(axis=1) / pace
+        upcoming = np.minimum(launched, count - 1)
+        goal = np.where(launched < count, np.minimum(ready[every, upcoming], computing), computing)
+        goal = np.where(goal > progress + grain, goal, computing)
+        to_goal = np.where(goal > progress + grain, (goal - progress) / compute_pace, np.inf)
+        jump = np.minimum(to_end, to_goal)
+        over = ~np.isfinite(jump)
+        if over.all():
+            break
+        jump = np.where(over, 0.0, jump)
+        clock += jump
+        busy += jump * any_flies
+        progress += jump * compute_pace
+        left -= (jump * pace)[:, None]
+        computed = np.where(np.isnan(computed) & (progress >= computing - grain), clock, computed)
+        for slot in range(in_flight):
+            done = (holds[:, slot] >= 0) & (left[:, slot] <= grain)
+            ends[every[done], holds[done, slot]] = clock[done]
+            holds[:, slot] = np.where(done, -1, holds[:, slot])
+    return Shared(ends, computed, busy)

@@ -1,0 +1,298 @@
+"""The form of a study: its keys, their types, ranges and defaults. What the values mean together is checked elsewhere.
+
+Where a list is expected, a single value will do; durations and shares may be written as people write them.
+
+What a study chooses from: workloads, loaders, environments, hosts.
+
+What others published, to stand beside what a study measures.
+
+How well a study is to be measured: launches, steps, the step breakdown, the equivalence check.
+
+Combinations that a study leaves out, or adds to those of its axes.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from steptime.study.quantities import (
+    BitRate,
+    Count,
+    CpuShare,
+    Delay,
+    Device,
+    Duration,
+    NameAllowed,
+    OneOrMany,
+    OptionValue,
+    Precision,
+    Share,
+    Sides,
+    Strict,
+    TrueAllowed,
+    by_number,
+    form_if_true,
+    from_name,
+)
+from steptime.study.trial import Optimizer, ServerPlacement
+
+
+class WorkloadChoice(Strict):
+    """One workload of a study and the data it trains on."""
+
+    name: str
+    """One of `steptime list workloads`."""
+    dataset: str | None = None
+    """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
+    image: Sides | None = None
+    """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
+    classes: Count | None = None
+    """Number of classes; by default the dataset's, or else the workload's."""
+    batch_per_worker: OneOrMany[Count] | None = None
+    """Wins over the study's batch for this workload."""
+    global_batch: OneOrMany[Count] | None = None
+    """Wins over the study's batch for this workload."""
+
+
+class LoaderChoice(Strict):
+    """How samples arrive."""
+
+    name: str = "auto"
+    """`native`, `synthetic`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
+    processes: Annotated[int, Field(ge=0)] = 0
+    """Helper processes of each worker; 0 loads in the training process."""
+
+
+class EnvironmentChoice(Strict):
+    """Where a framework runs, if not in the environment that steptime makes for it."""
+
+    kind: str = "existing"
+    """`existing` uses an interpreter that you have."""
+    python: str | None = None
+    """The interpreter of an `existing` environment."""
+
+
+class ClusterChoice(Strict):
+    """The hosts that the launcher `emulated` makes of this machine."""
+
+    hosts: Count
+    """For workers, at most: a trial has as many as its workers fill, and one more for each server of its own."""
+    workers_per_host: Count = 1
+    """Workers fill one host after the other."""
+    bandwidth: BitRate | None = None
+    """Of every host's link, in each direction; not limited by default."""
+    host_bandwidth: Annotated[dict[int, BitRate], BeforeValidator(by_number)] = {}
+    """For hosts of workers whose link has another bandwidth, from 0."""
+    delay: Delay = 0.0
+    """From one host to another, one way, on top of what the link takes anyway."""
+    cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
+    """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
+
+
+class Side(Strict):
+    """Trials that a published ratio speaks of: those that have, on every axis named here, one of the values given."""
+
+    frameworks: OneOrMany[str]
+    strategies: OneOrMany[str] | None = None
+    workloads: OneOrMany[str] | None = None
+
+
+class Published(Strict):
+    """A ratio that somebody published, to stand beside the one measured here."""
+
+    claim: str
+    """What was found, in a few words."""
+    source: str
+    """Who published it, where."""
+    slower: Side
+    faster: Side
+    ratio: Annotated[float, Field(gt=0)]
+    """Time of `slower` divided by time of `faster`, as published."""
+
+
+class Launches(Strict):
+    """How often a trial is launched in fresh processes."""
+
+    min: Count = 3
+    """At least so often, unless the budget ends before."""
+    max: Count = 10
+    """At most so often, even if the target is not reached."""
+
+
+class Breakdown(Strict):
+    """Launches that say where the time of a step goes, apart from those that time it."""
+
+    launches: Count = 3
+    """Of each trial, in fresh processes."""
+    seconds: Duration = 6.0
+    """Time aimed for in each."""
+
+
+class Steps(Strict):
+    """How many training steps a launch runs."""
+
+    warmup: Count = 5
+    """Steps that are run first and never counted."""
+    min: Count = 10
+    """Timed steps at least, however long they take."""
+    max: Count = 2000
+    """Timed steps at most, however short they are."""
+
+
+class EquivalenceSettings(Strict):
+    """The equivalence check: do all frameworks train the same thing?"""
+
+    enabled: bool = True
+    """False ranks frameworks that nobody compared; the report says so."""
+    steps: Count = 5
+    """Training steps that are compared with the reference."""
+    repeats: Count = 3
+    """Runs of each synchronous strategy; faults may be intermittent."""
+
+
+NamedWorkload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]
+NamedLoader = Annotated[LoaderChoice, BeforeValidator(from_name), NameAllowed()]
+Options = dict[str, dict[str, OneOrMany[OptionValue]]]
+
+
+class Exclusion(Strict):
+    """Drops the combinations that have, on every axis named here, one of the values given."""
+
+    frameworks: OneOrMany[str] | None = None
+    strategies: OneOrMany[str] | None = None
+    workloads: OneOrMany[str] | None = None
+    loaders: OneOrMany[str] | None = None
+    workers: OneOrMany[Count] | None = None
+    servers: OneOrMany[Count] | None = None
+    server_placement: OneOrMany[ServerPlacement] | None = None
+    batch_per_worker: OneOrMany[Count] | None = None
+    global_batch: OneOrMany[Count] | None = None
+    precision: OneOrMany[Precision] | None = None
+    device: OneOrMany[Literal["cpu", "cuda"]] | None = None
+    options: Options | None = None
+
+    @model_validator(mode="after")
+    def _names_an_axis(self) -> "Exclusion":
+        if not named_axes(self):
+            message = "names no axis; an empty exclusion would drop every combination"
+            raise ValueError(message)
+        return self
+
+
+class Inclusion(Strict):
+    """Adds combinations: the study's axes, with the axes named here replaced. What is included cannot be excluded."""
+
+    frameworks: OneOrMany[str] | None = None
+    strategies: OneOrMany[str] | None = None
+    workloads: OneOrMany[NamedWorkload] | None = None
+    """A name that the study lists keeps the settings it has there."""
+    loaders: OneOrMany[NamedLoader] | None = None
+    workers: OneOrMany[Count] | None = None
+    servers: OneOrMany[Count] | None = None
+    server_placement: OneOrMany[ServerPlacement] | None = None
+    batch_per_worker: OneOrMany[Count] | None = None
+    """Wins over a workload's own batch."""
+    global_batch: OneOrMany[Count] | None = None
+    """Wins over a workload's own batch."""
+    precision: OneOrMany[Precision] | None = None
+    device: OneOrMany[Device] | None = None
+    options: Options | None = None
+
+    @model_validator(mode="after")
+    def _names_an_axis(self) -> "Inclusion":
+        if not named_axes(self):
+            message = "names no axis; it would add nothing to the study"
+            raise ValueError(message)
+        return self
+
+
+AXES = tuple(Exclusion.model_fields)
+"""The keys that may hold several values, each of which gives trials of its own."""
+
+
+def named_axes(combination: Exclusion | Inclusion) -> dict[str, Any]:
+    """Return the axes that ``combination`` names, with their values."""
+    return {axis: value for axis in AXES if (value := getattr(combination, axis)) is not None}
+
+
+class Study(Strict):
+    """A question and the combinations that answer it."""
+
+    version: Literal[1] = 1
+    """Version of the form of this file."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Letters, digits, dot, dash and underscore; by default the name of the file."""
+    question: str = ""
+    """What you want to know, in your words; it heads the report."""
+    workloads: Annotated[OneOrMany[NamedWorkload], Field(min_length=1)]
+    """What is trained, on which data."""
+    frameworks: Annotated[OneOrMany[str], Field(min_length=1)]
+    """Who trains it."""
+    strategies: Annotated[OneOrMany[str], Field(min_length=1)] = ["auto"]
+    """How workers agree; `auto` is `single` for one worker; for more, every synchronous one of the framework."""
+    loaders: Annotated[OneOrMany[NamedLoader], Field(min_length=1)] = [LoaderChoice()]
+    """How samples arrive."""
+    workers: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
+    """Training processes."""
+    servers: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
+    """Parameter-server processes, for the strategies that have them."""
+    server_placement: Annotated[OneOrMany[ServerPlacement], Field(min_length=1)] = ["own"]
+    """`own` gives each server a core that no worker has, where there is one; `colocated` gives it a worker's cores."""
+    batch_per_worker: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None
+    """Samples per step of each worker: weak scaling. 32 if neither batch is given."""
+    global_batch: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None
+    """Samples per step over all workers: strong scaling. Not together with `batch_per_worker`."""
+    precision: Annotated[OneOrMany[Precision], Field(min_length=1)] = ["fp32"]
+    """`bf16` is the framework's automatic mixed precision."""
+    device: Annotated[OneOrMany[Device], Field(min_length=1)] = ["auto"]
+    """`auto` is cuda where this machine has a device and the framework can use it, cpu elsewhere."""
+    threads_per_worker: Count = 1
+    """Compute threads of each worker, and cores that it is pinned to."""
+    launcher: str = "auto"
+    """How processes are started; `auto` is what the framework's strategy needs."""
+    cluster: ClusterChoice | None = None
+    """The hosts, for the launcher `emulated`."""
+    options: Options = {}
+    """For each framework its own settings; each list is an axis of that framework alone."""
+    environments: dict[str, EnvironmentChoice] = {}
+    """For each framework, where it runs if not in the environment that steptime makes for it."""
+    optimizer: Optimizer = Optimizer()
+    """Stochastic gradient descent, the same for all."""
+    include: OneOrMany[Inclusion] = []
+    """Further combinations."""
+    exclude: OneOrMany[Exclusion] = []
+    """Combinations that are not wanted."""
+    launches: Launches = Launches()
+    """How often each trial is launched."""
+    target: Share = 0.01
+    """Half-width of the 95 % interval, relative to the median, at which a trial is measured well enough."""
+    seconds_per_launch: Duration = 3.0
+    """Timed seconds aimed for in each launch."""
+    steps: Steps = Steps()
+    """How many steps a launch runs."""
+    breakdown: Annotated[Breakdown | None, BeforeValidator(form_if_true), TrueAllowed()] = None
+    """`true`, or its settings, adds launches that take each step apart into its phases."""
+    budget: Duration | None = None
+    """Time for the launches of one run; environments, datasets and checks are made once and come on top."""
+    time_limit: Duration = 300.0
+    """Time for one launch, after which it is ended and counts as failed."""
+    published: list[Published] = []
+    """Ratios that others published, which the report shows beside the measured ones."""
+    equivalence: EquivalenceSettings = EquivalenceSettings()
+    """The equivalence check."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Of the initial weights, the shuffling and the order of the launches."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _some_batch(cls, data: Any) -> Any:  # noqa: ANN401 - whatever the file holds
+        if isinstance(data, dict) and data.get("batch_per_worker") is None and data.get("global_batch") is None:
+            return {**data, "batch_per_worker": [32]}
+        return data
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of the study file, for editors that complete and check while one types."""
+    form = Study.model_json_schema(mode="validation")
+    form["required"].remove("name")  # reading fills it in from the name of the file
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **form}

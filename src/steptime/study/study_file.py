@@ -1,0 +1,114 @@
+"""From a file, or the name of a shipped study, to a study that holds together; or every mistake in it at once.
+
+The studies that come with steptime.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+import steptime
+from steptime.errors import StudyError, choices_message
+from steptime.study.contradictions import contradictions
+from steptime.study.document import Document, read_yaml
+from steptime.study.mistakes import form_mistakes
+from steptime.study.overrides import apply_overrides
+from steptime.study.study import Study
+from steptime.study.unknown_names import Vocabulary, is_folder, unknown_names
+
+_FOLDER = Path(steptime.__file__).parent / "studies"
+
+
+def study_files() -> dict[str, Path]:
+    """Return the file of every shipped study, by name."""
+    return {path.stem: path for path in sorted(_FOLDER.glob("*.yaml"))}
+
+
+def shipped_studies() -> dict[str, str]:
+    """Return the question of every shipped study, by name."""
+    return {
+        name: str(read_yaml(path.read_text("utf-8"), path.name).data.get("question", ""))
+        for name, path in study_files().items()
+    }
+
+
+def read_study(path_or_name: str | Path, overrides: Sequence[str], vocabulary: Vocabulary) -> Study:
+    """Read a study file and check it.
+
+    Args:
+        path_or_name: a file, or the name of a study that ``study_files`` has.
+        overrides: ``key.path=value``, each replacing a value of the file.
+        vocabulary: the names that it may use.
+
+    Relative paths in the file start at the file's folder, those in overrides at the current folder.
+
+    Raises StudyError with all mistakes, each with its place, if there is one.
+    """
+    path, name = _find(str(path_or_name))
+    document = read_yaml(_text(path), name)
+    wrong = apply_overrides(document, overrides)
+    if "name" not in document.data:
+        document.data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "study"
+    study, mistakes = _checked(document)
+    mistakes = [*document.mistakes, *mistakes, *unknown_names(document, vocabulary)]
+    mistakes += contradictions(document, vocabulary)
+    if study is None or mistakes or wrong:
+        raise StudyError(document.sentences(mistakes) + wrong)
+    _anchor_paths(document, path.parent)
+    return Study.model_validate(document.data)
+
+
+def study_text(path_or_name: str | Path) -> str:
+    """Return what a study file, or the shipped study of that name, says; raises StudyError where it cannot be read."""
+    return _text(_find(str(path_or_name))[0])
+
+
+def _find(path_or_name: str) -> tuple[Path, str]:
+    """Return a study's file and what to call it in messages."""
+    shipped = study_files()
+    if path_or_name in shipped:
+        return shipped[path_or_name], shipped[path_or_name].name
+    path = Path(path_or_name)
+    if path.exists() or "/" in path_or_name:
+        return path, path_or_name if path_or_name.isprintable() else repr(path_or_name)
+    known = choices_message("study", path_or_name, shipped)
+    message = f"{known}; a file of that name is not here either"
+    raise StudyError(message)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        message = f"{str(path)!r} cannot be read: {error.strerror}; the shipped studies are {', '.join(study_files())}"
+        raise StudyError(message) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        message = f"{path}:{line}: not UTF-8 text; save the file as UTF-8"
+        raise StudyError(message) from error
+
+
+def _checked(document: Document) -> tuple[Study | None, list[Any]]:
+    try:
+        return Study.model_validate(document.data), []
+    except ValidationError as error:
+        return None, form_mistakes(error)
+
+
+def _anchor_paths(document: Document, folder: Path) -> None:
+    """Make relative paths absolute, so that the study means the same wherever it is resumed."""
+    for top in ((), *(path for path, _ in document.each("include"))):
+        for path, item in document.each(*top, "workloads"):
+            if isinstance(item, dict) and isinstance(item.get("dataset"), str) and is_folder(item["dataset"]):
+                item["dataset"] = _anchored(document, (*path, "dataset"), item["dataset"], folder)
+    for framework, item in document.items("environments"):
+        if isinstance(item.get("python"), str) and is_folder(item["python"]):
+            item["python"] = _anchored(document, ("environments", framework, "python"), item["python"], folder)
+
+
+def _anchored(document: Document, path: tuple[str | int, ...], written: str, folder: Path) -> str:
+    base = Path.cwd() if isinstance(document.place(path), str) else folder
+    return str((base / Path(written).expanduser()).absolute())

@@ -1,0 +1,124 @@
+"""Names that nobody knows: frameworks, strategies, workloads, loaders, datasets, launchers, environment kinds.
+
+The names that a study may use. Whoever reads a study hands them in, so that this room need not know who has them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from steptime.errors import choices_message
+from steptime.study.document import Document, Mistake, Path
+
+OptionValue = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class OptionFacts:
+    """A setting of a framework."""
+
+    type: Literal["bool", "int", "float", "str"]
+    default: OptionValue
+    choices: tuple[OptionValue, ...] = ()
+    """The values it may have; empty where its type is the only limit."""
+    strategies: tuple[str, ...] = ()
+    """Where it means something; empty means everywhere."""
+
+
+@dataclass(frozen=True)
+class FrameworkFacts:
+    """What a study may ask of a framework."""
+
+    strategies: tuple[str, ...]
+    devices: tuple[str, ...] = ("cpu",)
+    precisions: tuple[str, ...] = ("fp32",)
+    loaders: tuple[str, ...] = ("synthetic",)
+    options: Mapping[str, OptionFacts] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All names, by what they name."""
+
+    frameworks: Mapping[str, FrameworkFacts]
+    workloads: tuple[str, ...]
+    datasets: tuple[str, ...]
+    """The built-in ones; a study may also name a folder."""
+    launchers: tuple[str, ...]
+    environment_kinds: tuple[str, ...]
+
+    @property
+    def strategies(self) -> list[str]:
+        """What any framework knows."""
+        return sorted({name for facts in self.frameworks.values() for name in facts.strategies})
+
+    @property
+    def loaders(self) -> list[str]:
+        """What any framework knows, and ``synthetic``."""
+        return sorted({"synthetic"} | {name for facts in self.frameworks.values() for name in facts.loaders})
+
+
+AUTO = "auto"
+ALL = "all"
+
+
+def unknown_names(document: Document, vocabulary: Vocabulary) -> Iterator[Mistake]:
+    """Yield every name of the study that is not in the vocabulary, with the nearest one that is."""
+    for top in axis_mappings(document):
+        auto = () if "exclude" in top else (AUTO,)
+        several = () if "exclude" in top else (AUTO, ALL)
+        axes: dict[str, tuple[str, Iterable[str]]] = {
+            "frameworks": ("framework", vocabulary.frameworks),
+            "strategies": ("strategy", [*several, *vocabulary.strategies]),
+            "workloads": ("workload", vocabulary.workloads),
+            "loaders": ("loader", [*auto, *vocabulary.loaders]),
+        }
+        for axis, (what, choices) in axes.items():
+            yield from _unknown(document, (*top, axis), what, choices)
+        yield from _unknown_keys(document, (*top, "options"), vocabulary.frameworks)
+        for path, _ in document.each(*top, "workloads"):
+            yield from _unknown_dataset(document, (*path, "dataset"), vocabulary)
+    for path, _ in document.each("published"):
+        for side in ("slower", "faster"):
+            yield from _unknown(document, (*path, side, "frameworks"), "framework", vocabulary.frameworks)
+            yield from _unknown(document, (*path, side, "strategies"), "strategy", vocabulary.strategies)
+            yield from _unknown(document, (*path, side, "workloads"), "workload", vocabulary.workloads)
+    yield from _unknown(document, ("launcher",), "launcher", [AUTO, *vocabulary.launchers])
+    yield from _unknown_keys(document, ("environments",), vocabulary.frameworks)
+    for framework, _ in document.items("environments"):
+        kind = ("environments", framework, "kind")
+        yield from _unknown(document, kind, "kind of environment", vocabulary.environment_kinds)
+
+
+def axis_mappings(document: Document) -> Iterator[Path]:
+    """Yield where axes may be named: the study itself, and each item of include and exclude."""
+    yield ()
+    for key in ("include", "exclude"):
+        yield from (path for path, _ in document.each(key))
+
+
+def is_folder(dataset: str) -> bool:
+    """Whether a dataset is meant as a folder: it holds a slash, or is a dot or a home folder."""
+    return "/" in dataset or dataset in (".", "..", "~")
+
+
+def _unknown(document: Document, path: Path, what: str, choices: Iterable[str]) -> Iterator[Mistake]:
+    known = list(choices)
+    for item_path, item in document.each(*path):
+        name = item.get("name") if isinstance(item, dict) else item
+        if isinstance(name, str) and name not in known:
+            where = (*item_path, "name") if isinstance(item, dict) else item_path
+            yield Mistake(where, choices_message(what, name, known))
+
+
+def _unknown_keys(document: Document, path: Path, frameworks: Iterable[str]) -> Iterator[Mistake]:
+    for key, _ in document.items(*path):
+        if key not in frameworks:
+            yield Mistake((*path, key), choices_message("framework", key, frameworks))
+
+
+def _unknown_dataset(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:
+    name = document.at(path)
+    if isinstance(name, str) and name not in vocabulary.datasets and not is_folder(name):
+        message = choices_message("dataset", name, vocabulary.datasets)
+        yield Mistake(path, f"{message}; a folder of your own is written with a slash, as ./{name}")

@@ -1,0 +1,95 @@
+"""Who this process is: its role, rank and the addresses of its peers.
+
+The launcher describes each process through environment variables, because they are the only channel that every
+launcher (a plain subprocess, mpiexec, srun) has. Everything else is in ``job.json``, which is the same for all.
+"""
+
+import os
+
+# One MPI or Slurm launcher starts every rank with the same environment; the rank is then in one of these.
+_RANK_VARIABLES = ("STEPTIME_RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_LOCAL_RANK_VARIABLES = (
+    "STEPTIME_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+)
+
+
+class ProcessContext(object):
+    """The position of one process in a launch.
+
+    ``role``
+        ``worker``, ``server`` or ``scheduler``.
+    ``rank``
+        Index among the processes of the same role, from 0.
+    ``local_rank``
+        Index among the workers of the same host, from 0.
+    ``workers``, ``servers``
+        How many processes of each role the launch has.
+    ``worker_addresses``, ``server_addresses``
+        ``host:port`` of every worker and server; the ports are free ones, reserved for this launch.
+    ``root_address``
+        ``host:port`` where rank 0 (or the scheduler) listens for the rendezvous; not one of the above.
+    ``cpus``
+        The cores this process is pinned to, or an empty list.
+    ``folder``
+        The run folder: where ``job.json`` is and where records go.
+    """
+
+    def __init__(self, environment, folder):
+        """Read the place from a mapping of environment variables.
+
+        Raises KeyError when a variable of the contract is missing.
+        """
+        self.role = environment.get("STEPTIME_ROLE", "worker")
+        self.rank = _first_number(environment, _RANK_VARIABLES)
+        self.local_rank = _first_number(environment, _LOCAL_RANK_VARIABLES)
+        self.workers = int(environment.get("STEPTIME_WORKERS", "1"))
+        self.servers = int(environment.get("STEPTIME_SERVERS", "0"))
+        self.worker_addresses = _list(environment.get("STEPTIME_WORKER_ADDRESSES", ""))
+        self.server_addresses = _list(environment.get("STEPTIME_SERVER_ADDRESSES", ""))
+        self.root_address = environment.get("STEPTIME_ROOT_ADDRESS", "127.0.0.1:0")
+        self.interface = environment.get("STEPTIME_INTERFACE", "lo")
+        self.cpus = _pin(environment, self.role, self.local_rank)
+        self.folder = folder
+
+    @property
+    def root_host(self):
+        """The host part of ``root_address``."""
+        return self.root_address.rsplit(":", 1)[0]
+
+    @property
+    def root_port(self):
+        """The port part of ``root_address``, as a number."""
+        return int(self.root_address.rsplit(":", 1)[1])
+
+    @property
+    def name(self):
+        """``worker-0``, ``server-1``, …: the stem of this process's files in the run folder."""
+        return "%s-%d" % (self.role, self.rank)
+
+    def pin(self):
+        """Pin this process to its cores; does nothing where none were given or the system cannot pin."""
+        if self.cpus and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self.cpus)
+
+
+def _first_number(environment, names):
+    for name in names:
+        if name in environment:
+            return int(environment[name])
+    return 0
+
+
+def _pin(environment, role, local_rank):
+    """The cores of one process, from those of all processes of its role on the host; the scheduler is not pinned."""
+    text = environment.get({"worker": "STEPTIME_CPUS", "server": "STEPTIME_SERVER_CPUS"}.get(role, ""), "")
+    if not text:
+        return []
+    plan = text.split(";")
+    return [int(cpu) for cpu in _list(plan[local_rank % len(plan)])]
+
+
+def _list(text):
+    return [part for part in text.split(",") if part]

@@ -1,0 +1,125 @@
+"""Which samples a worker loads and when; what all native loaders share whatever their tensor library is.
+
+Synthetic batches that every framework and every worker can compute for itself.
+"""
+
+import json
+import os
+
+import numpy
+
+
+def epoch_indices(samples, epoch, seed, rank, workers):
+    """Return this worker's sample indices of one epoch, in their order, as an int64 array.
+
+    All workers shuffle all samples alike; worker ``rank`` takes every ``workers``-th from ``rank`` on, so that the
+    shards of one epoch are disjoint and together hold every sample once.
+
+    Args:
+        samples: how many the dataset has.
+        epoch: from 0.
+        seed: of the job, the same on every worker.
+        rank: of the worker.
+        workers: how many there are.
+    """
+    stream = numpy.random.RandomState([seed, epoch])
+    return stream.permutation(samples)[rank::workers].astype(numpy.int64)
+
+
+def batch_indices(samples, batch, seed, rank, workers):
+    """Yield the indices of this worker's batches without end, epoch after epoch, as ``(epoch, int64 array)``.
+
+    Every array has ``batch`` entries; what is left at the end of an epoch is dropped. All workers have equally many
+    batches per epoch, so that they always train on the same epoch.
+
+    Raises ValueError when a worker's share of the dataset is smaller than one batch.
+    """
+    share = samples // workers
+    if batch > share:
+        raise ValueError(
+            "a batch of %d does not fit a worker's share of %d samples (%d samples, %d workers); "
+            "use a smaller batch, fewer workers or more samples" % (batch, share, samples, workers)
+        )
+    return _batches_without_end(samples, batch, seed, rank, workers)
+
+
+def _batches_without_end(samples, batch, seed, rank, workers):
+    whole_batches = samples // workers // batch
+    epoch = 0
+    while True:
+        order = epoch_indices(samples, epoch, seed, rank, workers)
+        for start in range(0, whole_batches * batch, batch):
+            yield epoch, order[start : start + batch]
+        epoch += 1
+
+
+def read_index(dataset):
+    """Return ``(paths, labels)`` of an ``image_folder``: a list of full paths and an int64 array.
+
+    Raises ValueError when the index holds another number of files than the job says.
+    """
+    with open(dataset["index"]) as file:
+        files = json.load(file)["files"]
+    if len(files) != dataset["samples"]:
+        raise ValueError(
+            "%s lists %d files where the job expects %d; make the index again"
+            % (dataset["index"], len(files), dataset["samples"])
+        )
+    paths = [os.path.join(dataset["root"], name) for name, _ in files]
+    return paths, numpy.array([label for _, label in files], dtype=numpy.int64)
+
+
+def read_arrays(dataset):
+    """Return ``(images, labels)`` of an ``arrays`` dataset: uint8 (samples, channels, height, width) and int64.
+
+    Raises ValueError when the file holds another number of samples than the job says.
+    """
+    with numpy.load(dataset["path"]) as file:
+        images, labels = file["images"], file["labels"]
+    if len(images) != dataset["samples"] or len(labels) != dataset["samples"]:
+        raise ValueError(
+            "%s holds %d images and %d labels where the job expects %d"
+            % (dataset["path"], len(images), len(labels), dataset["samples"])
+        )
+    return images, labels.astype(numpy.int64)
+
+
+def scale_and_shift(transform, channels):
+    """Return float32 arrays of shape ``(channels, 1, 1)`` with which ``byte * scale + shift`` is normalised.
+
+    The same as (byte / 255 - mean) / std in one multiplication and one addition. A mean or deviation of one entry
+    holds for all channels.
+    """
+    mean = numpy.array(transform["mean"], dtype=numpy.float64) * numpy.ones(channels)
+    std = numpy.array(transform["std"], dtype=numpy.float64) * numpy.ones(channels)
+    shape = (channels, 1, 1)
+    scale = (1.0 / (255.0 * std)).reshape(shape)
+    shift = (-mean / std).reshape(shape)
+    return scale.astype(numpy.float32), shift.astype(numpy.float32)
+
+
+def synthetic_batches(workload, batch, count, seed, rank):
+    """Return ``count`` pairs ``(inputs, targets)`` of numpy arrays for the worker ``rank``.
+
+    ``inputs`` is float32 of shape ``(batch,) + input shape`` (channels first), standard normal; ``targets`` is
+    int64 of shape ``(batch,)`` with class indices, or the inputs in the shape of the output for a mean-squared-error
+    workload.
+
+    Args:
+        workload: a workload's JSON.
+        batch: samples per batch.
+        count: how many distinct batches.
+        seed: of the job; ``rank`` makes each worker's samples its own.
+        rank: the worker's rank.
+    """
+    batches = []
+    for index in range(count):
+        stream = numpy.random.RandomState([seed, 7919, rank, index])
+        shape = (batch,) + tuple(workload["input_shape"])
+        inputs = stream.standard_normal(shape).astype(numpy.float32)
+        if workload["loss"] == "mean_squared_error":
+            targets = inputs.reshape((batch,) + tuple(workload["layers"][-1]["output_shape"]))
+        else:
+            targets = stream.randint(0, workload["classes"], size=batch).astype(numpy.int64)
+        batches.append((inputs, targets))
+    return batches

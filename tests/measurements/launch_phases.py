@@ -1,0 +1,78 @@
+"""ablation launches whose phases are known, because they were made up from them."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
+
+STAGES = {"forward": 0.010, "backward": 0.020, "local": 0.002, "exchange": 0.005, "step": 0.001}
+"""Seconds that each rung adds; the last is the loader's."""
+
+
+def launch_of(  # noqa: PLR0913 - what a launch is made of
+    seed: int,
+    workers: int = 2,
+    stages: Mapping[str, float] = STAGES,
+    *,
+    blocks: int = 12,
+    steps: int = 5,
+    noise: float = 0.01,
+    slow: Mapping[int, float] | None = None,
+    pauses: tuple[float, float] = (0.0, 0.0),
+    drop: Sequence[str] = (),
+) -> AblationLaunch:
+    """Make a launch up.
+
+    Args:
+        seed: of the noise.
+        workers: how many.
+        stages: what each rung adds to the one before.
+        blocks: of every rung.
+        steps: of every block.
+        noise: of each duration, relative.
+        slow: for some ranks, by which factor their computation takes longer.
+        pauses: how likely a worker pauses in a step, and for how long.
+        drop: rungs that the framework does not have.
+    """
+    rng = np.random.default_rng(seed)
+    factors = np.array([(slow or {}).get(rank, 1.0) for rank in range(workers)])
+    stages: dict[str, np.ndarray] = {}
+    computed, waited = 0.0, 0.0
+    for name, added in stages.items():
+        shape = (workers, blocks, steps)
+        if name in ("forward", "backward", "local"):
+            computed += added
+            base = np.broadcast_to((computed * factors)[:, None, None], shape).copy()
+            base += np.where(rng.random(shape) < pauses[0], pauses[1], 0.0)
+            stages[name] = base
+            continue
+        waited += added
+        base = np.broadcast_to((computed * factors)[:, None, None], shape).copy()
+        base += np.where(rng.random(shape) < pauses[0], pauses[1], 0.0)
+        stages[name] = np.broadcast_to(base.max(axis=0), shape) + waited
+    stages = {name: values * (1.0 + noise * rng.standard_normal(values.shape)) for name, values in stages.items()}
+    return AblationLaunch(
+        trial="made-up",
+        launch=seed,
+        status="ok",
+        reason=None,
+        started_at="2026-01-01T00:00:00.000Z",
+        wall_s=1.0,
+        environment={},
+        noise={},
+        workers=[
+            WorkerAblation(
+                rank=rank,
+                host="vm",
+                stages={name: values[rank].tolist() for name, values in stages.items() if name not in drop},
+                order=[list(stages)] * blocks,
+                clocks=[{"at_s": 0.0, "offset_s": 0.0, "rtt_s": 0.0}] * 2,
+                marks=[],
+                marked=[],
+                transfers=[],
+                facts={},
+            )
+            for rank in range(workers)
+        ],
+    )

@@ -1,0 +1,88 @@
+"""Computing parted into layers, on shared cores and on other devices."""
+
+import numpy as np
+import pytest
+
+from steptime.model.compute import launched_seconds, layer_shares, turns
+from steptime.model.devices import DEVICES, transfer
+from steptime.workloads.costs import costs
+from steptime.workloads.table import build_workload
+
+RESNET = costs(build_workload("resnet50")).layers
+FLOPS = [layer.forward_flops + layer.backward_flops for layer in RESNET]
+TRAFFIC = [6.0 * layer.activation_bytes for layer in RESNET]
+PUBLISHED = {("p100", 32): 195.0, ("p100", 64): 219.0, ("k80", 32): 49.5, ("k80", 64): 51.9}
+"""Images per second of ResNet-50 in TensorFlow's benchmarks of 2017, by device and batch."""
+
+
+def _shares():
+    return layer_shares([layer.forward_flops for layer in RESNET], [layer.backward_flops for layer in RESNET], TRAFFIC)
+
+
+def test_shares_of_layers_add_up():
+    assert (_shares().forward.sum(), _shares().backward.sum()) == pytest.approx((1.0, 1.0))
+
+
+def test_the_backward_pass_is_over_with_the_first_layer():
+    passed = _shares().passed
+
+    assert passed[0] == 1.0
+    assert (np.diff(passed) <= 0).all()
+
+
+def test_the_forward_pass_begins_with_the_first_layer():
+    reached = _shares().reached
+
+    assert reached[0] == 0.0
+    assert (np.diff(reached) >= 0).all()
+
+
+def test_layers_without_work_share_a_pass_evenly():
+    assert layer_shares([0, 0], [0, 0], [0, 0]).forward == pytest.approx([0.5, 0.5])
+
+
+@pytest.mark.parametrize(("workers", "cores", "factor"), [(1, 2, 1), (2, 2, 1), (3, 2, 2), (4, 2, 2), (5, 2, 3)])
+def test_workers_take_whole_turns_on_cores(workers, cores, factor):
+    assert turns(workers, cores) == factor
+
+
+def test_the_same_device_takes_as_long_without_doubt():
+    found = transfer(FLOPS, TRAFFIC, DEVICES["v100"], DEVICES["v100"])
+
+    assert (found.low, found.factor, found.high) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("batch", [32, 64])
+def test_published_speeds_of_two_devices_lie_within_what_is_stated(batch):
+    found = transfer(FLOPS, TRAFFIC, DEVICES["p100"], DEVICES["k80"])
+
+    assert found.low < PUBLISHED["p100", batch] / PUBLISHED["k80", batch] < found.high
+
+
+def test_going_there_and_back_changes_nothing():
+    there = transfer(FLOPS, TRAFFIC, DEVICES["p100"], DEVICES["a100-80gb"]).factor
+    back = transfer(FLOPS, TRAFFIC, DEVICES["a100-80gb"], DEVICES["p100"]).factor
+
+    assert there * back == pytest.approx(1.0)
+
+
+def test_half_precision_uses_tensor_cores_where_there_are_any():
+    single, half = (
+        transfer(FLOPS, [0.0] * len(FLOPS), DEVICES["p100"], DEVICES["v100"], precision).factor
+        for precision in ("fp32", "bf16")
+    )
+
+    assert half < single
+
+
+def test_small_batches_take_the_time_of_starting_their_layers():
+    few, more, many = (launched_seconds(FLOPS, TRAFFIC, batch, (1e13, 1e12), 1e-5).sum() for batch in (1, 1.001, 1000))
+    layers = sum(flops > 0 for flops in FLOPS)
+
+    assert few >= layers * 1e-5
+    assert more / few < 1.001
+    assert many == pytest.approx(1000 * launched_seconds(FLOPS, TRAFFIC, 1, (1e13, 1e12), 0.0).sum(), rel=0.05)
+
+
+def test_layers_without_work_need_no_start():
+    assert launched_seconds([0.0, 1.0], [0.0, 1.0], 1, (1.0, 1.0), 5.0) == pytest.approx([0.0, 5.0])

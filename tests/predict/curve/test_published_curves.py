@@ -1,0 +1,98 @@
+"""The model on the published curves, with beliefs that were learned without the source of each curve."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from steptime.predict.curve.assessment import assess
+from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.priors import learned_sources, predict_curve
+from steptime.predict.curve.scores import judge, score
+from steptime.predict.curve.table import read_curves
+
+POINTS = Path(__file__).parent / "data" / "published-scaling.csv"
+
+
+@pytest.fixture(scope="module")
+def curves() -> list[Curve]:
+    return read_curves(POINTS)
+
+
+@pytest.fixture(scope="module")
+def found(curves):
+    return assess(curves)
+
+
+def test_every_holdout_point_is_predicted(found):
+    assert len(found["points"]) == 286
+    assert all(0 < point["low_s"] <= point["predicted_s"] <= point["high_s"] for point in found["points"])
+
+
+def test_every_source_was_learned_without(curves):
+    assert set(learned_sources()) == {curve.setup.source for curve in curves}
+
+
+def test_the_model_beats_every_null(found):
+    ours = found["summary"]["all"]
+    for null in found["null_models"].values():
+        assert ours["mape"] < 0.7 * null["mape"]
+        assert ours["median_ape"] < null["median_ape"]
+        assert ours["p90_ape"] < null["p90_ape"]
+        assert ours["interval_score"] < null["interval_score"]
+
+
+def test_it_beats_every_classic_model(found):
+    ours = found["summary"]["all"]
+    for classic in found["reference_models"].values():
+        assert ours["mape"] < 0.5 * classic["mape"]
+        assert ours["interval_score"] < classic["interval_score"]
+
+
+def test_it_is_no_worse_than_it_was(found):
+    """The accuracy of docs/models/curve.md, with a margin for other processors' arithmetic."""
+    everything, classes = found["summary"]["all"], found["summary"]["by_class"]
+    assert everything["mape"] < 7.1
+    assert everything["p90_ape"] < 16
+    assert classes["seen"]["median_ape"] < 2.7
+    assert classes["first_step_out"]["median_ape"] < 5.6
+    assert classes["first_step_out"]["p90_ape"] < 19
+
+
+def test_intervals_hold_what_they_promise(found):
+    assert 0.85 <= found["summary"]["all"]["coverage90"] <= 0.95
+    for source in found["summary"]["by_source"].values():
+        assert source["coverage90"] >= 0.75
+
+
+def test_no_holdout_time_is_looked_at(curves):
+    """Times that are to be predicted are changed, and no prediction does."""
+    some = curves[::15]
+    changed = [
+        replace(curve, holdout=tuple(replace(point, step_time=point.step_time * 7) for point in curve.holdout))
+        for curve in some
+    ]
+    assert [point.predicted for point in judge(changed, predict_curve)] == [
+        point.predicted for point in judge(some, predict_curve)
+    ]
+
+
+def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
+    told = []
+    for curve in curves:
+        if curve.regime(curve.holdout[0].workers) == "first_step_out" and len(curve.holdout) > 1:
+            first, *rest = curve.holdout
+            told.append(replace(curve, fit=(*curve.fit, first), holdout=tuple(rest)))
+    judged = judge(told, predict_curve)
+    errors = [point.ape for point in judged]
+    assert len(errors) == 55
+    assert np.median(errors) < 3
+    assert np.percentile(errors, 90) < 14.3
+    assert score(judged).coverage90 >= 0.75
+
+
+def test_scores_of_the_parts_make_the_whole(found, curves):
+    sources = found["summary"]["by_source"].values()
+    assert sum(source["n"] for source in sources) == found["summary"]["all"]["n"]
+    assert score(judge(curves[:3], predict_curve)).n == sum(len(curve.holdout) for curve in curves[:3])

@@ -1,0 +1,88 @@
+"""Curves whose truth is known: drawn from what is believed, with noise, by three seeds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tables import curve
+
+from steptime.predict.curve.curve import workers
+from steptime.predict.curve.parameters import INDEX, PARAMETERS, expert_beliefs, normals
+from steptime.predict.curve.posterior import explain, predict
+from steptime.predict.curve.shape import relative_times
+
+_CURVES = 80
+_SEEDS = (1, 2, 3)
+_COUNTS = {1: 0.3, 2: 0.3, 4: 0.3, 8: 0.3, 16: 0.3, 32: 0.3, 128: 0.3}
+_NOISE = 0.05
+_LOG_SAMPLES = 11
+
+_DRAWN = [parameter.name for parameter in PARAMETERS if parameter.name != "noise"]
+"""All parameters but the one that is the same in all curves."""
+
+
+@pytest.fixture(scope="module")
+def form(tmp_path_factory):
+    """A curve known up to 16 workers of 4 hosts."""
+    changes = {"workers_per_host": "4", "inter_host_gbps": "10", "framework": "Horovod (no overlap)"}
+    return curve(tmp_path_factory.mktemp("synthetic"), _COUNTS, holdout={32, 128}, **changes)
+
+
+@pytest.fixture(scope="module")
+def beliefs():
+    noise = replace(expert_beliefs()["noise"], mean=float(np.log(_NOISE)), spread=0.1)
+    return {**expert_beliefs(), "noise": noise}
+
+
+@pytest.fixture(scope="module", params=_SEEDS)
+def drawn(request, form):
+    """Curves with the parameters that made them, and relative noise of 5 %."""
+    generator = np.random.default_rng(request.param)
+    return [_draw(form, generator) for _ in range(_CURVES)]
+
+
+def _draw(form, generator):
+    points = (*form.fit, *form.holdout)
+    count = workers(points)
+    hosts = np.array([form.hosts(point.workers) for point in points], dtype=float)
+    believed = normals(expert_beliefs())
+    parameters = generator.normal(believed.mean, believed.spread)[None]
+    parameters[0, INDEX["noise"]] = np.log(_NOISE)
+    walk, host_walk, crossing = (np.exp(parameters[0, INDEX[name]]) for name in ("walk", "host_walk", "crossing"))
+    drift = walk * _walked(count, generator) + host_walk * _walked(hosts, generator)
+    drift += crossing * generator.normal() * (hosts > 1) + _NOISE * generator.normal(size=len(count))
+    relative = relative_times(form, count, np.full(len(points), np.nan), 0.3, parameters)[0]
+    changed = [
+        replace(point, step_time=0.3 * r * np.exp(d)) for point, r, d in zip(points, relative, drift, strict=True)
+    ]
+    known = len(form.fit)
+    return replace(form, fit=tuple(changed[:known]), holdout=tuple(changed[known:])), parameters[0]
+
+
+def _walked(steps, generator):
+    """A random walk with a variance of one per doubling."""
+    return np.cumsum(np.sqrt(np.diff(np.log2(steps), prepend=0.0)) * generator.normal(size=len(steps)))
+
+
+def test_nine_of_ten_truths_lie_in_their_intervals(drawn, beliefs):
+    inside = []
+    for one, _ in drawn:
+        asked = [(point.workers, point.servers) for point in one.holdout]
+        found = predict(one, asked, beliefs, _LOG_SAMPLES)
+        inside += [each.low <= point.step_time <= each.high for each, point in zip(found, one.holdout, strict=True)]
+    assert 0.85 <= np.mean(inside) <= 0.95
+
+
+def test_parameters_are_recovered_inside_their_intervals(drawn, beliefs):
+    """Of all parameters of all curves nine in ten; of each alone no fewer than chance would leave of 80 curves."""
+    inside = {name: [] for name in _DRAWN}
+    for one, truth in drawn:
+        weighted = explain(one, one.fit, one.holdout, beliefs, _LOG_SAMPLES)
+        for name in _DRAWN:
+            values = weighted.parameters[:, INDEX[name]]
+            order = np.argsort(values)
+            low, high = np.interp([0.05, 0.95], np.cumsum(weighted.weights[order]), values[order])
+            inside[name].append(low <= truth[INDEX[name]] <= high)
+    shares = {name: np.mean(found) for name, found in inside.items()}
+    assert 0.87 <= np.mean(list(shares.values())) <= 0.93
+    assert all(0.78 <= share <= 1.0 for share in shares.values()), shares

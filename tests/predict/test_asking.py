@@ -1,0 +1,137 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from truth import World, a_profile, observed
+
+from steptime.errors import UsageError
+from steptime.predict.query import KEYS, check_sizes, read_wishes, read_workers
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return a_profile(observed(World(), 1))
+
+
+def mistakes(overrides, profile):
+    with pytest.raises(UsageError) as caught:
+        read_wishes(overrides, profile)
+    return caught.value.mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ("4", [4]),
+        ("4,8,16", [4, 8, 16]),
+        ("16, 4, 4", [4, 16]),
+        ("4,8,...,64", [4, 8, 16, 32, 64]),
+        ("4,8,…,1024", [4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+        ("4,6,...,12", [4, 6, 8, 10, 12]),
+        ("1,2,...,7", [1, 2, 4, 7]),
+    ],
+)
+def test_worker_counts_are_read(text, counts):
+    assert read_workers(text) == counts
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "4,-8", "x", "", "4,,8", "1.5", "...,8", "4,...,8", "8,4,...,2", "4,8,..."]
+)
+def test_worker_counts_that_are_none_are_refused(text):
+    with pytest.raises(UsageError, match="--workers"):
+        read_workers(text)
+
+
+def test_all_wrong_worker_counts_are_told_at_once():
+    with pytest.raises(UsageError) as caught:
+        read_workers("0,x,-3")
+    assert len(caught.value.mistakes) == 3
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=8))
+def test_lists_of_numbers_come_back_sorted(counts):
+    assert read_workers(",".join(map(str, counts))) == sorted(set(counts))
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [
+        ("stratgy=allreduce", "'strategy'"),
+        ("interconnect.bandwith=1Gbit/s", "'interconnect.bandwidth'"),
+        ("strategy=alreduce", "'allreduce'"),
+        ("workload=resnet15", "'resnet152'"),
+        ("framework=pytorhc", "'pytorch'"),
+        ("device=gpu", "'cpu'"),
+    ],
+)
+def test_unknown_names_are_answered_with_the_nearest(profile, override, near):
+    (mistake,) = mistakes([override], profile)
+    assert f"did you mean {near}" in mistake
+    assert override in mistake
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "workers",
+        "strategy=",
+        "bucket_mb=0",
+        "bucket_mb=-1",
+        "bucket_mb=nan",
+        "batch_per_worker=0",
+        "batch_per_worker=1.5",
+        "servers=-1",
+        "interconnect.bandwidth=25",
+        "interconnect.bandwidth=0Gbit/s",
+        "interconnect.delay=-1ms",
+        "hosts=none",
+    ],
+)
+def test_values_that_cannot_be_are_told_with_their_place(profile, override):
+    (mistake,) = mistakes([override], profile)
+    assert override.partition("=")[0] in mistake
+
+
+def test_a_key_given_twice_is_a_mistake(profile):
+    assert "given twice" in mistakes(["servers=1", "servers=2"], profile)[0]
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["batch_per_worker=8", "global_batch=64"],
+        ["strategy=allreduce", "servers=2"],
+        ["strategy=single", "interconnect.bandwidth=1Gbit/s"],
+        ["strategy=single", "bucket_mb=1"],
+        ["strategy=fsdp", "server_placement=own"],
+    ],
+)
+def test_contradictory_overrides_name_each_other(profile, overrides):
+    (mistake,) = mistakes(overrides, profile)
+    for override in overrides:
+        assert override.partition("=")[0] in mistake
+
+
+def test_all_mistakes_are_told_at_once(profile):
+    assert (
+        len(mistakes(["stratgy=x", "workload=x", "bucket_mb=x", "batch_per_worker=1", "global_batch=2"], profile)) == 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("workers", "overrides"),
+    [
+        ([3], ["global_batch=64"]),
+        ([2], ["hosts=4"]),
+        ([8], ["hosts=2", "workers_per_host=2"]),
+        ([2], ["strategy=single"]),
+    ],
+)
+def test_sizes_that_contradict_the_workers_are_refused(profile, workers, overrides):
+    with pytest.raises(UsageError, match=str(workers[0])):
+        check_sizes(workers, read_wishes(overrides, profile))
+
+
+def test_every_key_has_a_reader_that_refuses_nonsense_or_a_choice(profile):
+    for key in KEYS:
+        assert mistakes([f"{key}=?"], profile)

@@ -1,0 +1,117 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from truth import KEY, World, a_profile, a_setting, asked, observed
+
+from steptime.predict.predict import predict
+from steptime.predict.query import read_wishes
+
+
+@pytest.fixture(scope="module")
+def profile():
+    return a_profile(observed(World(), 1))
+
+
+def test_phases_sum_to_the_step(profile):
+    found = asked(profile, 3, "batch_per_worker=32")
+    total = sum(phase.value_s for name, phase in found.phases.items() if phase and name != "comm_hidden")
+    assert total == pytest.approx(found.step_s.value, rel=0.03)
+
+
+def test_the_value_lies_in_its_interval(profile):
+    for workers in (1, 2, 4):
+        found = asked(profile, workers)
+        for one in (found.step_s, found.throughput, found.efficiency):
+            assert one.low <= one.value <= one.high
+
+
+def test_throughput_is_the_global_batch_over_the_step(profile):
+    found = asked(profile, 3, "batch_per_worker=32")
+    assert found.throughput.value == pytest.approx(96 / found.step_s.value, rel=0.01)
+
+
+def test_one_worker_is_its_own_baseline(profile):
+    assert asked(profile, 1).efficiency.value == 1.0
+
+
+def test_a_slower_link_makes_a_longer_step(profile):
+    rates = ("1Gbit/s", "200Mbit/s", "50Mbit/s")
+    steps = [asked(profile, 3, f"interconnect.bandwidth={rate}").step_s.value for rate in rates]
+    assert steps == sorted(steps)
+
+
+def test_a_slow_link_makes_communication_dominant(profile):
+    assert asked(profile, 3, "interconnect.bandwidth=10Mbit/s").dominant == "comm_exposed"
+
+
+def test_delay_is_paid_in_every_step_of_the_ring(profile):
+    near, far = (asked(profile, 3, f"interconnect.delay={delay}").step_s.value for delay in ("0ms", "20ms"))
+    # 2(p-1) steps of two latencies each at least, of which two buckets may share some.
+    assert far - near > 2 * 2 * 2 * 0.02 * 0.8
+
+
+def test_a_strong_scaling_batch_is_shared(profile):
+    found = asked(profile, 4, "global_batch=128")
+    assert found.setting.batch == 32
+
+
+def test_hosts_of_their_own_do_not_share_cores(profile):
+    shared, own = (asked(profile, 4, *extra).phases["forward"].value_s for extra in ((), ("cores_per_host=1",)))
+    assert shared > 1.8 * own
+
+
+def test_an_epoch_lasts_as_many_steps_as_it_has_samples(profile):
+    found = asked(profile, 2, "batch_per_worker=32", "samples=6400")
+    assert found.epoch_s.value == pytest.approx(100 * found.step_s.value, rel=0.01)
+
+
+def test_several_values_give_a_prediction_each(profile):
+    wishes = read_wishes(["interconnect.bandwidth=100Mbit/s,200Mbit/s", "bucket_mb=1,25"], profile)
+    found = predict(profile, [2, 3], wishes)
+    assert len(found) == 8
+    assert {tuple(each.wish.texts.values()) for each in found} == {
+        (rate, size) for rate in ("100Mbit/s", "200Mbit/s") for size in ("1", "25")
+    }
+
+
+def test_another_workload_reaches_far_and_has_a_wide_interval(profile):
+    same, other = asked(profile, 2), asked(profile, 2, "workload=resnet50")
+    assert other.reach > 5
+    assert np.log(other.step_s.high / other.step_s.low) > 2 * np.log(same.step_s.high / same.step_s.low)
+
+
+def test_a_workload_that_was_measured_is_not_scaled():
+    other = replace(KEY, workload="lenet5", input_shape=(1, 28, 28))
+    both = [*observed(World(), 1), *observed(World(), 2, key=other)]
+    found = asked(a_profile(both), 2, "workload=lenet5")
+    assert found.reach == 1.0
+
+
+def test_a_profile_predicts_other_strategies_from_their_exchange(profile):
+    found = asked(profile, 3, "strategy=ps_sync", "servers=1", "interconnect.bandwidth=200Mbit/s")
+    assert found.refused is None
+    assert found.setting.servers == 1
+
+
+def test_more_servers_shorten_a_step_that_servers_hold_up(profile):
+    few, many = (
+        asked(
+            profile, 8, "strategy=ps_sync", f"servers={count}", "interconnect.bandwidth=200Mbit/s", "cores_per_host=1"
+        )
+        for count in (1, 8)
+    )
+    assert many.step_s.value < few.step_s.value
+
+
+def test_asynchronous_workers_do_not_wait_for_each_other(profile):
+    found = asked(profile, 3, "strategy=ps_async", "servers=1", "interconnect.bandwidth=10Gbit/s")
+    assert found.phases["sync_wait"].value_s == 0.0
+
+
+def test_the_true_step_is_predicted_well_where_it_was_measured_well():
+    world = World(noise=0.01, launches=8)
+    profile = a_profile(observed(world, 1))
+    for workers, batch in ((2, 32), (3, 64)):
+        true, _ = world.step(KEY, a_setting(workers, batch))
+        assert asked(profile, workers, f"batch_per_worker={batch}").step_s.value == pytest.approx(true, rel=0.04)

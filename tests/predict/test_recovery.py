@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from truth import KEY, MACHINE, SIZES, TRUTH, World, a_profile, a_setting, asked, observed
+
+from steptime.predict.fit import fit_group
+
+SEEDS = 120
+
+
+@pytest.fixture(scope="module")
+def hits():
+    """For each parameter, in how many of the made-up groups its interval holds the truth."""
+    found = dict.fromkeys(TRUTH, 0)
+    for seed in range(SEEDS):
+        truth = world_of(seed).truth
+        group = fit_group(KEY, observed(world_of(seed), seed), MACHINE, [])
+        for name, parameter in group.parameters.items():
+            found[name] += parameter.low <= truth[name] <= parameter.high
+    return found
+
+
+def world_of(seed: int) -> World:
+    """What of the link cannot be seen varies from world to world, as it is believed to."""
+    rng = np.random.default_rng(1000 + seed)
+    start, rate, hidden = rng.standard_normal(3)
+    varying = {
+        "start": float(np.exp(0.7 * start)),
+        "rate": float(np.exp(0.1 * rate)),
+        "hidden": float(1 / (1 + np.exp(-3.0 - hidden))),
+    }
+    return World(truth={**TRUTH, **varying})
+
+
+def test_intervals_of_90_percent_hold_the_truth_85_to_95_percent_of_the_time(hits):
+    assert 0.85 <= sum(hits.values()) / (SEEDS * len(hits)) <= 0.95
+
+
+@pytest.mark.parametrize("name", sorted(TRUTH))
+def test_no_parameter_is_wrong_much_more_often_than_it_says(hits, name):
+    # Four standard errors of a share of 120 below 90 %.
+    assert hits[name] / SEEDS > 0.9 - 4 * np.sqrt(0.9 * 0.1 / SEEDS)
+
+
+def test_a_step_between_the_measured_sizes_is_predicted_within_its_interval_most_of_the_time():
+    inside = 0
+    for seed in range(40):
+        world = world_of(seed)
+        found = asked(a_profile(observed(world, seed)), 2, "batch_per_worker=24")
+        true, _ = world.step(KEY, a_setting(2, 24))
+        inside += found.step_s.low <= true <= found.step_s.high
+    assert inside >= 34
+
+
+def test_a_step_of_more_workers_than_measured_is_predicted_within_its_interval_most_of_the_time():
+    inside = 0
+    for seed in range(40):
+        world = world_of(seed)
+        found = asked(a_profile(observed(world, seed)), 4, "batch_per_worker=32")
+        true, _ = world.step(KEY, a_setting(4, 32))
+        inside += found.step_s.low <= true <= found.step_s.high
+    assert inside >= 34
+
+
+def test_more_launches_narrow_every_interval_of_computing():
+    few, many = (fit_group(KEY, observed(World(launches=launches), 1), MACHINE, []).parameters for launches in (2, 32))
+    for name in ("forward_per_sample_s", "backward_per_sample_s", "update_s", "beside"):
+        assert many[name].high - many[name].low < few[name].high - few[name].low
+
+
+def test_without_breakdown_the_interval_is_wider_and_the_profile_says_so():
+    whole, totals = (a_profile(observed(World(breakdown=breakdown), 3)) for breakdown in (True, False))
+    widths = [
+        np.log(one.step_s.high / one.step_s.low)
+        for one in (asked(p, 3, "batch_per_worker=64") for p in (whole, totals))
+    ]
+    assert widths[1] > widths[0]
+    group = next(group for group in totals.groups if group.key == KEY)
+    assert any("breakdown" in note for note in group.notes)
+    assert group.parameters["backward_per_sample_s"].how == "split"
+
+
+def test_the_same_observations_give_the_same_profile():
+    one, other = (a_profile(observed(World(), 5, SIZES)) for _ in range(2))
+    assert one == other

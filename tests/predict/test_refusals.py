@@ -1,0 +1,87 @@
+from dataclasses import replace
+
+import pytest
+from truth import KEY, World, a_profile, a_setting, asked, observed
+
+from steptime.predict.profile import Machine
+
+LOCAL = {"hosts": 1, "emulated": False, "alpha_s": None, "rate": None}
+
+
+def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32))):
+    """Observations without hosts, and without anything known of what joins workers."""
+    world = World(machine=Machine(cpu=None, cores=cores, gpus=0))
+    found = []
+    for each in observed(world, seed, sizes):
+        setting = replace(each.setting, hosts=1, workers_per_host=each.setting.workers, emulated=False)
+        found.append(replace(each, setting=setting, alpha_s=None, rate=None))
+    return a_profile(found, machine=world.machine)
+
+
+def test_far_more_workers_than_measured_need_the_network_benchmark():
+    found = asked(on_one_host(cores=64), 16)
+    assert found.step_s is None
+    assert "steptime net" in found.refused
+
+
+def test_twice_the_workers_measured_do_not():
+    assert asked(on_one_host(), 4).refused is None
+
+
+def test_more_workers_than_the_machine_holds_need_to_be_told_where_they_are():
+    refused = asked(on_one_host(cores=2), 64).refused
+    assert "workers_per_host" in refused
+    assert "interconnect.bandwidth" in refused
+
+
+def test_workers_that_are_spread_over_hosts_are_predicted():
+    found = asked(on_one_host(cores=2), 64, "workers_per_host=2", "interconnect.bandwidth=10Gbit/s")
+    assert found.refused is None
+    assert found.setting.hosts == 32
+
+
+def test_hosts_without_a_link_need_one():
+    assert "interconnect.bandwidth" in asked(on_one_host(), 4, "workers_per_host=2").refused
+
+
+def test_delay_alone_describes_no_link():
+    assert "interconnect.bandwidth" in asked(on_one_host(), 4, "workers_per_host=2", "interconnect.delay=1ms").refused
+
+
+def test_emulated_hosts_do_not_stand_for_a_thousand_real_ones():
+    profile = a_profile(observed(World(), 1))
+    assert "cores_per_host" in asked(profile, 1024).refused
+    assert asked(profile, 1024, "cores_per_host=1").refused is None
+
+
+@pytest.mark.parametrize(
+    ("override", "remedy"),
+    [
+        ("device=cuda", "device: cuda"),
+        ("precision=bf16", "precision: bf16"),
+        ("loader=native", "loaders: native"),
+    ],
+)
+def test_what_nobody_measured_is_refused_with_the_measurement_that_is_missing(override, remedy):
+    assert remedy in asked(a_profile(observed(World(), 1)), 2, override).refused
+
+
+def test_without_one_worker_and_without_breakdown_nothing_is_predicted():
+    profile = a_profile(observed(World(breakdown=False), 1, [(2, 32), (3, 32)]))
+    assert "workers: [1" in asked(profile, 2).refused
+
+
+def test_a_single_worker_says_nothing_of_several():
+    profile = a_profile(observed(World(), 1, [(1, 32)], replace(KEY, strategy="single")))
+    assert asked(profile, 1).refused is None
+    assert "strategy=allreduce" in asked(profile, 2).refused
+
+
+def test_a_refusal_has_no_numbers():
+    found = asked(on_one_host(), 4, "workers_per_host=2")
+    assert [found.step_s, found.throughput, found.efficiency, found.epoch_s, found.dominant, found.reach] == [None] * 6
+    assert found.phases == {}
+
+
+def test_the_setting_of_emulated_hosts_is_kept():
+    assert asked(a_profile(observed(World(), 1)), 3).setting == replace(a_setting(3, 64), batch=64)
