@@ -37,7 +37,7 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
     """
     rng = np.random.default_rng(seed)
     factors = np.array([(slow or {}).get(rank, 1.0) for rank in range(workers)])
-    stages: dict[str, np.ndarray] = {}
+    times: dict[str, np.ndarray] = {}
     computed, waited = 0.0, 0.0
     for name, added in stages.items():
         shape = (workers, blocks, steps)
@@ -45,13 +45,13 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
             computed += added
             base = np.broadcast_to((computed * factors)[:, None, None], shape).copy()
             base += np.where(rng.random(shape) < pauses[0], pauses[1], 0.0)
-            stages[name] = base
+            times[name] = base
             continue
         waited += added
         base = np.broadcast_to((computed * factors)[:, None, None], shape).copy()
         base += np.where(rng.random(shape) < pauses[0], pauses[1], 0.0)
-        stages[name] = np.broadcast_to(base.max(axis=0), shape) + waited
-    stages = {name: values * (1.0 + noise * rng.standard_normal(values.shape)) for name, values in stages.items()}
+        times[name] = np.broadcast_to(base.max(axis=0), shape) + waited
+    times = {name: values * (1.0 + noise * rng.standard_normal(values.shape)) for name, values in times.items()}
     return AblationLaunch(
         trial="made-up",
         launch=seed,
@@ -65,8 +65,8 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
             WorkerAblation(
                 rank=rank,
                 host="vm",
-                stages={name: values[rank].tolist() for name, values in stages.items() if name not in drop},
-                order=[list(stages)] * blocks,
+                stages={name: values[rank].tolist() for name, values in times.items() if name not in drop},
+                order=[list(times)] * blocks,
                 clocks=[{"at_s": 0.0, "offset_s": 0.0, "rtt_s": 0.0}] * 2,
                 marks=[],
                 marked=[],

@@ -50,7 +50,7 @@ def test_phases_of_a_whole_ladder_close(seed):
 
 
 @pytest.mark.parametrize(
-    ("rung", "phases"),
+    ("stage", "phases"),
     [
         ("forward", {"forward", "backward"}),
         ("backward", {"backward", "update"}),
