@@ -176,7 +176,8 @@ before = set(sys.modules)
 adapter = importlib.import_module("steptime.frameworks.{manifest.name}.adapter")
 loaded = {{name.split(".")[0] for name in set(sys.modules) - before}}
 foreign = sorted(loaded - set(sys.stdlib_module_names) - {{"numpy", "steptime", "cython_runtime"}})
-print(json.dumps({{"foreign": foreign, "file": adapter.__file__, "names": dir(adapter)}}))
+given = [name for name, function in adapter.FRAMEWORK._asdict().items() if function]
+print(json.dumps({{"foreign": foreign, "file": adapter.__file__, "given": given}}))
 """
     environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
@@ -184,6 +185,6 @@ print(json.dumps({{"foreign": foreign, "file": adapter.__file__, "names": dir(ad
     found = json.loads(done.stdout)
     assert found["file"].startswith(str(tmp_path))
     assert [name for name in found["foreign"] if not name.startswith("_")] == []
-    assert "open_session" in found["names"]
+    assert "open_session" in found["given"]
     needs_others = any(each.servers or each.scheduler for each in manifest.strategies.values())
-    assert ("serve" in found["names"]) == needs_others
+    assert ("serve" in found["given"]) == needs_others

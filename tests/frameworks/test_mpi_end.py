@@ -15,6 +15,8 @@ pytestmark = pytest.mark.framework("chainer")
 ROOM = """
 import time
 
+from steptime.worker.framework import Framework
+
 
 class Ending(object):
     def __init__(self, place, failing):
@@ -58,6 +60,9 @@ class Ending(object):
 
 def open_session(job, place):
     return Ending(place, job["failing"])
+
+
+FRAMEWORK = Framework(open_session)
 """
 
 

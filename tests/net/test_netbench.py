@@ -12,15 +12,16 @@ ROOM = '''\
 
 import numpy
 
-from steptime.worker.back_end import ADDED, FED, REPLACED, Exchange, Message
+from steptime.worker.back_end import ADDED, FED, REPLACED, BackEnd, Message
+from steptime.worker.framework import Framework
 from steptime.worker.rendezvous import Meeting
 
 
-def open_exchange(job, place):
+def open_back_end(job, place):
     return Adding(job, place)
 
 
-class Adding(Exchange):
+class Adding(BackEnd):
     def __init__(self, job, place):
         self._options, self._rank, self._workers = job["options"], place.rank, place.workers
 
@@ -67,6 +68,9 @@ class Sum(Message):
         if self._operation == "incast":
             return self._rows[1:] if self._rank == 0 else None
         return self._total
+
+
+FRAMEWORK = Framework(open_session=None, open_back_end=open_back_end)
 '''
 
 SIZES = [64, 256]

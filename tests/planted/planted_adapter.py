@@ -9,12 +9,14 @@ import random
 import time
 from pathlib import Path
 
+from steptime.worker.framework import Framework
+
 
 def open_session(job, place):
     """Open the room's session and plant the cause."""
-    from steptime.frameworks.pytorch.trained import open_session as open_real  # noqa: PLC0415 - the framework's environment alone has it
+    from steptime.frameworks.pytorch.trained import FRAMEWORK as REAL  # noqa: PLC0415 - the framework's environment alone has it
 
-    session = open_real(job, place)
+    session = REAL.open_session(job, place)
     plant = json.loads((Path(__file__).parent / "plant.json").read_text())
     _CAUSES[plant["cause"]](session, place, plant)
     return session
@@ -62,3 +64,5 @@ def _long_update(session, place, plant):
 
 
 _CAUSES = {"pauses": _pausing, "slow loader": _slow_loader, "long update": _long_update}
+
+FRAMEWORK = Framework(open_session)

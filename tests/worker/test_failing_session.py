@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from steptime.worker.framework import Framework
 from steptime.worker.main import run_process
 from steptime.worker.session import Session
 
@@ -46,7 +47,7 @@ def test_a_failed_session_is_released_once_without_waiting_for_others(
 ) -> None:
     """By abort, which is close where nobody would wait; the error is on record."""
     session = kind()
-    room = SimpleNamespace(open_session=lambda *_: session)
+    room = SimpleNamespace(FRAMEWORK=Framework(open_session=lambda *_: session))
     monkeypatch.setitem(sys.modules, "steptime.frameworks.failing.adapter", room)
     monkeypatch.setitem(sys.modules, "steptime.frameworks.failing", SimpleNamespace(adapter=room))
     job = {"framework": "failing", "mode": "check", "schedule": {"check_steps": 1}}

@@ -42,8 +42,8 @@ class Option(_Strict):
     """Where the option means something; empty means everywhere."""
 
 
-class ExchangeSupport(_Strict):
-    """A back end of communication, as the framework uses it, for the network benchmark (worker/back_end.py)."""
+class BackEndSupport(_Strict):
+    """A back end of communication, as the framework uses it, for the message benchmark (worker/back_end.py)."""
 
     summary: str
     strategy: str
@@ -85,8 +85,8 @@ class Manifest(_Strict):
     """Facts that a user of the framework should see beside its results."""
     strategies: dict[str, StrategySupport]
     options: dict[str, Option] = Field(default_factory=dict)
-    exchanges: dict[str, ExchangeSupport] = Field(default_factory=dict)
-    """Back ends that the network benchmark can time, by names that no other room uses."""
+    back_ends: dict[str, BackEndSupport] = Field(default_factory=dict)
+    """Back ends that the message benchmark can time, by names that no other room uses."""
 
     @property
     def finish_command(self) -> list[str]:

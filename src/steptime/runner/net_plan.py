@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from steptime.clusters.cluster import settled_cluster
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
-from steptime.frameworks.manifest import ExchangeSupport, Manifest
+from steptime.frameworks.manifest import BackEndSupport, Manifest
 from steptime.launchers.emulation.requirements import lacking
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
@@ -16,12 +16,12 @@ LAUNCHERS = ("auto", "local", "mpi", "emulated")
 
 
 @dataclass(frozen=True)
-class BackEnd:
+class FrameworkBackEnd:
     """A back end of a room."""
 
     name: str
     manifest: Manifest
-    support: ExchangeSupport
+    support: BackEndSupport
 
     @property
     def launcher(self) -> str:
@@ -65,22 +65,22 @@ class NetPlan:
     skipped: list[str] = field(default_factory=list)
 
 
-def back_ends_of(manifests: Mapping[str, Manifest]) -> dict[str, BackEnd]:
+def back_ends_of(manifests: Mapping[str, Manifest]) -> dict[str, FrameworkBackEnd]:
     """Return all back ends of all rooms, by name."""
     return {
-        name: BackEnd(name, manifest, support)
+        name: FrameworkBackEnd(name, manifest, support)
         for manifest in manifests.values()
-        for name, support in sorted(manifest.exchanges.items())
+        for name, support in sorted(manifest.back_ends.items())
     }
 
 
-def chosen(names: Sequence[str], known: Mapping[str, BackEnd]) -> tuple[list[BackEnd], list[str]]:
+def chosen(names: Sequence[str], known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd], list[str]]:
     """Return the back ends ``names``, each once, and a mistake for every one that is unknown."""
     mistakes = [choices_message("back end", name, known) for name in names if name not in known]
     return [known[name] for name in dict.fromkeys(names) if name in known], mistakes
 
 
-def ready(known: Mapping[str, BackEnd]) -> tuple[list[BackEnd], list[str]]:
+def ready(known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd], list[str]]:
     """Return the back ends whose environments exist, and one line for each other."""
     manifests = {each.manifest.name: each.manifest for each in known.values()}
     there = {name for name, manifest in manifests.items() if find_ready(environment_spec(manifest))}
@@ -100,7 +100,7 @@ def operation(name: str) -> str:
     return name
 
 
-def expand_net(wanted: Sequence[BackEnd], wishes: Wishes) -> NetPlan:
+def expand_net(wanted: Sequence[FrameworkBackEnd], wishes: Wishes) -> NetPlan:
     """Return the settings of all back ends and worker counts, and one line for each that cannot be.
 
     Raises UsageError where nothing is left, or the wishes contradict each other.
@@ -155,7 +155,7 @@ def _require_sense(wishes: Wishes) -> None:
         raise UsageError(mistakes)
 
 
-def _why_not(back_end: BackEnd, wishes: Wishes) -> str | None:
+def _why_not(back_end: FrameworkBackEnd, wishes: Wishes) -> str | None:
     if wishes.launcher in ("local", "mpi") and back_end.launcher != wishes.launcher:
         return f"its workers are started by the launcher {back_end.launcher}"
     if wishes.operations and not set(wishes.operations) & set(back_end.support.operations):
@@ -165,7 +165,7 @@ def _why_not(back_end: BackEnd, wishes: Wishes) -> str | None:
     return None
 
 
-def _setting(back_end: BackEnd, workers: int, wishes: Wishes) -> NetSetting:
+def _setting(back_end: FrameworkBackEnd, workers: int, wishes: Wishes) -> NetSetting:
     support = back_end.support
     servers = wishes.servers if back_end.manifest.strategies[support.strategy].servers else 0
     emulated = wishes.launcher == "emulated"

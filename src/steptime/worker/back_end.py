@@ -1,13 +1,12 @@
-"""The seam between the network benchmark and a framework's back end of communication.
+"""The interface between the message benchmark and a framework's communication library.
 
-A room whose manifest names ``[exchanges]`` has two more functions in its ``adapter.py``::
+Requirements, which every back end meets:
 
-    def open_exchange(job, context):   # -> Exchange, for role "worker"
-    def serve_exchange(job, context):  # blocks until the launch is over, for roles "server" and "scheduler"
+- messages go the way that gradients go when the framework trains: the same library, buffers and settings;
+- ``run`` returns when the result is on this worker, so that back-to-back runs follow each other as steps do;
+- nothing in a back end measures time: ``message_timing.py`` does, in the same way for all frameworks.
 
-``serve_exchange`` may be absent where no exchange of the room needs servers. The requirements are those of
-``session.py``: the framework is imported inside, nothing measures time, and messages go the way that gradients go when
-the room trains, with the same library, buffers and settings.
+``Framework.open_back_end`` returns a back end; the manifest's ``[back_ends]`` name it and its operations.
 """
 
 import abc
@@ -17,7 +16,7 @@ FED = "fed back"
 ADDED = "added up"
 
 
-class Exchange(abc.ABC):
+class BackEnd(abc.ABC):
     """One worker's connection to the others through one back end."""
 
     @abc.abstractmethod

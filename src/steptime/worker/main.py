@@ -13,7 +13,7 @@ import time
 import traceback
 
 from steptime.worker.ablation import run_ablation
-from steptime.worker.message_timing import play_exchange
+from steptime.worker.message_timing import run_message_timing
 from steptime.worker.process_context import ProcessContext
 from steptime.worker.tether import die_with_parent
 from steptime.worker.timing import run_check, run_timed
@@ -82,17 +82,18 @@ def run_process(job_path, environment=None):
 
 
 def _play(job, context, records):
-    adapter = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"])
+    framework = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"]).FRAMEWORK
     records.write("process", pid=os.getpid(), host=socket.gethostname(), python=platform.python_version())
-    exchanging = job["mode"] == "net"
+    times_messages = job["mode"] == "net"
     if context.role != "worker":
-        (adapter.serve_exchange if exchanging else adapter.serve)(job, context)
+        serve = framework.serve_back_end if times_messages else framework.serve
+        serve(job, context)
         return
-    if exchanging:
-        play_exchange(adapter, job, context, records)
+    if times_messages:
+        run_message_timing(framework, job, context, records)
         return
     started = time.monotonic()
-    session = adapter.open_session(job, context)
+    session = framework.open_session(job, context)
     try:
         records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
         _MODES[job["mode"]](session, job, context, records)

@@ -69,13 +69,13 @@ _TOLERANCE = 1e-5
 """Relative; the values are whole numbers, most of whose sums are exact."""
 
 
-def play_exchange(adapter, job, context, records):
+def run_message_timing(framework, job, context, records):
     """Be one worker of the benchmark: find alpha, open the room's exchange, and measure."""
     with Meeting(context) as meeting:
         # Before the framework is there: some have threads that never rest, and would be what is measured.
         alphas = ping(context, meeting)
         started = time.monotonic()
-        exchange = adapter.open_exchange(job, context)
+        exchange = framework.open_back_end(job, context)
         try:
             records.write("session", facts=exchange.facts(), opened_in_s=time.monotonic() - started)
             found = _measured(_Bench(exchange, context, meeting), job, meeting)

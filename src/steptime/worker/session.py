@@ -1,20 +1,13 @@
-"""The seam between the worker and a framework.
+"""The interface between the worker and a framework: one worker's live training.
 
-Requirements of the seam, which every framework room meets:
+Requirements, which every session meets:
 
-- the framework is imported inside ``open_session`` (or ``serve``), never when the room's module is imported;
+- the framework is imported inside ``Framework.open_session``, never when the adapter's module is imported;
 - a session does what an expert of that framework would write by hand: graph mode, blocked layouts, prefetching;
 - ``step`` trains for real: it takes the next batch, runs forward and backward, exchanges gradients and updates;
 - nothing in a session measures time: the worker's loop does, in the same way for all frameworks;
-- weights cross the seam as numpy arrays, float32, under the names and in the layout of the workload's JSON
+- weights leave and enter a session as numpy arrays, float32, under the names and in the layout of the workload's JSON
   (convolution: out, in, height, width; linear: out, in), whatever the framework keeps inside.
-
-A room's ``adapter.py`` has two functions::
-
-    def open_session(job, context):  # -> Session, for role "worker"
-    def serve(job, context):         # blocks until the launch is over, for roles "server" and "scheduler"
-
-``serve`` may be absent when no strategy of the framework needs servers.
 """
 
 import abc

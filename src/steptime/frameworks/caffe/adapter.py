@@ -4,6 +4,7 @@ import os
 
 import numpy
 
+from steptime.worker.framework import Framework
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -113,3 +114,6 @@ class CaffeSession(Session):
     def abort(self):
         """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
         self._loader.close()
+
+
+FRAMEWORK = Framework(open_session)

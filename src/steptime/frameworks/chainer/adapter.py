@@ -5,6 +5,7 @@ import os
 import numpy
 
 from steptime.worker.clock import EventClock, HostClock
+from steptime.worker.framework import Framework
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -171,8 +172,11 @@ def _optimizer(chainer, settings):
     return chainer.optimizers.MomentumSGD(lr=settings["learning_rate"], momentum=settings["momentum"])
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.chainer.collectives import Communicating
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
+    from steptime.frameworks.chainer.collectives import ChainerMNBackEnd
 
-    return Communicating(job, context)
+    return ChainerMNBackEnd(job, context)
+
+
+FRAMEWORK = Framework(open_session, open_back_end=open_back_end)

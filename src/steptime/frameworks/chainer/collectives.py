@@ -7,7 +7,7 @@ import chainer
 import numpy
 from mpi4py import MPI
 
-from steptime.worker.back_end import FED, Exchange, Message
+from steptime.worker.back_end import FED, BackEnd, Message
 
 _BY_DEVICE = {
     "cpu": ("naive",),
@@ -41,7 +41,7 @@ def open_communicator(name, device, context):
     return communicator
 
 
-class Communicating(Exchange):
+class ChainerMNBackEnd(BackEnd):
     """The MPI communicator below ChainerMN's own for CPUs."""
 
     def __init__(self, job, context):

@@ -6,6 +6,7 @@ import warnings
 
 import numpy
 
+from steptime.worker.framework import Framework
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -139,3 +140,6 @@ def _learner(cntk, parameters, settings):
     momentum = cntk.momentum_schedule(settings["momentum"], minibatch_size=cntk.learners.IGNORE)
     # CNTK's default multiplies the gradient by 1 - momentum.
     return cntk.momentum_sgd(parameters, rate, momentum, unit_gain=False, **decay)
+
+
+FRAMEWORK = Framework(open_session)

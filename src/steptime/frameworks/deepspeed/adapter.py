@@ -2,6 +2,8 @@
 
 import os
 
+from steptime.worker.framework import Framework
+
 
 def open_session(job, context):
     """Return a session of one of the room's strategies.
@@ -23,3 +25,6 @@ def open_session(job, context):
     from steptime.libraries.torch.session import TorchSession
 
     return TorchSession(job, context, STRATEGIES[job["strategy"]])
+
+
+FRAMEWORK = Framework(open_session)

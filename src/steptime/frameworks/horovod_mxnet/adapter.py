@@ -1,6 +1,7 @@
 """Training with MXNet and Horovod: one worker without Horovod, or gradients averaged by it."""
 
 from steptime.libraries.mxnet.startup import settle_environment
+from steptime.worker.framework import Framework
 
 
 def open_session(job, context):
@@ -12,3 +13,6 @@ def open_session(job, context):
     from steptime.frameworks.horovod_mxnet.session import HorovodSession
 
     return HorovodSession(job, context)
+
+
+FRAMEWORK = Framework(open_session)

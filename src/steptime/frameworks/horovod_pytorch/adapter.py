@@ -1,5 +1,7 @@
 """Training with PyTorch and Horovod: one worker without Horovod, or gradients averaged by it."""
 
+from steptime.worker.framework import Framework
+
 
 def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
@@ -12,8 +14,11 @@ def open_session(job, context):
     return TorchSession(job, context, STRATEGIES[job["strategy"]])
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.horovod_pytorch.collectives import Negotiating
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
+    from steptime.frameworks.horovod_pytorch.collectives import HorovodBackEnd
 
-    return Negotiating(job, context)
+    return HorovodBackEnd(job, context)
+
+
+FRAMEWORK = Framework(open_session, open_back_end=open_back_end)

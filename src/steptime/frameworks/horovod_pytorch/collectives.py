@@ -7,10 +7,10 @@ import horovod
 import torch
 
 from steptime.libraries.horovod.workers import WORKERS_OPTIONS, HorovodWorkers
-from steptime.worker.back_end import FED, Exchange, Message
+from steptime.worker.back_end import FED, BackEnd, Message
 
 
-class Negotiating(Exchange):
+class HorovodBackEnd(BackEnd):
     """One worker in Horovod."""
 
     def __init__(self, job, context):

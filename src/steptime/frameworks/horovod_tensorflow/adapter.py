@@ -2,6 +2,7 @@
 
 from steptime.libraries.tensorflow.network import import_tensorflow
 from steptime.libraries.tensorflow.session import TensorFlowSession
+from steptime.worker.framework import Framework
 
 
 def open_session(job, context):
@@ -14,3 +15,6 @@ def open_session(job, context):
     from steptime.frameworks.horovod_tensorflow.strategies import STRATEGIES
 
     return TensorFlowSession(tf, STRATEGIES[job["strategy"]](tf, job, context), job, context)
+
+
+FRAMEWORK = Framework(open_session)

@@ -1,5 +1,7 @@
 """Training with JAX: one worker, or several whose gradients meet within the compiled step."""
 
+from steptime.worker.framework import Framework
+
 
 def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
@@ -14,11 +16,14 @@ def open_session(job, context):
     return JaxSession(job, context)
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
     from steptime.frameworks.jax.network import import_jax
 
     import_jax(job["threads"], job["device"], context.local_rank)
-    from steptime.frameworks.jax.collectives import Meshed
+    from steptime.frameworks.jax.collectives import JaxBackEnd
 
-    return Meshed(job, context)
+    return JaxBackEnd(job, context)
+
+
+FRAMEWORK = Framework(open_session, open_back_end=open_back_end)

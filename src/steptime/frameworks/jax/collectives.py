@@ -5,10 +5,10 @@ import numpy
 from jax import lax
 
 from steptime.frameworks.jax.mesh import AXIS, Placement, open_mesh, part
-from steptime.worker.back_end import Exchange, Message
+from steptime.worker.back_end import BackEnd, Message
 
 
-class Meshed(Exchange):
+class JaxBackEnd(BackEnd):
     """One worker's device in the mesh."""
 
     def __init__(self, job, context):

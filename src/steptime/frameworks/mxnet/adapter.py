@@ -1,6 +1,7 @@
 """Training with MXNet: alone, or with the parameter servers of its key-value store."""
 
 from steptime.frameworks.mxnet.key_value_store import ServerUpdate, play_role, settle_role
+from steptime.worker.framework import Framework
 
 _STORES = {"ps_sync": "dist_sync", "ps_async": "dist_async"}
 
@@ -48,14 +49,12 @@ def _mx_device(mxnet, device, number):
     return mxnet.gpu(number)
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
     settle_role(job, context)
-    from steptime.frameworks.mxnet.collectives import Storing
+    from steptime.frameworks.mxnet.collectives import KeyValueStoreBackEnd
 
-    return Storing()
+    return KeyValueStoreBackEnd()
 
 
-def serve_exchange(job, context):
-    """Be a server or the scheduler of the network benchmark."""
-    serve(job, context)
+FRAMEWORK = Framework(open_session, serve=serve, open_back_end=open_back_end, serve_back_end=serve)

@@ -3,10 +3,10 @@
 import mxnet
 
 from steptime.frameworks.mxnet.key_value_store import hold
-from steptime.worker.back_end import FED, Exchange, Message
+from steptime.worker.back_end import FED, BackEnd, Message
 
 
-class Storing(Exchange):
+class KeyValueStoreBackEnd(BackEnd):
     """One worker in the store ``dist_sync``, whose servers update as they do in training, but without momentum."""
 
     def __init__(self):

@@ -1,5 +1,7 @@
 """Training with PyTorch alone: one worker, DistributedDataParallel, FSDP2, or parameter servers over its RPC."""
 
+from steptime.worker.framework import Framework
+
 
 def open_session(job, context):
     """Return a session of one of the room's strategies."""
@@ -16,15 +18,18 @@ def serve(job, context):
     serve_piece(job, context)
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
     from steptime.frameworks.pytorch.collectives import open_collectives, open_pushing
 
     return (open_pushing if context.servers else open_collectives)(job, context)
 
 
-def serve_exchange(job, context):
-    """Be a server of the network benchmark."""
+def serve_back_end(job, context):
+    """Be a server of the message benchmark."""
     from steptime.frameworks.pytorch.collectives import serve_pushing
 
     serve_pushing(job, context)
+
+
+FRAMEWORK = Framework(open_session, serve=serve, open_back_end=open_back_end, serve_back_end=serve_back_end)

@@ -10,7 +10,7 @@ from torch.distributed import rpc
 
 from steptime.frameworks.pytorch.parameter_server import Meeting
 from steptime.libraries.torch.devices import leave_group, open_device
-from steptime.worker.back_end import FED, Exchange, Message
+from steptime.worker.back_end import FED, BackEnd, Message
 
 
 def open_collectives(job, context):
@@ -30,7 +30,7 @@ def serve_pushing(job, context):
     Meeting(context).leave()
 
 
-class Collectives(Exchange):
+class Collectives(BackEnd):
     """The process group that DistributedDataParallel reduces its buckets in."""
 
     def __init__(self, job, context):
@@ -143,7 +143,7 @@ class Sums(object):
         return future
 
 
-class Pushing(Exchange):
+class Pushing(BackEnd):
     """The remote procedure calls of the room's parameter servers."""
 
     def __init__(self, job, context):

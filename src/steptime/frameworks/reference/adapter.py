@@ -8,6 +8,7 @@ import numpy
 from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import native_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
+from steptime.worker.framework import Framework
 from steptime.worker.samples import synthetic_batches
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
@@ -149,8 +150,11 @@ def _feed(job, network, rank, workers):
     return ((network.inputs(inputs), targets) for inputs, targets in pairs)
 
 
-def open_exchange(_, context):
-    """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.reference.collectives import Star
+def open_back_end(_, context):
+    """Return the back end that the message benchmark times."""
+    from steptime.frameworks.reference.collectives import StarBackEnd
 
-    return Star(context)
+    return StarBackEnd(context)
+
+
+FRAMEWORK = Framework(open_session, open_back_end=open_back_end)

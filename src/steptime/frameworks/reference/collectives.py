@@ -12,7 +12,7 @@ import time
 
 import numpy
 
-from steptime.worker.back_end import Exchange, Message
+from steptime.worker.back_end import BackEnd, Message
 
 _PATIENCE_S = 120.0
 _RETRY_S = 0.02
@@ -129,7 +129,7 @@ def _receive(connection, buffer, sender):
     return buffer
 
 
-class Star(Exchange):
+class StarBackEnd(BackEnd):
     """The connections of one worker."""
 
     def __init__(self, context):

@@ -2,6 +2,7 @@
 
 from steptime.libraries.tensorflow.network import TensorFlowNetwork, import_tensorflow
 from steptime.libraries.tensorflow.session import TensorFlowSession
+from steptime.worker.framework import Framework
 from steptime.worker.weights import initial_weights
 
 
@@ -88,9 +89,12 @@ def _network(job):
     return TensorFlowNetwork(job["workload"], weights, job["precision"])
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
     import_tensorflow(job["threads"], job["device"], context.local_rank)
-    from steptime.frameworks.tensorflow.collectives import Mirrored
+    from steptime.frameworks.tensorflow.collectives import TensorFlowBackEnd
 
-    return Mirrored(job, context)
+    return TensorFlowBackEnd(job, context)
+
+
+FRAMEWORK = Framework(open_session, serve=serve, open_back_end=open_back_end)

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 from steptime.frameworks.tensorflow.strategies import MirroredWorkers
-from steptime.worker.back_end import Exchange, Message
+from steptime.worker.back_end import BackEnd, Message
 
 
-class Mirrored(Exchange):
+class TensorFlowBackEnd(BackEnd):
     """One worker of the strategy."""
 
     def __init__(self, job, context):

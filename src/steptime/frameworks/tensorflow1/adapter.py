@@ -3,6 +3,7 @@
 import collections
 
 from steptime.libraries.tensorflow.startup import clear_away
+from steptime.worker.framework import Framework
 from steptime.worker.session import Session
 
 
@@ -141,14 +142,12 @@ def _batches(job, context):
     return HeldBatches(batches)
 
 
-def open_exchange(job, context):
-    """Return the exchange that the network benchmark times."""
-    from steptime.frameworks.tensorflow1.collectives import Pushing
+def open_back_end(job, context):
+    """Return the back end that the message benchmark times."""
+    from steptime.frameworks.tensorflow1.collectives import PushPullBackEnd
     from steptime.frameworks.tensorflow1.network import import_graph_mode
 
-    return Pushing(import_graph_mode(), job, context)
+    return PushPullBackEnd(import_graph_mode(), job, context)
 
 
-def serve_exchange(job, context):
-    """Be a server of the network benchmark."""
-    serve(job, context)
+FRAMEWORK = Framework(open_session, serve=serve, open_back_end=open_back_end, serve_back_end=serve)

@@ -2,10 +2,10 @@
 
 from steptime.frameworks.tensorflow1 import cluster
 from steptime.frameworks.tensorflow1.network import version_of
-from steptime.worker.back_end import ADDED, Exchange, Message
+from steptime.worker.back_end import ADDED, BackEnd, Message
 
 
-class Pushing(Exchange):
+class PushPullBackEnd(BackEnd):
     """One worker's session with the servers.
 
     The graph of all messages is built before the first run, since a session whose threads wait for the servers

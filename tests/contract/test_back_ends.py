@@ -52,7 +52,7 @@ def test_every_sum_is_right_on_every_worker(tmp_path, framework, name, workers):
 
 
 def test_names_are_those_of_one_room_each():
-    names = [name for manifest in load_manifests().values() for name in manifest.exchanges]
+    names = [name for manifest in load_manifests().values() for name in manifest.back_ends]
     assert len(names) == len(set(names))
 
 
@@ -67,6 +67,6 @@ def test_a_back_end_names_what_its_room_has(name):
     assert support.device in manifest.devices
     assert set(support.operations) <= set(OPERATIONS)
     adapter = (manifest.folder / "adapter.py").read_text()
-    assert "def open_exchange(" in adapter
+    assert "open_back_end=open_back_end" in adapter
     if manifest.strategies[support.strategy].servers:
-        assert "def serve_exchange(" in adapter
+        assert "serve_back_end=serve" in adapter

@@ -1,0 +1,33 @@
+"""What a framework gives to the worker: one typed description, at the end of its ``adapter.py``.
+
+Requirements, which every framework's description meets:
+
+- ``steptime/frameworks/NAME/adapter.py`` ends in ``FRAMEWORK = Framework(open_session, …)``; nothing in the adapter is
+  found by its name but this one;
+- the module can be imported where the framework is not installed: each function imports the framework itself;
+- the functions take the job (``job.json`` as a dictionary) and the ``ProcessContext`` of their process, and raise
+  ValueError for a job that the framework cannot do, RuntimeError when processes do not find each other;
+- no function measures time, writes records or ends the process: the worker does.
+"""
+
+from typing import Any, Callable, Dict, NamedTuple, Optional
+
+from steptime.worker.back_end import BackEnd
+from steptime.worker.process_context import ProcessContext
+from steptime.worker.session import Session
+
+Job = Dict[str, Any]
+
+
+class Framework(NamedTuple):
+    """How the processes of a launch start one framework."""
+
+    open_session: Callable[[Job, ProcessContext], Session]
+    """Start this worker's training; called in processes of the role ``worker``."""
+    serve: Optional[Callable[[Job, ProcessContext], None]] = None
+    """Be a parameter server or the scheduler until all workers have left; None where no strategy needs either."""
+    open_back_end: Optional[Callable[[Job, ProcessContext], BackEnd]] = None
+    """Start this worker's communication without training, for the message benchmark; None where the manifest names no
+    ``[back_ends]``."""
+    serve_back_end: Optional[Callable[[Job, ProcessContext], None]] = None
+    """Be a server or the scheduler of the message benchmark; None where no back end needs either."""
