@@ -3,7 +3,8 @@
 The rule: the standard deviation of the logarithm of a step grows by a constant with each doubling of workers beyond
 the most that were measured, and by another, in quadrature, with the first step from one host to several. Both are read
 off the residuals of published curves (``extrapolation.json``). Another workload widens by what scaling by
-arithmetic missed where it could be checked; batch and bandwidth by what is believed, since no published table varies them alone.
+arithmetic missed where it could be checked; batch and bandwidth by what is believed, since no published
+table varies them alone.
 """
 
 import json
