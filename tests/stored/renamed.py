@@ -1,0 +1,55 @@
+"""Today's names for what steptime 0.1.0 wrote before its names were settled, and what is not compared with it.
+
+The archives in tests/data/stored hold five studies exactly as they were measured, and the report, the profile and the
+predictions that were made of them then. Nothing in the archives is edited: whoever renames a key, or changes a result
+on purpose, says so here.
+"""
+
+from typing import Any
+
+FILES = {"anatomy.jsonl": "ablation.jsonl", "gate.jsonl": "equivalence.jsonl"}
+"""Files of a results folder."""
+
+KEYS = {
+    # study.json, study.yaml and records
+    "gate": "equivalence",
+    "anatomy": "breakdown",
+    "rungs": "stages",
+    # reports
+    "ladder_s": "by_ablation_s",
+    # profiles
+    "anatomy_launches": "ablation_launches",
+}
+"""Keys of JSON objects, by the old name; `parent/key` names a key of the object under the key `parent` only."""
+
+VALUES = {
+    "gated": "not_equivalent",
+}
+"""Whole values that are names, by the old one."""
+
+KINDS = {"anatomy": "ablation", "gate": "equivalence"}
+"""Kinds of records."""
+
+WORDING: dict[str, str] = {}
+"""Parts of sentences that were worded anew, by the old ones; applied in this order."""
+
+EXCLUDED: dict[str, str] = {}
+"""Keys that are not compared, by today's name, written as in KEYS, each with the reason."""
+
+
+def rename(old: Any, parent: str = "") -> Any:
+    """Return ``old``, a JSON value, with today's names."""
+    if isinstance(old, dict):
+        found = {}
+        for key, value in old.items():
+            name = KEYS.get(f"{parent}/{key}", KEYS.get(key, key))
+            found[name] = KINDS.get(value, value) if key == "kind" else rename(value, key)
+        return found
+    if isinstance(old, list):
+        return [rename(item, parent) for item in old]
+    if isinstance(old, str):
+        if old in VALUES:
+            return VALUES[old]
+        for before, after in WORDING.items():
+            old = old.replace(before, after)
+    return old
