@@ -15,6 +15,7 @@ from steptime.measurements.ablation.records import PHASES as PARTS
 from steptime.runner.equivalence.tolerances import TOLERANCES, weight_error
 from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.run_folder import make_run_folder
+from steptime.study.strategies import STRATEGIES
 
 MANIFESTS = load_manifests()
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]
@@ -94,12 +95,12 @@ def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
 def _launch(  # noqa: PLR0913 - what launches differ in
     folder: Path, room: str, strategy: str, *, batch: int = 32, batches: int = 2, seconds: float = 0.5
 ) -> LaunchResult:
-    support, workload = MANIFESTS[room].strategies[strategy], library_workload("lenet5")
+    workload = library_workload("lenet5")
     workers = 2 if exchanges(room, strategy) else 1
     schedule = AblationSchedule(warmup_steps=3, seconds=seconds, min_blocks=2, max_blocks=2, max_steps=20)
     trial = trial_of(room, strategy, workload, batch=batch, workers=workers)
     job = ablation_job(trial, workload, {"kind": "synthetic", "distinct_batches": batches}, schedule)
-    return launch(folder, job, workers=workers, servers=1 if support.servers else 0)
+    return launch(folder, job, workers=workers, servers=int(STRATEGIES[strategy].servers))
 
 
 def assert_well_ended(result: LaunchResult) -> None:
@@ -134,10 +135,9 @@ def test_an_ablation_launch_ends_well_and_leaves_nobody_behind(trained_room, nam
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
 def test_the_ladder_has_every_rung_but_those_left_out_with_a_reason(trained_room, name, strategy, launched):
-    support = MANIFESTS[name].strategies[strategy]
     wanted = {"forward", "backward", "step", "input"}
     wanted |= {"exchange"} if exchanges(name, strategy) else set()
-    wanted |= set() if support.servers else {"local"}
+    wanted |= set() if STRATEGIES[strategy].servers else {"local"}
     wanted -= set(LEFT_OUT.get((name, strategy), {}))
     for seen in ablations(launched(trained_room, strategy)):
         assert set(seen["stages"]) - {"communication", "marked"} == wanted
@@ -220,7 +220,7 @@ def stepping_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("stepping_in_every_way")
-@pytest.mark.parametrize(("name", "strategy"), cases(lambda room, name: MANIFESTS[room].strategies[name].synchronous))
+@pytest.mark.parametrize(("name", "strategy"), cases(lambda _room, name: STRATEGIES[name].exact))
 def test_steps_that_are_taken_apart_train_what_the_reference_trains(trained_room, name, strategy, expected, tmp_path):
     result = _launch(tmp_path, trained_room, strategy, batch=8, batches=1)
     assert_well_ended(result)

@@ -8,6 +8,7 @@ from launching import LaunchResult, check_job, launch_ok, relative_error, timing
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.equivalence.tolerances import TOLERANCES, weight_error
+from steptime.study.strategies import STRATEGIES
 
 ALLOWED = TOLERANCES["fp32"]
 STEPS = 5
@@ -17,7 +18,7 @@ TOGETHER = [
     for strategy, support in manifest.strategies.items()
     if support.max_workers is None or support.max_workers > 1
 ]
-SYNCHRONOUS = [(room, name) for room, name in TOGETHER if load_manifests()[room].strategies[name].synchronous]
+SYNCHRONOUS = [(room, name) for room, name in TOGETHER if STRATEGIES[name].exact]
 ASYNCHRONOUS = [pair for pair in TOGETHER if pair not in SYNCHRONOUS]
 
 

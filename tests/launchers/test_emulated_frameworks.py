@@ -12,6 +12,7 @@ from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.request import Outcome, Request
 from steptime.runner.collection import collect
 from steptime.runner.run_folder import make_run_folder
+from steptime.study.strategies import STRATEGIES
 
 STEPS = 7
 LENET5_BYTES = 4 * 61_706
@@ -22,18 +23,18 @@ def train(folder: Path, name: str, strategy: str, **options: object) -> Outcome:
     """Train LeNet-5 with a worker on each of four hosts; fail the test unless all reach their end."""
     skip_where_impossible()
     manifest = load_manifests()[name]
-    support = manifest.strategies[strategy]
+    support, servers = manifest.strategies[strategy], int(STRATEGIES[strategy].servers)
     job = timing_job(name, strategy, "lenet5", warmup_steps=2, steps=STEPS - 3, workers=HOSTS, options=options)
     make_run_folder(folder / "run", manifest.folder, job, manifest.libraries)
     request = Request(
         folder=folder / "run",
         interpreter=interpreter_for(name),
         workers=HOSTS,
-        servers=int(support.servers),
+        servers=servers,
         scheduler=support.scheduler,
         cores=(0,),
         mpi=manifest.launcher_for(strategy, job["options"]) == "mpi",
-        cluster=settled_cluster(workers=HOSTS, own_servers=int(support.servers), bandwidth_bits_per_s=2e8),
+        cluster=settled_cluster(workers=HOSTS, own_servers=servers, bandwidth_bits_per_s=2e8),
         time_limit_s=200.0,
     )
     outcome = EmulatedLauncher().run(request)

@@ -13,6 +13,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.runner.equivalence.cases import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
+from steptime.study.strategies import STRATEGIES
 from steptime.study.study import Study
 
 
@@ -37,8 +38,8 @@ MANIFESTS = {
         "served",
         {
             "single": {},
-            "ps_sync": {"servers": True, "scheduler": True},
-            "ps_async": {"servers": True, "scheduler": True, "synchronous": False},
+            "ps_sync": {"scheduler": True},
+            "ps_async": {"scheduler": True},
         },
     ),
     "passing": _manifest("passing", {"single": {}, "allreduce": {"launcher": "mpi"}}, loaders=["synthetic"]),
@@ -90,7 +91,7 @@ def test_every_combination_is_a_trial_or_is_skipped_and_none_is_both_or_twice(ax
     for framework in axes["frameworks"]:
         for strategy in axes["strategies"]:
             support = MANIFESTS[framework].strategies.get(strategy)
-            servers = len(axes["servers"]) if support and support.servers else 1
+            servers = len(axes["servers"]) if support and STRATEGIES[strategy].servers else 1
             expected += apart * servers * (len(buckets) if (framework, strategy) == ("ring", "allreduce") else 1)
     assert len(expansion.trials) + len(expansion.skipped) == expected
     assert len({trial.id for trial in expansion.trials}) == len(expansion.trials)
@@ -304,7 +305,7 @@ def test_an_exclusion_drops_what_matches_on_every_axis_it_names():
 )
 def test_every_axis_can_be_excluded_by(exclusion):
     options = {"mode": {"help": "", "type": "str", "default": "a"}}
-    manifest = _manifest("served", {"ps_sync": {"servers": True}}, options=options)
+    manifest = _manifest("served", {"ps_sync": {}}, options=options)
     axes = {
         "workloads": {"name": "lenet5", "dataset": "digits"},
         "frameworks": "served",

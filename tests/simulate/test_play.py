@@ -15,6 +15,7 @@ from steptime.simulate.configuration import Crew, Durations, shares_of
 from steptime.simulate.schedule import walk
 from steptime.simulate.simulate import play
 from steptime.simulate.stragglers import Spread
+from steptime.study.strategies import STRATEGIES
 from steptime.workloads.table import build_workload
 
 WORK = work_of(build_workload("googlenet"))
@@ -22,7 +23,7 @@ STEP = Durations(forward=0.1, backward=0.2, update=0.01)
 COMPUTING = 0.31
 RULES = [pytest.param(*key, id="-".join(key)) for key in POLICIES]
 ALL_ALIKE = [key for key in POLICIES if not key[1].startswith("ps_")]
-WITH_SERVERS = [key for key in POLICIES if key[1].startswith("ps_")]
+WITH_SERVERS = [key for key in POLICIES if STRATEGIES[key[1]].servers]
 AT_EASE = Link(rate=1e18)
 
 

@@ -92,11 +92,11 @@ def _strategy_rows() -> Rows:
     manifests = load_manifests()
     return [
         {
-            "name": name,
-            "summary": summary,
-            "frameworks": [each for each, manifest in manifests.items() if name in manifest.strategies],
+            "name": strategy.name,
+            "summary": strategy.summary,
+            "frameworks": [each for each, manifest in manifests.items() if strategy.name in manifest.strategies],
         }
-        for name, summary in STRATEGIES.items()
+        for strategy in STRATEGIES.values()
     ]
 
 

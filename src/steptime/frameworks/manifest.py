@@ -21,10 +21,6 @@ class StrategySupport(_Strict):
     launcher: Literal["local", "mpi"] = "local"
     min_workers: int = 1
     max_workers: int | None = None
-    synchronous: bool = True
-    """Whether p workers give the weights of one worker with p times the batch."""
-    servers: bool = False
-    """Whether the strategy has parameter-server processes."""
     scheduler: bool = False
     """Whether it has a scheduler process."""
 

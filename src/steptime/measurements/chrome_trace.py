@@ -19,8 +19,8 @@ from steptime.measurements.ablation.form import Breakdown
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
 from steptime.measurements.jsonlines import write_whole
-from steptime.measurements.launch_times import ASYNCHRONOUS
 from steptime.measurements.store import Store
+from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
 Event = dict[str, Any]
@@ -86,7 +86,7 @@ def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
     workers = launch.workers
     ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
     arrivals = None
-    if len(workers) > 1 and trial.strategy not in ASYNCHRONOUS and "exchange" in workers[0].marks:
+    if len(workers) > 1 and strategy_named(trial.strategy).synchronous and "exchange" in workers[0].marks:
         arrivals = ends[..., workers[0].marks.index("exchange")].max(axis=0)
     apart_s = uncertainty_s(workers)
     pieces = [aligned(worker, np.array([piece[2:] for piece in worker.transfers]).reshape(-1, 2)) for worker in workers]

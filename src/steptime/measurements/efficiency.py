@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from steptime.measurements.launch_times import LaunchTimes
 from steptime.measurements.summary_form import TrialSummary
+from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
 # Trials that differ in nothing else are points of one scaling curve.
@@ -47,7 +48,7 @@ def baseline_of(trial: Trial, candidates: Sequence[Measured]) -> Measured | None
         for each in candidates
         if all(getattr(each.trial, name) == getattr(trial, name) for name in _SAME)
         and each.trial.workers <= trial.workers
-        and (each.trial.strategy == "single" or _same_strategy(each.trial, trial))
+        and (strategy_named(each.trial.strategy).single_baseline or _same_strategy(each.trial, trial))
     ]
     return min(comparable, key=lambda each: (each.trial.workers, not _same_strategy(each.trial, trial)), default=None)
 

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from steptime.measurements.records import Launch, WorkerSteps
 from steptime.measurements.warmup import find_steady, inefficiencies
-
-ASYNCHRONOUS = frozenset({"ps_async"})
-"""Strategies whose workers do not wait for each other."""
+from steptime.study.strategies import strategy_named
 
 _MIN_UPDATES = 2
 
@@ -23,14 +21,14 @@ def step_times(launch: Launch, strategy: str) -> NDArray[np.float64]:
     """Return the seconds of each timed step of ``launch``; empty when it has none.
 
     A step takes from the moment when the last worker ended the step before to the moment when the last worker ended
-    this one. For a strategy in ``ASYNCHRONOUS`` there is no common step: there it is the time in which all p workers
+    this one. An asynchronous strategy has no common step: there it is the time in which all p workers
     together made p updates, so that p workers times the batch is what was learned from in either case.
     """
     if not launch.workers or any(not worker.ends_s for worker in launch.workers):
         return np.empty(0)
-    if strategy in ASYNCHRONOUS:
-        return _asynchronous(launch.workers)
-    return _synchronous(launch.workers)
+    if strategy_named(strategy).synchronous:
+        return _synchronous(launch.workers)
+    return _asynchronous(launch.workers)
 
 
 def _synchronous(workers: Sequence[WorkerSteps]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from steptime.predict.parameter_draws import LEVEL, Array, bounds
 from steptime.predict.profile import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
 from steptime.predict.step_model import Scene
 from steptime.predict.workload_graph import costs_of, graph_of, is_played, is_written_down, readiness
+from steptime.study.strategies import strategy_named
 
 _SEED = 20261121
 _EARLY = (3.0, 1.0)
@@ -75,7 +76,9 @@ def fit_group(key: Key, observations: Sequence[Observation], machine: Machine, n
 
 def _helps(other: Observation) -> bool:
     """Say whether a configuration of another strategy tells what a worker computes: one worker, or one taken apart."""
-    return other.key.strategy == "single" or any(one.phases.get("backward") is not None for one in other.launch_phases)
+    return strategy_named(other.key.strategy).single_baseline or any(
+        one.phases.get("backward") is not None for one in other.launch_phases
+    )
 
 
 def crowd_of(setting: Setting, key: Key, machine: Machine) -> tuple[int, int]:
@@ -112,7 +115,7 @@ def early_of(key: Key) -> tuple[float, float]:
 
 
 def _plainest(key: Key) -> list[str]:
-    if key.strategy == "single" or is_written_down(key):
+    if strategy_named(key.strategy).single_baseline or is_written_down(key):
         return []
     return [f"how {key.framework} exchanges with {key.strategy} is not written down; the plainest way is assumed"]
 

@@ -9,7 +9,7 @@ from steptime.measurements.net.records import NetLaunch
 from steptime.model.measured_links import link_of, net_summary
 from steptime.predict.observation import Observation, Setting
 from steptime.predict.profile import LinkFacts, NetLink
-from steptime.predict.workload_graph import has_servers
+from steptime.study.strategies import strategy_named
 
 LATENCIES = 2.0
 """Latencies that a back end usually spends in one step of its algorithm: gloo's ring waits for a rendezvous each."""
@@ -71,7 +71,7 @@ def link_behind(observation: Observation, net: Sequence[NetLink]) -> LinkFacts |
 
 def matching(framework: str, strategy: str, setting: Setting, net: Sequence[NetLink]) -> NetLink | None:
     """Return the benchmark of the same back end over the same kind of link, of the nearest number of workers."""
-    operation = "push_pull" if has_servers(strategy) else "allreduce"
+    operation = "push_pull" if strategy_named(strategy).servers else "allreduce"
     found = [
         row
         for row in net

@@ -13,9 +13,10 @@ from steptime.measurements.ablation.imbalance import imbalance
 from steptime.measurements.ablation.overlap import communication_s
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import ablation_phases, stage_times_of
-from steptime.measurements.launch_times import ASYNCHRONOUS, launch_times
+from steptime.measurements.launch_times import launch_times
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
+from steptime.study.strategies import strategy_named
 from steptime.study.trial import OptionValue, ServerPlacement, Trial
 
 
@@ -184,7 +185,7 @@ def _links(launch: Launch) -> list[tuple[float, float]]:
 
 
 def _launch_phases(trial: Trial, launch: AblationLaunch) -> list[LaunchPhases]:
-    synchronous = trial.strategy not in ASYNCHRONOUS
+    synchronous = strategy_named(trial.strategy).synchronous
     found = []
     for stage_times in stage_times_of([launch]):
         phases = ablation_phases(

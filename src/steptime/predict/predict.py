@@ -19,6 +19,7 @@ from steptime.predict.step_model import play, step_of
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Place, Refusal, group_of, place, spread_draws
 from steptime.predict.workload_graph import costs_of
+from steptime.study.strategies import strategy_named
 from steptime.workloads.costs import Costs
 from steptime.workloads.table import build_workload
 
@@ -101,7 +102,7 @@ def predict_one(profile: Profile, target: Target, wish: Wish, workers: int) -> P
 
 def _predicted(profile: Profile, target: Target, wish: Wish, workers: int) -> Prediction:
     group = group_of(target)
-    if target.key.strategy == "single" and workers > 1:
+    if strategy_named(target.key.strategy).single_baseline and workers > 1:
         message = (
             f"only one worker of {target.key.framework} was measured, which exchanges with nobody; ask for a "
             "strategy=allreduce with interconnect.bandwidth=RATE, or measure workers: 2"

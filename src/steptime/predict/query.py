@@ -8,7 +8,7 @@ from typing import Any
 from steptime.errors import UsageError, choices_message
 from steptime.model.devices import DEVICES
 from steptime.predict.profile import Profile
-from steptime.study.strategies import STRATEGIES
+from steptime.study.strategies import SINGLE, STRATEGIES, strategy_named
 from steptime.study.trial import ServerPlacement
 from steptime.units import parse_bit_rate, parse_duration
 from steptime.workloads.table import LIBRARY
@@ -207,14 +207,17 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
             "global_batch for strong scaling"
         )
     strategies = {text for text, _ in values.get("strategy", [])}
-    without = sorted(name for name in strategies if name in STRATEGIES and not name.startswith("ps_"))
+    without = sorted(name for name in strategies if name in STRATEGIES and not STRATEGIES[name].servers)
     for key in ("servers", "server_placement"):
         if key in values and without:
             yield f"{key} contradicts strategy={without[0]}, which has no servers; take one of both away"
-    if strategies == {"single"}:
+    if strategies == {SINGLE.name}:
         for key in ("interconnect.bandwidth", "interconnect.delay", "hosts", "workers_per_host", "bucket_mb"):
             if key in values:
-                yield f"{key} contradicts strategy=single, whose one worker exchanges nothing; take one of both away"
+                yield (
+                    f"{key} contradicts strategy={SINGLE.name}, whose one worker exchanges nothing; "
+                    "take one of both away"
+                )
 
 
 def check_sizes(workers: Sequence[int], wishes: Sequence[Wish]) -> None:
@@ -238,5 +241,8 @@ def _misfits(count: int, wish: Wish) -> Iterator[str]:
             f"hosts={wish.hosts} and workers_per_host={wish.workers_per_host} hold {room} workers, which contradicts "
             f"--workers {count}; take one of both away"
         )
-    if wish.strategy == "single" and count > 1:
-        yield f"strategy=single contradicts --workers {count}: it has one worker; ask for example strategy=allreduce"
+    if wish.strategy and strategy_named(wish.strategy).single_baseline and count > 1:
+        yield (
+            f"strategy={wish.strategy} contradicts --workers {count}: it has one worker; "
+            "ask for example strategy=allreduce"
+        )

@@ -9,6 +9,7 @@ from steptime.model.devices import DEVICES, Device
 from steptime.predict.observation import Key
 from steptime.predict.profile import Group, Machine, Profile
 from steptime.predict.query import Wish
+from steptime.study.strategies import strategy_named
 from steptime.workloads.table import build_workload
 
 _CHANGED = ("strategy", "workload", "loader", "device", "precision")
@@ -53,9 +54,12 @@ def _candidates(profile: Profile, wish: Wish) -> list[Group]:
     return [
         group
         for group in groups
-        if group.key.strategy != "single"
-        or not any(each.key.strategy != "single" and each.key.computes_as(group.key) for each in groups)
+        if not _is_single(group) or not any(not _is_single(each) and each.key.computes_as(group.key) for each in groups)
     ]
+
+
+def _is_single(group: Group) -> bool:
+    return strategy_named(group.key.strategy).single_baseline
 
 
 def _carried(profile: Profile, target: Target, wish: Wish) -> Target:

@@ -11,7 +11,8 @@ from steptime.predict.observation import Setting
 from steptime.predict.profile import Group, LinkFacts, Measured, Profile
 from steptime.predict.query import Wish
 from steptime.predict.targets import Target
-from steptime.predict.workload_graph import has_servers, is_played
+from steptime.predict.workload_graph import is_played
+from steptime.study.strategies import strategy_named
 
 _FAR = 2.0
 """Times the most workers measured, up to which an exchange may be predicted from steps alone."""
@@ -86,7 +87,7 @@ def _setting(profile: Profile, target: Target, wish: Wish, workers: int, own: Se
     else:
         per_host = workers
     batch = wish.batch_per_worker or (wish.global_batch // workers if wish.global_batch else like.batch)
-    servers = (wish.servers or max(like.servers, 1)) if has_servers(target.key.strategy) else 0
+    servers = (wish.servers or max(like.servers, 1)) if strategy_named(target.key.strategy).servers else 0
     return replace(
         like,
         workers=workers,

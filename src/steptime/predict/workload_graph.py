@@ -16,7 +16,6 @@ from steptime.workloads.table import build_workload
 
 _ALIKE = 0.01
 """Relative difference of sizes that padding makes."""
-_SERVERS = frozenset({"ps_sync", "ps_async"})
 
 
 @cache
@@ -57,11 +56,6 @@ def readiness(graph: StepGraph, measured: Iterable[Sequence[tuple[float, float]]
         if len(pieces) == len(sizes) and np.allclose([size for size, _ in pieces], sizes, rtol=_ALIKE)
     ]
     return np.mean(seen, axis=0) if seen else None
-
-
-def has_servers(strategy: str) -> bool:
-    """Say whether workers exchange through servers."""
-    return strategy in _SERVERS
 
 
 def is_played(strategy: str) -> bool:

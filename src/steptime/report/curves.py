@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from steptime.measurements.summary_form import TrialSummary
 from steptime.report.trial_names import Names, size
+from steptime.study.strategies import strategy_named
 
 _SAME = ("workload", "input_shape", "dataset", "loader", "precision", "device")
 
@@ -72,7 +73,9 @@ def _beginning(own: Sequence[TrialSummary], trials: Sequence[TrialSummary], *, w
         same = (other.framework, other.threads) == (own[0].framework, own[0].threads)
         if same and other.workers < own[0].workers:
             # Efficiency compares equal batches per worker, so in strong scaling it names no beginning.
-            begins = (other.workers, other.strategy) in named if weak else other.strategy == "single"
+            begins = (
+                (other.workers, other.strategy) in named if weak else strategy_named(other.strategy).single_baseline
+            )
             if begins:
                 return other
     return None

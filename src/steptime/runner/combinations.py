@@ -10,6 +10,7 @@ from typing import Any, Literal
 from steptime.clusters.cluster import Cluster, settled_cluster
 from steptime.frameworks.manifest import Manifest, OptionValue
 from steptime.runner.workload_shapes import Settings
+from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, LoaderChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, ServerPlacement, Trial
 
@@ -132,9 +133,6 @@ def _typed(value: OptionValue, kind: str) -> OptionValue:
     return float(value) if kind == "float" else value
 
 
-SINGLE = "single"
-
-
 def why_impossible(combination: Combination, around: Surroundings) -> str | None:
     """Say in words why no trial can be made of a combination; None where one can."""
     manifest = around.manifests[combination.framework]
@@ -155,8 +153,8 @@ def _no_strategy(it: Combination, manifest: Manifest, _: Surroundings) -> str | 
 
 def _wrong_workers(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
     support = manifest.strategies[it.strategy]
-    if it.strategy == SINGLE and it.workers != 1:
-        return f"{SINGLE!r} is one worker, not {it.workers}"
+    if strategy_named(it.strategy).single_baseline and it.workers != 1:
+        return f"{it.strategy!r} is one worker, not {it.workers}"
     if it.workers < support.min_workers:
         return f"{it.strategy!r} needs at least {_workers(support.min_workers)}, not {it.workers}"
     if support.max_workers is not None and it.workers > support.max_workers:
@@ -201,7 +199,7 @@ def _no_data(it: Combination, _: Manifest, __: Surroundings) -> str | None:
 
 def _wrong_launcher(it: Combination, manifest: Manifest, around: Surroundings) -> str | None:
     support = manifest.strategies[it.strategy]
-    helpers = support.servers or support.scheduler
+    helpers = strategy_named(it.strategy).servers or support.scheduler
     if around.launcher == "local" and manifest.launcher_for(it.strategy, it.options) == "mpi":
         return f"{it.strategy!r} is started by the launcher 'mpi', not 'local'"
     if around.launcher == "mpi" and helpers:

@@ -7,8 +7,9 @@ from itertools import product
 from typing import Any
 
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.runner.combinations import SINGLE, Combination, Surroundings, chosen_options, devices_of, why_impossible
+from steptime.runner.combinations import Combination, Surroundings, chosen_options, devices_of, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, Settings
+from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
 from steptime.study.trial import Trial
 
@@ -117,8 +118,7 @@ class _Axes:
         loader, precision, device, workers, framework = rest
         manifest = around.manifests[framework]
         for strategy in self._strategies(manifest, workers):
-            support = manifest.strategies.get(strategy)
-            serving = support is not None and support.servers
+            serving = strategy in manifest.strategies and strategy_named(strategy).servers
             servers = self._values["servers"] if serving else [0]
             placements = self._values["server_placement"] if serving else [None]
             for count, placement, options in product(servers, placements, self._option_sets(manifest, strategy)):
@@ -184,14 +184,14 @@ def _able(manifest: Manifest, workers: int) -> list[str]:
         for name, support in manifest.strategies.items()
         if support.min_workers <= workers
         and (support.max_workers is None or workers <= support.max_workers)
-        and (name != SINGLE or workers == 1)
+        and (workers == 1 or not strategy_named(name).single_baseline)
     ]
 
 
 def _automatic(manifest: Manifest, workers: int) -> list[str]:
     if workers == 1:
-        return [SINGLE]
-    return [name for name in _able(manifest, workers) if manifest.strategies[name].synchronous] or [AUTO]
+        return [SINGLE.name]
+    return [name for name in _able(manifest, workers) if strategy_named(name).exact] or [AUTO]
 
 
 def _settled_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoice:

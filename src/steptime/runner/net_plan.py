@@ -10,6 +10,7 @@ from steptime.frameworks.manifest import BackEndSupport, Manifest
 from steptime.launchers.emulation.requirements import lacking
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
+from steptime.study.strategies import strategy_named
 
 OPERATIONS = ("allreduce", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated")
@@ -167,7 +168,7 @@ def _why_not(back_end: FrameworkBackEnd, wishes: Wishes) -> str | None:
 
 def _setting(back_end: FrameworkBackEnd, workers: int, wishes: Wishes) -> NetSetting:
     support = back_end.support
-    servers = wishes.servers if back_end.manifest.strategies[support.strategy].servers else 0
+    servers = wishes.servers if strategy_named(support.strategy).servers else 0
     emulated = wishes.launcher == "emulated"
     cluster = settled_cluster(
         workers=workers,

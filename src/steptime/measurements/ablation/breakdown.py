@@ -12,7 +12,7 @@ from steptime.measurements.ablation.overlap import communication_s
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
 from steptime.measurements.flags import counted
-from steptime.measurements.launch_times import ASYNCHRONOUS
+from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
 _HEAT_STEPS = 120
@@ -40,7 +40,7 @@ def break_down(
     if not good:
         return None
     all_stage_times = stage_times_of(good)
-    synchronous = trial.strategy not in ASYNCHRONOUS
+    synchronous = strategy_named(trial.strategy).synchronous
     exchanged = any("exchange" in each.stages for each in all_stage_times)
     cuda = trial.device == "cuda"
     all_by_ablation = [

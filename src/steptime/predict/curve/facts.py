@@ -10,6 +10,7 @@ from math import ceil
 
 from steptime.model.gradient_bytes import COST_ONLY, gradient_bytes
 from steptime.predict.curve.curve import Setup
+from steptime.study.strategies import strategy_named
 from steptime.workloads.table import LIBRARY
 
 _GIGA = 1e9
@@ -90,7 +91,7 @@ def facts_of(setup: Setup) -> Facts:
         card_rate=rate * (setup.cards_per_host or 1),
         cards=setup.cards_per_host or 1,
         overlaps=not _AFTER_BACKWARD.search(setup.framework),
-        servers=setup.strategy in {"ps_sync", "ps_async"},
+        servers=strategy_named(setup.strategy).servers,
         latency=_LATENCIES.get(setup.transport, _LATENCIES["tcp" if rate <= _TCP_RATE else "rdma"]),
         messages=_messages(setup),
         hosts_stated=setup.workers_per_host is not None,

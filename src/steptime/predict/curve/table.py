@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from steptime.errors import choices_message
 from steptime.predict.curve.curve import FIT, HOLDOUT, Curve, EvidenceError, Point, Setup
+from steptime.study.strategies import STRATEGIES
 
 Value = TypeVar("Value")
 
@@ -18,20 +19,13 @@ COLUMNS = (
 )  # fmt: skip
 """Every column that a table must have; further ones are ignored."""
 
-STRATEGIES = {
-    "single": "single",
-    "allreduce": "allreduce",
-    "parameter_server_sync": "ps_sync",
-    "parameter_server_async": "ps_async",
-    "ps_sync": "ps_sync",
-    "ps_async": "ps_async",
-    "zero": "zero",
-    "zero1": "zero",
-    "zero2": "zero",
-    "zero3": "fsdp",
-    "fsdp": "fsdp",
+STRATEGY_NAMES = {
+    name: strategy.name
+    for strategy in STRATEGIES.values()
+    if strategy.curve_model
+    for name in (strategy.name, *strategy.aliases)
 }
-"""Strategies as tables name them, and as they are modelled."""
+"""The strategy that each name in a table stands for."""
 
 _GBIT = 1e9 / 8
 _MANY = 20
@@ -83,7 +77,7 @@ class _Row:
         """Return curve, role, set-up and point, or None where something is wrong."""
         before = len(self.mistakes)
         name, source = self._name("curve"), self._name("source")
-        strategy = self._choice("strategy", tuple(STRATEGIES))
+        strategy = self._choice("strategy", tuple(STRATEGY_NAMES))
         role = self._choice("role", (FIT, HOLDOUT))
         batch = self._number("batch_per_worker", int, 1)
         count = self._number("workers", int, 1)
@@ -99,7 +93,7 @@ class _Row:
         setup = Setup(
             source=source,
             framework=self._text("framework"),
-            strategy=STRATEGIES[strategy],
+            strategy=STRATEGY_NAMES[strategy],
             workload=self._text("workload"),
             precision=self._text("precision"),
             accelerator=self._text("accelerator"),

@@ -18,6 +18,7 @@ from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Bench
 from steptime.runner.jobs import check_job
 from steptime.runner.observer import Observer
+from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
@@ -31,11 +32,11 @@ class Checker:
     steps: int
     """At most; fewer where rounding alone would decide after so many."""
     repeats: int
-    """Of synchronous strategies with several workers, whose faults may be intermittent."""
+    """Of exact strategies with several workers, whose faults may be intermittent."""
 
     def check(self, trial: Trial, workload: Workload, truth: Truth | str, version: str) -> EquivalenceResult:
         """Run ``trial`` and hold it against ``truth``, or report why there is none."""
-        exact = self.bench.manifests[trial.framework].strategies[trial.strategy].synchronous
+        exact = strategy_named(trial.strategy).exact
         repeats = self.repeats if exact and trial.workers > 1 else 1
         found = Findings(trial, workload, exact=exact)
         if isinstance(truth, str):

@@ -7,6 +7,7 @@ from steptime.runner.equivalence.tolerances import relative_error, update_error,
 from steptime.runner.equivalence.weight_stream import InitialWeights, SavedWeights, Weights
 from steptime.runner.executor import Bench, Ran
 from steptime.runner.jobs import check_job
+from steptime.study.strategies import SINGLE
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
@@ -86,7 +87,7 @@ class Oracle:
         reference = trial.model_copy(
             update={
                 "framework": REFERENCE,
-                "strategy": "single",
+                "strategy": SINGLE.name,
                 "precision": "fp32",
                 "device": "cpu",
                 "workers": 1,

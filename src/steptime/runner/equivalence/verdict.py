@@ -19,7 +19,7 @@ class Findings:
     """Collects repeats; what was found is final when ``reasons`` is not empty."""
 
     def __init__(self, trial: Trial, workload: Workload, *, exact: bool) -> None:
-        """``exact``: whether the strategy has one right answer, which asynchronous ones do not."""
+        """``exact``: whether the strategy has one right answer, as ``Strategy.exact`` says."""
         self.reasons: list[str] = []
         self._trial = trial
         self._workload = workload
