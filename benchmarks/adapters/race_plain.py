@@ -46,6 +46,7 @@ from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import stage
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
+from steptime.workloads.table import build_workload
 
 _HERE = Path(__file__).parent
 _LEVEL = 0.95
@@ -219,9 +220,7 @@ def _mean_ratio(ratios: list[float]) -> dict[str, float | None]:
 
 def _workload(text: str) -> Workload:
     name, _, side = text.partition("@")
-    library = __import__(f"steptime.workloads.library.{name}", fromlist=["build"])
-    shape = (library.INPUT_SHAPE[0], int(side), int(side)) if side else library.INPUT_SHAPE
-    return library.build(input_shape=shape)
+    return build_workload(name, image=(int(side), int(side)) if side else None)
 
 
 def _strategy(manifest: Manifest, workers: int) -> str:

@@ -8,6 +8,7 @@
     │   └── WorkloadError         in the graph or the parameters of a workload
     ├── DatasetError              a folder without images, a broken image
     ├── EnvironmentFailure        a framework's environment cannot be made or used
+    ├── PluginError               another distribution's framework, workload, … cannot be used
     ├── StoreError                a result folder that is in use, damaged or of another schema
     └── LaunchError               processes could not be started at all (exit code 3)
 
@@ -50,6 +51,10 @@ class EnvironmentFailure(SteptimeError):  # noqa: N818 - EnvironmentError is a b
     def __init__(self, message: str, fix: str | None = None) -> None:
         super().__init__(message)
         self.fix = fix
+
+
+class PluginError(SteptimeError):
+    """What another distribution brings by an entry point cannot be used; the message names it and the cause."""
 
 
 class StoreError(SteptimeError):

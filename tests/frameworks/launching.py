@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
 from steptime.study.trial import Optimizer, Trial
 from steptime.workloads.layers import Workload
+from steptime.workloads.table import build_workload
 
 Weights = dict[str, np.ndarray]
 
@@ -100,7 +100,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     support = manifest.strategies[job["strategy"]]
     interpreter = python or interpreter_for(job["framework"])
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
-    make_run_folder(run_folder, manifest.folder, job, manifest.libraries)
+    make_run_folder(run_folder, manifest.folder, job, manifest.libraries, manifest.name)
     request = Request(
         folder=run_folder,
         interpreter=interpreter,
@@ -212,9 +212,7 @@ def weight_errors(weights: Weights, expected: Weights) -> dict[str, float]:
 
 def library_workload(name: str, **parameters: Any) -> Workload:
     """Return a workload of the library, built for ``parameters``."""
-    built = import_module(f"steptime.workloads.library.{name}").build(**parameters)
-    assert isinstance(built, Workload)
-    return built
+    return build_workload(name, **parameters)
 
 
 def _workload(workload: str | Workload, fields: dict[str, Any]) -> Workload:
@@ -222,7 +220,7 @@ def _workload(workload: str | Workload, fields: dict[str, Any]) -> Workload:
     if isinstance(workload, Workload):
         return workload
     own = {name: fields.pop(name) for name in ("input_shape", "classes") if name in fields}
-    return library_workload(workload, **own)
+    return build_workload(workload, **own)
 
 
 def _options(manifest: Manifest, strategy: str, given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:

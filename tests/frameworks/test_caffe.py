@@ -18,7 +18,7 @@ from steptime.runner.run_folder import make_run_folder
 from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload
-from steptime.workloads.library import resnet50
+from steptime.workloads.table import LIBRARY
 
 pytestmark = pytest.mark.framework("caffe")
 
@@ -197,7 +197,7 @@ def test_resnet50_starts_as_in_the_reference(tmp_path: Path) -> None:
     expected = losses(launch_ok(tmp_path, check_job("reference", "single", "resnet50", **dict(how))))
     result = launch_ok(tmp_path, check_job("caffe", "single", "resnet50", **dict(how)))
     assert relative_error(losses(result), expected) < 1e-4
-    assert result.record("check")["parameters"] == resnet50.PUBLISHED_PARAMETERS
+    assert result.record("check")["parameters"] == LIBRARY["resnet50"].published_parameters
     assert result.record("check")["output_shape"] == [2, 1000]
 
 

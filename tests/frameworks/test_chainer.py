@@ -14,7 +14,7 @@ from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload
-from steptime.workloads.library import lenet5, resnet50
+from steptime.workloads.table import LIBRARY, build_workload
 
 pytestmark = pytest.mark.framework("chainer")
 
@@ -83,7 +83,7 @@ def losses(result: LaunchResult) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize(("workload", "shape"), [(lenet5.build(), {"batch": 8}), ("resnet50", SMALL_RESNET)])
+@pytest.mark.parametrize(("workload", "shape"), [(build_workload("lenet5"), {"batch": 8}), ("resnet50", SMALL_RESNET)])
 def test_losses_are_those_of_the_reference(tmp_path: Path, workload: Any, shape: dict[str, Any]) -> None:
     """The first loss to 1e-4, the loss after five steps to 1e-2."""
     expected = losses(launch_ok(tmp_path, check_job("reference", "single", workload, **dict(shape))))
@@ -99,7 +99,7 @@ def test_parameters_are_as_many_as_published(tmp_path: Path, workload: str, shap
     """Counted in Chainer's own parameters."""
     job = check_job("chainer", "single", workload, batch=2, steps=1, **shape)
     found = launch_ok(tmp_path, job).record("check")["parameters"]
-    assert found == {"lenet5": lenet5, "resnet50": resnet50}[workload].PUBLISHED_PARAMETERS
+    assert found == LIBRARY[workload].published_parameters
 
 
 @pytest.mark.parametrize("workload", [every_kind(), squared_error()], ids=["every kind", "squared error"])

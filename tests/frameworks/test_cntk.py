@@ -23,7 +23,7 @@ from steptime.runner.equivalence.tolerances import weight_error
 from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload
-from steptime.workloads.library import lenet5, resnet50
+from steptime.workloads.table import LIBRARY
 
 pytestmark = pytest.mark.framework("cntk")
 
@@ -117,7 +117,7 @@ def test_resnet50_trains_as_in_the_reference(tmp_path: Path) -> None:
     expected = launch_ok(tmp_path, check_job("reference", "single", "resnet50", **dict(how)))
     found = launch_ok(tmp_path, check_job("cntk", "single", "resnet50", **dict(how)))
     assert relative_error(losses(found), losses(expected)) < 1e-4
-    assert found.record("check")["parameters"] == resnet50.PUBLISHED_PARAMETERS
+    assert found.record("check")["parameters"] == LIBRARY["resnet50"].published_parameters
 
 
 @pytest.mark.parametrize("workload", [every_kind(), every_padding(), squared_error()], ids=lambda it: it.name)
@@ -138,7 +138,7 @@ def test_the_workload_of_every_kind_has_every_kind() -> None:
 def test_the_network_is_the_workloads(tmp_path: Path) -> None:
     """As many parameters as are published, and the output's shape with the batch in front."""
     found = launch_ok(tmp_path, check_job("cntk", "single", "lenet5", batch=3, steps=1)).record("check")
-    assert (found["parameters"], found["output_shape"]) == (lenet5.PUBLISHED_PARAMETERS, [3, 10])
+    assert (found["parameters"], found["output_shape"]) == (LIBRARY["lenet5"].published_parameters, [3, 10])
 
 
 @pytest.mark.parametrize("repeat", range(3))

@@ -16,7 +16,7 @@ from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload
-from steptime.workloads.library import lenet5, resnet50
+from steptime.workloads.table import LIBRARY, build_workload
 
 pytestmark = pytest.mark.framework("mxnet")
 
@@ -116,7 +116,7 @@ def test_losses_are_those_of_the_reference(tmp_path: Path, workload: str, shape:
 def test_parameters_are_as_many_as_published(tmp_path: Path, workload: str, shape: dict[str, Any]) -> None:
     """Counted in the gradients that MXNet allocates."""
     found = launch_ok(tmp_path, check_job("mxnet", "single", workload, batch=2, steps=1, **shape)).record("check")
-    assert found["parameters"] == {"lenet5": lenet5, "resnet50": resnet50}[workload].PUBLISHED_PARAMETERS
+    assert found["parameters"] == LIBRARY[workload].published_parameters
 
 
 @pytest.mark.parametrize("workload", [every_kind(), pooled_beyond_the_edge(), squared_error()], ids=lambda it: it.name)
@@ -191,7 +191,7 @@ def test_the_servers_hold_weights_and_not_gradients(tmp_path: Path) -> None:
     job = check_job("mxnet", "ps_sync", "lenet5", workers=2, steps=2, optimizer=settings)
     result = launch_ok(tmp_path, job, workers=2, servers=1)
     assert result.record("session")["facts"]["updated_by"] == "server"
-    first = initial_weights(lenet5.build().to_json()["layers"], 0)
+    first = initial_weights(build_workload("lenet5").to_json()["layers"], 0)
     assert weight_error(result.weights[0], first)[0] < 1e-6
 
 

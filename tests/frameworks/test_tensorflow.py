@@ -13,7 +13,7 @@ from steptime.runner.equivalence.tolerances import weight_error
 from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload
-from steptime.workloads.library import lenet5, resnet50
+from steptime.workloads.table import LIBRARY
 
 pytestmark = pytest.mark.framework("tensorflow")
 
@@ -105,7 +105,7 @@ def test_parameters_are_as_many_as_published(tmp_path: Path, workload: str, shap
     """Counted in TensorFlow's own variables."""
     job = check_job("tensorflow", "single", workload, batch=2, steps=1, **shape)
     found = launch_ok(tmp_path, job).record("check")["parameters"]
-    assert found == {"lenet5": lenet5, "resnet50": resnet50}[workload].PUBLISHED_PARAMETERS
+    assert found == LIBRARY[workload].published_parameters
 
 
 @pytest.mark.parametrize(("workload", "shape"), [("lenet5", {"batch": 8}), ("resnet50", SMALL_RESNET)])

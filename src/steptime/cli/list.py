@@ -1,11 +1,14 @@
-"""``steptime list``: what can be named in a study."""
+"""``steptime list``: what can be named in a study, and which distribution brings it."""
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from steptime.plugins import OWN, Registry, plugins_of
+
 Rows = list[dict[str, Any]]
+T = TypeVar("T")
 
 
 def list_things(
@@ -26,7 +29,10 @@ def list_things(
     if what not in _LISTS:
         raise UsageError(choices_message("list", what, _LISTS))
     make_rows, columns = _LISTS[what]
-    print_rows(make_rows(), columns, as_json=as_json)
+    rows = make_rows()
+    if any(row.get("provider", OWN) != OWN for row in rows):
+        columns = {**columns, "provider": "from"}
+    print_rows(rows, columns, as_json=as_json)
 
 
 def framework_rows() -> Rows:
@@ -34,7 +40,7 @@ def framework_rows() -> Rows:
     from steptime.environments.kinds import find_ready
     from steptime.environments.pythons import choose_python
     from steptime.errors import EnvironmentFailure
-    from steptime.frameworks.manifest import load_manifests
+    from steptime.frameworks.manifest import broken_frameworks, load_manifests
     from steptime.runner.devices import cuda_device_names
     from steptime.runner.preparation import environment_spec
 
@@ -52,6 +58,7 @@ def framework_rows() -> Rows:
         rows.append(
             {
                 "name": name,
+                "provider": manifest.provider,
                 "title": manifest.title,
                 "strategies": list(manifest.strategies),
                 "devices": [device for device in manifest.own_devices if device == "cpu" or cuda],
@@ -66,23 +73,23 @@ def framework_rows() -> Rows:
                 "notes": manifest.notes,
             }
         )
-    return rows
+    return rows + _broken_rows("framework", broken_frameworks(), "state")
 
 
 def _workload_rows() -> Rows:
     from steptime.workloads.table import LIBRARY
 
-    return [
-        {
-            "name": name,
+    return _registry_rows(
+        LIBRARY,
+        "title",
+        lambda entry: {
             "title": entry.title,
             "parameters": entry.published_parameters,
             "input_shape": list(entry.input_shape),
             "classes": entry.classes,
             "source": entry.source,
-        }
-        for name, entry in LIBRARY.items()
-    ]
+        },
+    )
 
 
 def _strategy_rows() -> Rows:
@@ -117,7 +124,7 @@ def _loader_rows() -> Rows:
 def _launcher_rows() -> Rows:
     from steptime.launchers.table import LAUNCHERS
 
-    return [{"name": name, "summary": launcher.summary} for name, launcher in LAUNCHERS.items()]
+    return _registry_rows(LAUNCHERS, "summary", lambda launcher: {"summary": launcher.summary})
 
 
 def back_end_rows() -> Rows:
@@ -141,13 +148,37 @@ def back_end_rows() -> Rows:
 def _dataset_rows() -> Rows:
     from steptime.datasets.builtins import BUILTINS
 
-    return [{"name": name, "title": entry.title, "source": entry.source} for name, entry in BUILTINS.items()]
+    return _registry_rows(BUILTINS, "title", lambda entry: {"title": entry.title, "source": entry.source})
 
 
 def _study_rows() -> Rows:
-    from steptime.study.study_file import shipped_studies
+    from steptime.study.study_file import broken_studies, shipped_studies, study_providers
 
-    return [{"name": name, "question": question} for name, question in shipped_studies().items()]
+    providers = study_providers()
+    rows = [
+        {"name": name, "provider": providers[name], "question": question}
+        for name, question in shipped_studies().items()
+    ]
+    return rows + _broken_rows("studies", broken_studies(), "question")
+
+
+def _registry_rows(registry: Registry[T], column: str, describe: Callable[[T], dict[str, Any]]) -> Rows:
+    """One row per entry; the ``column`` of a plug-in that cannot be used says why."""
+    from steptime.errors import PluginError
+
+    rows = []
+    for name in registry:
+        try:
+            described = describe(registry[name])
+        except PluginError as error:
+            described = {column: str(error)}
+        rows.append({"name": name, "provider": registry.provider(name), **described})
+    return rows
+
+
+def _broken_rows(kind: str, causes: Mapping[str, str], column: str) -> Rows:
+    plugins = plugins_of(kind) if causes else {}
+    return [{"name": name, "provider": plugins[name].provider, column: cause} for name, cause in causes.items()]
 
 
 _LISTS: dict[str, tuple[Callable[[], Rows], dict[str, str]]] = {

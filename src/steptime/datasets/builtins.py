@@ -1,9 +1,11 @@
-"""The built-in datasets, and what the environment that makes them must have."""
+"""The datasets that steptime or a plug-in makes, and the environment in which their makers run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from steptime.plugins import Registry
 
 _MAKERS = Path(__file__).parent / "makers"
 
@@ -17,7 +19,7 @@ VERIFY = "import numpy, PIL.Image; import importlib.util as u; assert u.find_spe
 
 @dataclass(frozen=True)
 class Builtin:
-    """A dataset that steptime makes on this machine, without any download of its own."""
+    """A dataset that is made on this machine by a program, without any download of its own."""
 
     name: str
     title: str
@@ -28,13 +30,11 @@ class Builtin:
     """With the default parameters."""
     classes: tuple[str, ...]
     input_shape: tuple[int, ...] | None
+    maker: Path
+    """The program that makes it, run with ``{"folder": …, parameters}`` as its one argument, in the environment of
+    ``REQUIREMENTS``."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     """What a user may choose, with the defaults."""
-
-    @property
-    def maker(self) -> Path:
-        """The program that makes it."""
-        return _MAKERS / f"{self.name}.py"
 
 
 _DIGITS = Builtin(
@@ -49,6 +49,7 @@ _DIGITS = Builtin(
     samples=1797,
     classes=tuple("0123456789"),
     input_shape=(1, 28, 28),
+    maker=_MAKERS / "digits.py",
 )
 
 _PHOTOS = Builtin(
@@ -84,10 +85,17 @@ _PHOTOS = Builtin(
         "tissue",
     ),
     input_shape=None,
+    maker=_MAKERS / "photos.py",
     parameters={"count": 1800, "size": 96, "seed": 0},
 )
 
-BUILTINS: Mapping[str, Builtin] = {builtin.name: builtin for builtin in (_DIGITS, _PHOTOS)}
+BUILTINS = Registry(
+    "dataset",
+    {builtin.name: builtin for builtin in (_DIGITS, _PHOTOS)},
+    lambda found: isinstance(found, Builtin),
+    "a steptime.datasets.builtins.Builtin",
+)
+"""By name: steptime's own, then those of plug-ins."""
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a framework can do, as its room's ``framework.toml`` says."""
+"""The manifests: what every framework can do, as the ``framework.toml`` in its folder says."""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,9 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from steptime.errors import PluginError, UsageError, choices_message
+from steptime.plugins import OWN, Plugin, own_and_plugins
 
 OptionValue = bool | int | float | str
+FILE = "framework.toml"
+_FRAMEWORKS = Path(__file__).parent
 
 
 class _Strict(BaseModel):
@@ -43,10 +48,10 @@ class BackEndSupport(_Strict):
 
     summary: str
     strategy: str
-    """Whose processes it needs: launcher, servers, scheduler."""
+    """The strategy whose launcher, servers and scheduler it needs."""
     operations: list[Literal["allreduce", "push_pull", "incast"]]
     options: dict[str, OptionValue] = Field(default_factory=dict)
-    """Values of the room's options that choose this back end, where they are not the defaults."""
+    """Values of the framework's options that choose this back end, where they are not the defaults."""
     device: Literal["cpu", "cuda"] = "cpu"
 
 
@@ -55,6 +60,10 @@ class Manifest(_Strict):
 
     name: str
     folder: Path
+    package: str
+    """The import name of the folder: ``steptime.frameworks.NAME``, or the package that a plug-in names."""
+    provider: str = OWN
+    """Who brings the framework: ``steptime``, or another distribution with its version."""
     title: str
     distribution: str
     """The distribution whose version is the framework's version."""
@@ -67,13 +76,13 @@ class Manifest(_Strict):
     devices: list[Literal["cpu", "cuda"]] = ["cpu"]
     """What the framework can train on, with an interpreter that was built for it."""
     own_devices: list[Literal["cpu", "cuda"]] = ["cpu"]
-    """What it can train on in the environment that steptime makes from the room's requirements."""
+    """What it can train on in the environment that steptime makes from the framework's requirements."""
     precisions: list[Literal["fp32", "bf16"]] = ["fp32"]
     loaders: list[str] = ["synthetic"]
     verify: str = ""
     """Python code that fails where the environment does not work; run after the installation."""
     finish: list[str] = Field(default_factory=list)
-    """A program (its path within the room) that completes the environment with what pip cannot install, and its
+    """A program (its path within the folder) that completes the environment with what pip cannot install, and its
     arguments; see docs/extending.md."""
     interpreter: str = "bin/python"
     """The interpreter within the environment's folder, where ``finish`` makes one of its own."""
@@ -82,7 +91,7 @@ class Manifest(_Strict):
     strategies: dict[str, StrategySupport]
     options: dict[str, Option] = Field(default_factory=dict)
     back_ends: dict[str, BackEndSupport] = Field(default_factory=dict)
-    """Back ends that the message benchmark can time, by names that no other room uses."""
+    """Back ends that the message benchmark can time, by names that no other framework uses."""
 
     @property
     def finish_command(self) -> list[str]:
@@ -91,7 +100,7 @@ class Manifest(_Strict):
 
     @property
     def requirements(self) -> Path:
-        """The requirements file of the room."""
+        """The file of what to install."""
         return self.folder / "requirements.txt"
 
     def launcher_for(self, strategy: str, options: Mapping[str, OptionValue]) -> str:
@@ -109,13 +118,67 @@ class Manifest(_Strict):
 
 
 @cache
-def load_manifests(root: Path = Path(__file__).parent) -> dict[str, Manifest]:
-    """Return the manifest of every room, by name; a room is a folder that holds a ``framework.toml``."""
-    return {path.parent.name: load_manifest(path) for path in sorted(root.glob("*/framework.toml"))}
+def load_manifests(root: Path = _FRAMEWORKS) -> dict[str, Manifest]:
+    """Return the manifest of every framework by name: steptime's own first, then those of plug-ins that can be used.
+
+    Those that cannot are in ``broken_frameworks``. Raises PluginError when a name is given twice.
+    """
+    own = {path.parent.name: load_manifest(path) for path in sorted(root.glob(f"*/{FILE}"))}
+    return own | {name: found for name, found in _of_plugins(root).items() if isinstance(found, Manifest)}
 
 
-def load_manifest(path: Path) -> Manifest:
-    """Read one ``framework.toml``."""
+def broken_frameworks() -> dict[str, str]:
+    """Return why a framework of a plug-in cannot be used, by its name."""
+    return {name: str(found) for name, found in _of_plugins(_FRAMEWORKS).items() if isinstance(found, PluginError)}
+
+
+def manifest_named(name: str) -> Manifest:
+    """Return one framework's manifest.
+
+    Raises UsageError with the choices for an unknown name, PluginError with the cause for a plug-in that is broken.
+    """
+    manifests = load_manifests()
+    if name in manifests:
+        return manifests[name]
+    broken = _of_plugins(_FRAMEWORKS).get(name)
+    raise broken if isinstance(broken, PluginError) else UsageError(choices_message("framework", name, manifests))
+
+
+def load_manifest(path: Path, plugin: Plugin | None = None) -> Manifest:
+    """Read one ``framework.toml``.
+
+    Args:
+        path: of the file.
+        plugin: that names the file's folder; None for one of steptime's own.
+
+    Raises OSError, ValueError (of TOML, or with every wrong key).
+    """
     with path.open("rb") as file:
         data = tomllib.load(file)
-    return Manifest.model_validate({**data, "name": path.parent.name, "folder": path.parent})
+    name = plugin.name if plugin else path.parent.name
+    package = plugin.value if plugin else f"{OWN}.frameworks.{name}"
+    provider = plugin.provider if plugin else OWN
+    return Manifest.model_validate(
+        {**data, "name": name, "folder": path.parent, "package": package, "provider": provider}
+    )
+
+
+@cache
+def _of_plugins(root: Path) -> dict[str, Manifest | PluginError]:
+    own = [path.parent.name for path in root.glob(f"*/{FILE}")]
+    return {name: _of_plugin(plugin) for name, plugin in own_and_plugins("framework", own).items()}
+
+
+def _of_plugin(plugin: Plugin) -> Manifest | PluginError:
+    if not plugin.name.isidentifier():
+        return plugin.error("the name of a framework names a Python package, so that it has no '-'")
+    try:
+        path = plugin.folder() / FILE
+        return load_manifest(path, plugin)
+    except PluginError as error:
+        return error
+    except ValidationError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
+        return plugin.error(f"{path}: {wrong}")
+    except (OSError, ValueError) as error:
+        return plugin.error(f"{path}: {error}")

@@ -1,4 +1,4 @@
-"""All launchers, by name."""
+"""The launchers by name: steptime's own, and those of plug-ins."""
 
 from steptime.errors import UsageError, choices_message
 from steptime.launchers.base import AbstractLauncher
@@ -6,14 +6,24 @@ from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.inline import InlineLauncher
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.mpi import MpiLauncher
+from steptime.plugins import Registry
 
-LAUNCHERS: dict[str, type[AbstractLauncher]] = {
+_OWN: dict[str, type[AbstractLauncher]] = {
     launcher.name: launcher for launcher in (EmulatedLauncher, InlineLauncher, LocalLauncher, MpiLauncher)
 }
+LAUNCHERS = Registry(
+    "launcher",
+    _OWN,
+    lambda found: isinstance(found, type) and issubclass(found, AbstractLauncher),
+    "a subclass of steptime.launchers.base.AbstractLauncher",
+)
 
 
 def launcher_named(name: str) -> AbstractLauncher:
-    """Return the launcher ``name``; raises UsageError with the choices for an unknown one."""
+    """Return the launcher ``name``.
+
+    Raises UsageError with the choices for an unknown name, PluginError for a plug-in that cannot be used.
+    """
     if name not in LAUNCHERS:
         raise UsageError(choices_message("launcher", name, LAUNCHERS))
     return LAUNCHERS[name]()

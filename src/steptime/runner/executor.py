@@ -122,7 +122,7 @@ class Bench:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         manifest = self.manifests[trial.framework]
-        make_run_folder(folder, manifest.folder, job, manifest.libraries)
+        make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
         try:
             outcome = launcher_named(trial.launcher).run(self.request(trial, folder, pinned=pinned))
         except LaunchError as error:

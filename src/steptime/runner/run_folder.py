@@ -12,7 +12,7 @@ _ROOT = Path(steptime.__file__).parent
 
 
 def make_run_folder(
-    folder: Path, framework_folder: Path, job: Mapping[str, Any], libraries: Sequence[str] = ()
+    folder: Path, framework_folder: Path, job: Mapping[str, Any], libraries: Sequence[str] = (), name: str = ""
 ) -> Path:
     """Fill ``folder`` with ``start.py``, ``job.json`` and the code that a process of the launch imports.
 
@@ -20,9 +20,10 @@ def make_run_folder(
 
     Args:
         folder: the run folder, which exists.
-        framework_folder: the framework's own, whose name is the framework's.
+        framework_folder: the framework's own, wherever it lies.
         job: what ``job.json`` will hold.
         libraries: names of folders of ``steptime/libraries``.
+        name: the framework's, so that its copy is ``steptime/frameworks/NAME``; the folder's name by default.
 
     Returns:
         The path of ``job.json``.
@@ -30,7 +31,10 @@ def make_run_folder(
     Raises OSError when the folder cannot be written.
     """
     package = folder / "steptime"
-    copies = {package / "worker": _ROOT / "worker", package / "frameworks" / framework_folder.name: framework_folder}
+    copies = {
+        package / "worker": _ROOT / "worker",
+        package / "frameworks" / (name or framework_folder.name): framework_folder,
+    }
     copies |= {package / "libraries" / name: _ROOT / "libraries" / name for name in libraries}
     ignore = shutil.ignore_patterns("__pycache__", "*.md", "*.toml", "*.txt")
     for copy, original in copies.items():

@@ -1,11 +1,12 @@
-"""The names that a study may use, gathered from the rooms that know them."""
+"""The names that a study may use, gathered from the tables and manifests that define them."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from steptime.datasets.builtins import BUILTINS
 from steptime.environments.kinds import KINDS
-from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.frameworks.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.launchers.table import LAUNCHERS
 from steptime.study.study import Study
 from steptime.study.study_file import read_study
@@ -20,7 +21,8 @@ def read(path_or_name: str | Path, overrides: Sequence[str] = ()) -> Study:
 
 def full_vocabulary(manifests: Mapping[str, Manifest]) -> Vocabulary:
     """Return the names of everything that is installed."""
-    return vocabulary_of(manifests, workloads=LIBRARY, datasets=BUILTINS, launchers=LAUNCHERS, environment_kinds=KINDS)
+    names = vocabulary_of(manifests, workloads=LIBRARY, datasets=BUILTINS, launchers=LAUNCHERS, environment_kinds=KINDS)
+    return replace(names, broken_frameworks=broken_frameworks())
 
 
 def vocabulary_of(

@@ -1,6 +1,6 @@
-"""From a file, or the name of a shipped study, to a study that holds together; or every mistake in it at once.
+"""Study files: found by a path or by the name of a shipped study, read, and checked for every mistake at once.
 
-The studies that come with steptime.
+Shipped studies lie in ``steptime/studies`` and in the packages that plug-ins name.
 """
 
 import re
@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 import steptime
-from steptime.errors import StudyError, choices_message
+from steptime.errors import PluginError, StudyError, choices_message
+from steptime.plugins import OWN, plugins_of, taken_twice
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, read_yaml
 from steptime.study.mistakes import form_mistakes
@@ -23,8 +24,24 @@ _FOLDER = Path(steptime.__file__).parent / "studies"
 
 
 def study_files() -> dict[str, Path]:
-    """Return the file of every shipped study, by name."""
-    return {path.stem: path for path in sorted(_FOLDER.glob("*.yaml"))}
+    """Return the file of every shipped study by name: steptime's own, then those of plug-ins."""
+    return {name: path for name, (path, _) in _shipped().items()}
+
+
+def study_providers() -> dict[str, str]:
+    """Return who brings every shipped study: ``steptime``, or another distribution with its version."""
+    return {name: provider for name, (_, provider) in _shipped().items()}
+
+
+def broken_studies() -> dict[str, str]:
+    """Return why the studies of a plug-in cannot be used, by the name of its entry point."""
+    causes = {}
+    for plugin in plugins_of("studies").values():
+        try:
+            plugin.folder()
+        except PluginError as error:
+            causes[plugin.name] = str(error)
+    return causes
 
 
 def shipped_studies() -> dict[str, str]:
@@ -64,6 +81,20 @@ def read_study(path_or_name: str | Path, overrides: Sequence[str], vocabulary: V
 def study_text(path_or_name: str | Path) -> str:
     """Return what a study file, or the shipped study of that name, says; raises StudyError where it cannot be read."""
     return _text(_find(str(path_or_name))[0])
+
+
+def _shipped() -> dict[str, tuple[Path, str]]:
+    """The file and the provider of every shipped study; raises PluginError where two have the same name."""
+    kind = "study"
+    found = {path.stem: (path, OWN) for path in sorted(_FOLDER.glob("*.yaml"))}
+    for plugin in plugins_of("studies").values():
+        if plugin.name in broken_studies():
+            continue
+        for path in sorted(plugin.folder().glob("*.yaml")):
+            if path.stem in found:
+                raise taken_twice(kind, path.stem, found[path.stem][1], plugin.provider)
+            found[path.stem] = (path, plugin.provider)
+    return found
 
 
 def _find(path_or_name: str) -> tuple[Path, str]:

@@ -5,6 +5,7 @@ The names that a study may use. Whoever reads a study hands them in, so that thi
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 from steptime.errors import choices_message
@@ -46,6 +47,8 @@ class Vocabulary:
     """The built-in ones; a study may also name a folder."""
     launchers: tuple[str, ...]
     environment_kinds: tuple[str, ...]
+    broken_frameworks: Mapping[str, str] = field(default_factory=dict)
+    """Why a framework that another distribution brings cannot be used, by its name."""
 
     @property
     def strategies(self) -> list[str]:
@@ -74,7 +77,7 @@ def unknown_names(document: Document, vocabulary: Vocabulary) -> Iterator[Mistak
             "loaders": ("loader", [*auto, *vocabulary.loaders]),
         }
         for axis, (what, choices) in axes.items():
-            yield from _unknown(document, (*top, axis), what, choices)
+            yield from _unknown(document, (*top, axis), what, choices, vocabulary.broken_frameworks)
         yield from _unknown_keys(document, (*top, "options"), vocabulary.frameworks)
         for path, _ in document.each(*top, "workloads"):
             yield from _unknown_dataset(document, (*path, "dataset"), vocabulary)
@@ -102,13 +105,17 @@ def is_folder(dataset: str) -> bool:
     return "/" in dataset or dataset in (".", "..", "~")
 
 
-def _unknown(document: Document, path: Path, what: str, choices: Iterable[str]) -> Iterator[Mistake]:
+def _unknown(
+    document: Document, path: Path, what: str, choices: Iterable[str], broken: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Mistake]:
+    """Yield the names at ``path`` that are no choice; ``broken`` frameworks with their cause."""
     known = list(choices)
     for item_path, item in document.each(*path):
         name = item.get("name") if isinstance(item, dict) else item
         if isinstance(name, str) and name not in known:
             where = (*item_path, "name") if isinstance(item, dict) else item_path
-            yield Mistake(where, choices_message(what, name, known))
+            cause = broken.get(name) if what == "framework" else None
+            yield Mistake(where, cause or choices_message(what, name, known))
 
 
 def _unknown_keys(document: Document, path: Path, frameworks: Iterable[str]) -> Iterator[Mistake]:

@@ -1,12 +1,12 @@
-"""The library's workloads by name, and how one is built for images and classes of one's own."""
+"""The workloads by name, and how one is built for images and classes of one's own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from types import ModuleType
 from typing import cast
 
 from steptime.errors import WorkloadError, choices_message
+from steptime.plugins import Registry
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Workload
 
@@ -15,57 +15,52 @@ _IMAGE_AXES = 3
 
 @dataclass(frozen=True)
 class Entry:
-    """One workload of the library; its file is imported when something beyond its name and title is asked for."""
+    """One workload of the table; another distribution gives its own by an entry point of ``steptime.workloads``."""
 
     name: str
     title: str
-
-    @property
-    def build(self) -> Callable[[Shape, int], Workload]:
-        """Makes the workload for an input shape and a number of classes."""
-        return cast("Callable[[Shape, int], Workload]", self._file.build)
-
-    @property
-    def published_parameters(self) -> int:
-        """Trainable values at the default input shape and classes, as published."""
-        return cast("int", self._file.PUBLISHED_PARAMETERS)
-
-    @property
-    def source(self) -> str:
-        """Where the workload was described."""
-        return cast("str", self._file.SOURCE)
-
-    @property
-    def input_shape(self) -> Shape:
-        """The usual shape of one sample."""
-        return cast("Shape", self._file.INPUT_SHAPE)
-
-    @property
-    def classes(self) -> int:
-        """The usual number of classes."""
-        return cast("int", self._file.CLASSES)
-
-    @property
-    def _file(self) -> ModuleType:
-        return import_module(f"steptime.workloads.library.{self.name}")
+    source: str
+    """The publication that describes it."""
+    input_shape: Shape
+    """The usual shape of one sample: channels, height and width, or one length."""
+    classes: int
+    """The usual number of classes."""
+    published_parameters: int
+    """Trainable values at the usual input shape and classes, as published."""
+    build: Callable[[Shape, int], Workload]
+    """Makes the workload for an input shape and a number of classes; raises WorkloadError where it cannot."""
 
 
-LIBRARY: Mapping[str, Entry] = {
-    entry.name: entry
-    for entry in (
-        Entry("mlp", "FCN5, a multilayer perceptron"),
-        Entry("autoencoder", "deep autoencoder"),
-        Entry("lenet5", "LeNet-5"),
-        Entry("cifar_cnn", "small AlexNet for CIFAR-10"),
-        Entry("alexnet", "AlexNet"),
-        Entry("googlenet", "GoogLeNet (Inception v1)"),
-        Entry("vgg16", "VGG-16"),
-        Entry("inception_v3", "Inception v3"),
-        Entry("resnet50", "ResNet-50"),
-        Entry("resnet101", "ResNet-101"),
-        Entry("resnet152", "ResNet-152"),
-    )
-}
+class _Library(Mapping[str, Entry]):
+    """steptime's own workloads: the module of ``workloads/library`` and the entry in it, imported when asked for."""
+
+    _PLACES: Mapping[str, str] = {
+        "mlp": "mlp:ENTRY",
+        "autoencoder": "autoencoder:ENTRY",
+        "lenet5": "lenet5:ENTRY",
+        "cifar_cnn": "cifar_cnn:ENTRY",
+        "alexnet": "alexnet:ENTRY",
+        "googlenet": "googlenet:ENTRY",
+        "vgg16": "vgg16:ENTRY",
+        "inception_v3": "inception_v3:ENTRY",
+        "resnet50": "resnet:RESNET50",
+        "resnet101": "resnet:RESNET101",
+        "resnet152": "resnet:RESNET152",
+    }
+
+    def __getitem__(self, name: str) -> Entry:
+        module, _, entry = self._PLACES[name].partition(":")
+        return cast("Entry", getattr(import_module(f"steptime.workloads.library.{module}"), entry))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._PLACES)
+
+    def __len__(self) -> int:
+        return len(self._PLACES)
+
+
+LIBRARY = Registry("workload", _Library(), lambda found: isinstance(found, Entry), "a steptime.workloads.table.Entry")
+"""Every workload by its name: steptime's own, then those of plug-ins."""
 
 
 def build_workload(

@@ -2,11 +2,10 @@
 
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (3, 224, 224)
 CLASSES = 1000
-PUBLISHED_PARAMETERS = 61_100_840
-SOURCE = "Krizhevsky 2014, One weird trick for parallelizing convolutional neural networks"
 
 
 def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
@@ -24,3 +23,14 @@ def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
     x = net.relu("relu7", net.linear("fc7", net.dropout("dropout7", x, 0.5), 4096))
     net.linear("fc8", x, classes)
     return net.finish("alexnet", classes=classes)
+
+
+ENTRY = Entry(
+    name="alexnet",
+    title="AlexNet",
+    source="Krizhevsky 2014, One weird trick for parallelizing convolutional neural networks",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=61_100_840,
+    build=build,
+)

@@ -5,11 +5,10 @@ from math import prod
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import flat
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (784,)
 CLASSES = 10
-PUBLISHED_PARAMETERS = 2_837_314
-SOURCE = "Hinton and Salakhutdinov 2006, Reducing the dimensionality of data with neural networks"
 _WIDTHS = (1000, 500, 250)
 _CODE = 30
 
@@ -30,3 +29,14 @@ def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
         x = net.sigmoid(f"decoder{index}.sigmoid", net.linear(f"decoder{index}", x, width))
     net.linear("output", x, prod(input_shape))
     return net.finish("autoencoder", classes=classes, loss="mean_squared_error")
+
+
+ENTRY = Entry(
+    name="autoencoder",
+    title="deep autoencoder",
+    source="Hinton and Salakhutdinov 2006, Reducing the dimensionality of data with neural networks",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=2_837_314,
+    build=build,
+)

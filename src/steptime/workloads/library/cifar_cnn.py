@@ -2,11 +2,10 @@
 
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (3, 32, 32)
 CLASSES = 10
-PUBLISHED_PARAMETERS = 85_098  # "about 85 k"; 89,578 where pooling rounds up instead of down
-SOURCE = "Krizhevsky, cuda-convnet, layers-18pct; as in Shi et al. 2016, AlexNet on CIFAR-10"
 
 
 def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
@@ -24,3 +23,14 @@ def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
 
 def _lrn(net: Network, name: str, source: str) -> str:
     return net.lrn(name, source, size=3, alpha=5e-5, beta=0.75, k=1.0)
+
+
+ENTRY = Entry(
+    name="cifar_cnn",
+    title="small AlexNet for CIFAR-10",
+    source="Krizhevsky, cuda-convnet, layers-18pct; as in Shi et al. 2016, AlexNet on CIFAR-10",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=85_098,  # "about 85 k"; 89,578 where pooling rounds up instead of down
+    build=build,
+)

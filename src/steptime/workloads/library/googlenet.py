@@ -5,14 +5,10 @@ from typing import NamedTuple
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import conv_norm_relu
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (3, 224, 224)
 CLASSES = 1000
-PUBLISHED_PARAMETERS = 6_624_904
-SOURCE = (
-    "Szegedy et al. 2015, Going deeper with convolutions; batch-normalised and with 3x3 filters in the third branch, "
-    "as in torchvision, whose total this is"
-)
 
 
 class _Widths(NamedTuple):
@@ -65,3 +61,17 @@ def _inception(net: Network, name: str, source: str, widths: _Widths) -> str:
     pooled = net.max_pool(f"{name}.pool", source, 3, stride=1, padding=1)
     pooled = conv_norm_relu(net, f"{name}.pool.project", pooled, widths.pooled, 1)
     return net.concat(f"{name}.concat", [ones, threes, fives, pooled])
+
+
+ENTRY = Entry(
+    name="googlenet",
+    title="GoogLeNet (Inception v1)",
+    source=(
+        "Szegedy et al. 2015, Going deeper with convolutions; batch-normalised and with 3x3 filters in the third "
+        "branch, as in torchvision, whose total this is"
+    ),
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=6_624_904,
+    build=build,
+)

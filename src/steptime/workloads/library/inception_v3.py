@@ -3,11 +3,10 @@
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import conv_norm_relu
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (3, 299, 299)
 CLASSES = 1000
-PUBLISHED_PARAMETERS = 23_834_568
-SOURCE = "Szegedy et al. 2016, Rethinking the Inception architecture for computer vision"
 
 
 def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
@@ -109,3 +108,14 @@ def _tall(net: Network, name: str, source: str, out_channels: int) -> str:
 def _pooled(net: Network, name: str, source: str, out_channels: int) -> str:
     x = net.avg_pool(f"{name}.pool", source, 3, stride=1, padding=1)
     return conv_norm_relu(net, f"{name}.pool.project", x, out_channels, 1)
+
+
+ENTRY = Entry(
+    name="inception_v3",
+    title="Inception v3",
+    source="Szegedy et al. 2016, Rethinking the Inception architecture for computer vision",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=23_834_568,
+    build=build,
+)

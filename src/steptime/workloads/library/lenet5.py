@@ -2,11 +2,10 @@
 
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (1, 28, 28)
 CLASSES = 10
-PUBLISHED_PARAMETERS = 61_706  # 61.7 k in common use, for 28x28 input padded by 2
-SOURCE = "LeCun et al. 1998, Gradient-based learning applied to document recognition"
 
 
 def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
@@ -20,3 +19,14 @@ def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
     x = net.relu("relu4", net.linear("fc2", x, 84))
     net.linear("fc3", x, classes)
     return net.finish("lenet5", classes=classes)
+
+
+ENTRY = Entry(
+    name="lenet5",
+    title="LeNet-5",
+    source="LeCun et al. 1998, Gradient-based learning applied to document recognition",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=61_706,  # 61.7 k in common use, for 28x28 input padded by 2
+    build=build,
+)

@@ -3,11 +3,10 @@
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
 from steptime.workloads.library.blocks import flat
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (784,)
 CLASSES = 10
-PUBLISHED_PARAMETERS = 13_714_442  # 13,707,264 weights, the published total, and 7,178 biases
-SOURCE = "Shi et al. 2016, Benchmarking state-of-the-art deep learning software tools (FCN5 on MNIST)"
 _WIDTHS = (4096, 2048, 1024)
 
 
@@ -19,3 +18,14 @@ def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
         x = net.sigmoid(f"sigmoid{index}", net.linear(f"fc{index}", x, width))
     net.linear("fc4", x, classes)
     return net.finish("mlp", classes=classes)
+
+
+ENTRY = Entry(
+    name="mlp",
+    title="FCN5, a multilayer perceptron",
+    source="Shi et al. 2016, Benchmarking state-of-the-art deep learning software tools (FCN5 on MNIST)",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=13_714_442,  # 13,707,264 weights, the published total, and 7,178 biases
+    build=build,
+)

@@ -2,11 +2,10 @@
 
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
+from steptime.workloads.table import Entry
 
 INPUT_SHAPE = (3, 224, 224)
 CLASSES = 1000
-PUBLISHED_PARAMETERS = 138_357_544
-SOURCE = "Simonyan and Zisserman 2015, Very deep convolutional networks for large-scale image recognition"
 _STAGES = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512))
 
 
@@ -25,3 +24,14 @@ def build(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
         x = net.dropout(f"dropout{index}", x, 0.5)
     net.linear("fc8", x, classes)
     return net.finish("vgg16", classes=classes)
+
+
+ENTRY = Entry(
+    name="vgg16",
+    title="VGG-16",
+    source="Simonyan and Zisserman 2015, Very deep convolutional networks for large-scale image recognition",
+    input_shape=INPUT_SHAPE,
+    classes=CLASSES,
+    published_parameters=138_357_544,
+    build=build,
+)
