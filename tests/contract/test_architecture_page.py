@@ -1,4 +1,4 @@
-"""docs/architecture.md says what the rooms are; it must not say what is no longer so."""
+"""docs/architecture.md lists the packages that exist, in the order that the linter enforces."""
 
 import configparser
 import re
@@ -13,26 +13,26 @@ SOURCE = ROOT / "src" / "steptime"
 
 
 def layers() -> list[list[str]]:
-    """Return the rooms as the linter enforces them, from top to bottom."""
+    """Return the packages as the linter enforces them, from top to bottom."""
     config = configparser.ConfigParser()
     config.read(ROOT / ".importlinter")
     lines = config["importlinter:contract:floors"]["layers"].split()
     return [re.split(r"\s*\|\s*", line) for line in " ".join(lines).replace(" | ", "|").split()]
 
 
-def rows_of_rooms() -> list[list[str]]:
-    """Return the rooms as the page lists them."""
-    table = PAGE.split("## The rooms")[1].split("## What crosses")[0]
+def rows_of_packages() -> list[list[str]]:
+    """Return the packages as the page lists them."""
+    table = PAGE.split("## The packages")[1].split("## What crosses")[0]
     return [re.findall(r"`(\w+)`", row.split("|")[1]) for row in re.findall(r"^\| `.*$", table, re.MULTILINE)]
 
 
-def test_the_page_lists_the_rooms_in_the_order_that_the_linter_enforces():
-    assert [sorted(row) for row in rows_of_rooms()] == [sorted(layer) for layer in layers()]
+def test_the_page_lists_the_packages_in_the_order_that_the_linter_enforces():
+    assert [sorted(row) for row in rows_of_packages()] == [sorted(layer) for layer in layers()]
 
 
-def test_every_room_is_on_the_page():
-    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert rooms <= set(re.findall(r"`(\w+)`", PAGE))
+def test_every_package_is_on_the_page():
+    packages = {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert packages <= set(re.findall(r"`(\w+)`", PAGE))
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:[\w]+\.py)?)`", PAGE))))
