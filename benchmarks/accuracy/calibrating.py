@@ -14,9 +14,9 @@ from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES
-from steptime.model.communication_plan import Plan
 from steptime.model.interconnect import Interconnect
 from steptime.model.measured_links import Piece, interconnect_of, net_summary
+from steptime.worker.communication import CommunicationPlan
 
 _QUARTILES = 1.349
 """Standard deviations between the quartiles of a normal distribution."""
@@ -89,7 +89,9 @@ def _robust(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.diff(np.quantile(seconds, [0.25, 0.75], axis=1), axis=0)[0] / _QUARTILES)
 
 
-def between_hosts(launches: Sequence[NetLaunch], contestant: Contestant, plan: Plan) -> Interconnect | None:
+def between_hosts(
+    launches: Sequence[NetLaunch], contestant: Contestant, plan: CommunicationPlan
+) -> Interconnect | None:
     """Return the link of two hosts: lines through the times of its messages; None without the shortest and longest.
 
     Where a middle size was measured too, messages from there on have the line above it: behind shorter ones, workers

@@ -9,11 +9,11 @@ from measuring import Place
 from quiet import quiet, quietest
 
 from steptime.measurements.store import Store
-from steptime.model.communication_plan import Circumstances
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.step_graph import StepGraph, step_graph
 from steptime.study.trial import Trial
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
 
@@ -63,7 +63,7 @@ def _graph_of(trial: Trial) -> StepGraph:
         work_of(build_workload(trial.workload, trial.input_shape, trial.classes)),
         trial.framework,
         trial.strategy,
-        Circumstances(
+        PolicyContext(
             workers=trial.workers, servers=trial.servers, options=trial.options, batch=trial.batch_per_worker
         ),
     )

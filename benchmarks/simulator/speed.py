@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from steptime.model.collectives import Link
-from steptime.model.communication_plan import Circumstances
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.step_graph import step_graph
@@ -21,6 +20,7 @@ from steptime.simulate.grid import Array, Noise, Value, play_grid, play_steps
 from steptime.simulate.phases import Phases
 from steptime.simulate.simulate import play
 from steptime.simulate.stragglers import Spread
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
 _RUNS = 5
@@ -44,15 +44,13 @@ def main() -> None:
     """Print one line per benchmark."""
     work = work_of(build_workload("resnet152"))
     print(f"{'':66} {'shortest':>9} {'median':>9} {'CPU':>9}")
-    circumstances = Circumstances(workers=1024)
+    context = PolicyContext(workers=1024)
     timed(
         "graph of ResNet-152",
-        lambda: step_graph(work_of(build_workload("resnet152")), "pytorch", "allreduce", circumstances),
+        lambda: step_graph(work_of(build_workload("resnet152")), "pytorch", "allreduce", context),
         unit="ms",
     )
-    graphs = {
-        name: step_graph(work, name, "allreduce", circumstances) for name in ("pytorch", "horovod_pytorch", "caffe")
-    }
+    graphs = {name: step_graph(work, name, "allreduce", context) for name in ("pytorch", "horovod_pytorch", "caffe")}
     shares = shares_of(graphs["pytorch"])
     spread, noise = Spread(0.02, 0.03), Noise(link=0.1, input=0.2)
     for workers in (64, 1024, 32_768, 1_000_000):
@@ -92,7 +90,7 @@ def main() -> None:
 
     def played(changed: Mapping[str, Value], arrays: Mapping[str, Array]) -> Phases:
         options = {"bucket_mb": changed["bucket_mb"]}
-        graph = step_graph(work, changed["framework"], "allreduce", Circumstances(options=options))
+        graph = step_graph(work, changed["framework"], "allreduce", PolicyContext(options=options))
         return play(
             graph,
             Durations(forward=0.004 * arrays["batch"], backward=0.008 * arrays["batch"], update=0.01),

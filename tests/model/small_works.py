@@ -1,6 +1,7 @@
 """The three workloads whose buckets and steps were measured on emulated hosts."""
 
-from steptime.model.layer_work import Work, work_of
+from steptime.model.layer_work import work_of
+from steptime.worker.communication import Work
 from steptime.workloads.layers import Network
 from steptime.workloads.table import build_workload
 

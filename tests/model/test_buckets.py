@@ -3,12 +3,12 @@
 import pytest
 from small_works import lenet5, mlp, small_alexnet
 
-from steptime.model.communication_plan import Circumstances
 from steptime.model.step_graph import step_graph
+from steptime.worker.communication import PolicyContext
 
 
 def _buckets(work, **options):
-    graph = step_graph(work, "pytorch", "allreduce", Circumstances(options=options))
+    graph = step_graph(work, "pytorch", "allreduce", PolicyContext(options=options))
     return [message.bytes for message in graph.messages]
 
 
@@ -33,14 +33,14 @@ def test_a_size_that_is_asked_for_holds_for_the_first_bucket_too(size, seen):
 
 
 def test_a_bucket_can_go_with_its_last_gradient():
-    graph = step_graph(mlp(), "pytorch", "allreduce", Circumstances())
+    graph = step_graph(mlp(), "pytorch", "allreduce", PolicyContext())
 
     assert [graph.work.layers[message.after].name for message in graph.messages] == ["fc2", "fc1"]
 
 
 def test_gloo_works_on_two_buckets_at_once_and_nccl_on_one():
     plans = {
-        device: step_graph(mlp(), "pytorch", "allreduce", Circumstances(device=device)).plan.in_flight
+        device: step_graph(mlp(), "pytorch", "allreduce", PolicyContext(device=device)).plan.in_flight
         for device in ("cpu", "cuda")
     }
 

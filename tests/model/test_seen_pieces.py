@@ -6,9 +6,9 @@ Groups: the room's own grouping of torch's modules. Packs: ``group_by_size`` of 
 
 import pytest
 
-from steptime.model.communication_plan import Circumstances
 from steptime.model.layer_work import work_of
 from steptime.model.step_graph import step_graph
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
 IMAGES = {
@@ -57,7 +57,7 @@ PACKS = {"mlp": 3, "resnet50": 19, "googlenet": 6, "alexnet": 5}
 
 def _plan(workload, framework, strategy, image=None, **options):
     work = work_of(build_workload(workload, image=image))
-    return step_graph(work, framework, strategy, Circumstances(options=options)).plan
+    return step_graph(work, framework, strategy, PolicyContext(options=options)).plan
 
 
 @pytest.mark.parametrize(("workload", "size"), BUCKETS)

@@ -6,19 +6,19 @@ import small_works
 from emulated_table import CALIBRATION, CELLS, LINKS
 
 from steptime.model.collectives import Link
-from steptime.model.communication_plan import Circumstances
 from steptime.model.interconnect import Interconnect
 from steptime.model.step_graph import step_graph
 from steptime.simulate.configuration import Crew, Durations
 from steptime.simulate.link_contention import share
 from steptime.simulate.simulate import play
+from steptime.worker.communication import PolicyContext
 
 _GLOO = 2.0
 """Latencies per step of its ring."""
 
 
 def _predicted(workload, rate, workers):
-    graph = step_graph(getattr(small_works, workload)(), "pytorch", "allreduce", Circumstances(workers=workers))
+    graph = step_graph(getattr(small_works, workload)(), "pytorch", "allreduce", PolicyContext(workers=workers))
     whole, ready = CALIBRATION[workload][workers]
     four_latencies, megabits = LINKS[rate]
     link = Link(megabits * 1e6 / 8, four_latencies * 1e-3 / 4, _GLOO)
@@ -56,7 +56,7 @@ def test_the_second_bucket_of_the_mlp_overtakes_the_first_as_it_was_seen_to():
     # Measured: the first was there after 337 ms, the second after 245.
     work = small_works.mlp()
     sizes = np.array(
-        [[message.bytes for message in step_graph(work, "pytorch", "allreduce", Circumstances()).messages]]
+        [[message.bytes for message in step_graph(work, "pytorch", "allreduce", PolicyContext()).messages]]
     )
     transfer = sizes * 8 / (LINKS[200][1] * 1e6)
     ready = np.array([CALIBRATION["mlp"][2][1]]) * 1e-3

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from steptime.model.collectives import Link
-from steptime.model.communication_plan import Circumstances
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.step_graph import step_graph
 from steptime.simulate.configuration import Crew, Durations
 from steptime.simulate.grid import play_grid
 from steptime.simulate.simulate import play
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
 WORK = work_of(build_workload("resnet50"))
 
 
 def _played(changed, numbers):
-    graph = step_graph(WORK, changed["framework"], "allreduce", Circumstances(options={"bucket_mb": changed["mb"]}))
+    graph = step_graph(WORK, changed["framework"], "allreduce", PolicyContext(options={"bucket_mb": changed["mb"]}))
     batch = np.asarray(numbers["batch"])
     return play(
         graph,

@@ -5,31 +5,33 @@ import dataclasses
 import numpy as np
 import pytest
 
+from steptime.frameworks.manifest import load_manifests
 from steptime.model.collectives import Link
-from steptime.model.communication_plan import Circumstances
 from steptime.model.interconnect import Interconnect, Switch, carriage
 from steptime.model.layer_work import work_of
-from steptime.model.policies import POLICIES
+from steptime.model.policies import policies_of
 from steptime.model.step_graph import step_graph
 from steptime.simulate.configuration import Crew, Durations, shares_of
 from steptime.simulate.schedule import walk
 from steptime.simulate.simulate import play
 from steptime.simulate.stragglers import Spread
 from steptime.study.strategies import STRATEGIES
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
 WORK = work_of(build_workload("googlenet"))
 STEP = Durations(forward=0.1, backward=0.2, update=0.01)
 COMPUTING = 0.31
-RULES = [pytest.param(*key, id="-".join(key)) for key in POLICIES]
-ALL_ALIKE = [key for key in POLICIES if not key[1].startswith("ps_")]
-WITH_SERVERS = [key for key in POLICIES if STRATEGIES[key[1]].servers]
+OWN = [(framework, strategy) for framework in load_manifests() for strategy in policies_of(framework)]
+RULES = [pytest.param(*key, id="-".join(key)) for key in OWN]
+ALL_ALIKE = [key for key in OWN if not STRATEGIES[key[1]].servers]
+WITH_SERVERS = [key for key in OWN if STRATEGIES[key[1]].servers]
 AT_EASE = Link(rate=1e18)
 
 
 def _graph(framework, strategy, device="cpu"):
-    circumstances = Circumstances(workers=4, servers=2, batch=16, device=device, options={"cycle_ms": 0.0})
-    return step_graph(WORK, framework, strategy, circumstances)
+    context = PolicyContext(workers=4, servers=2, batch=16, device=device, options={"cycle_ms": 0.0})
+    return step_graph(WORK, framework, strategy, context)
 
 
 def _play(framework, strategy, link, workers=4, durations=STEP, **crew):
@@ -137,20 +139,20 @@ def test_one_worker_exchanges_nothing(framework, strategy):
 def test_a_step_is_the_longest_way_through_its_graph(framework, strategy, device):
     graph, link = _graph(framework, strategy, device), Interconnect(Link(3e8, 1e-4))
     # The walk takes exchanges one after the other, and leaves nothing out.
-    graph = dataclasses.replace(graph, plan=dataclasses.replace(graph.plan, in_flight=1, every=1.0))
+    graph = dataclasses.replace(graph, plan=graph.plan._replace(in_flight=1, every=1.0))
     shares, plan = shares_of(graph), graph.plan
     own = dataclasses.replace(link, algorithm=plan.algorithm or link.algorithm)
 
-    def seconds(node):
-        if node.kind == "forward":
-            return np.array([0.1 * shares.forward[node.layer]])
-        if node.kind == "backward":
-            return np.array([0.2 * shares.backward[node.layer]])
-        if node.kind in {"exchange", "gather"}:
-            operation = "all_gather" if node.kind == "gather" or node.name == "all_gather weights" else None
-            operation = operation or plan.messages[node.message].operation
-            return carriage(operation, node.bytes, 4, own).alone
-        return np.array([0.01 if node.kind == "update" else 0.0])
+    def seconds(task):
+        if task.kind == "forward":
+            return np.array([0.1 * shares.forward[task.layer]])
+        if task.kind == "backward":
+            return np.array([0.2 * shares.backward[task.layer]])
+        if task.kind in {"exchange", "gather"}:
+            operation = "all_gather" if task.kind == "gather" or task.name == "all_gather weights" else None
+            operation = operation or plan.messages[task.message].operation
+            return carriage(operation, task.bytes, 4, own).alone
+        return np.array([0.01 if task.kind == "update" else 0.0])
 
     walked = walk(graph, seconds).ends.max()
 
@@ -187,8 +189,8 @@ class TestServers:
 def test_servers_on_all_hosts_send_what_a_ring_sends():
     """With as many servers as workers, each link carries 2(p-1)/p of the gradients in each direction."""
     workers = 8
-    circumstances = Circumstances(workers=workers, servers=workers, options={"bigarray_bound": 0})
-    graph = step_graph(WORK, "mxnet", "ps_sync", circumstances)
+    context = PolicyContext(workers=workers, servers=workers, options={"bigarray_bound": 0})
+    graph = step_graph(WORK, "mxnet", "ps_sync", context)
     link, nothing = Interconnect(Link(1e8)), Durations(forward=1e-9, backward=1e-9)
 
     step = play(graph, nothing, Crew(workers, colocated=True), link).step[0]
@@ -200,9 +202,7 @@ def test_priority_lets_the_next_step_begin_earlier():
     graph = _graph("mxnet", "ps_sync")
     even = dataclasses.replace(
         graph,
-        plan=dataclasses.replace(
-            graph.plan, messages=tuple(dataclasses.replace(message, priority=0) for message in graph.messages)
-        ),
+        plan=graph.plan._replace(messages=tuple(message._replace(priority=0) for message in graph.messages)),
     )
     steps = [play(each, STEP, Crew(2), Interconnect(Link(2e8, 1e-5))).step[0] for each in (graph, even)]
 
@@ -252,7 +252,7 @@ def test_the_longest_phase_is_named():
 def test_more_bytes_take_longer():
     steps = [
         play(
-            step_graph(work_of(build_workload(name)), "pytorch", "allreduce", Circumstances()),
+            step_graph(work_of(build_workload(name)), "pytorch", "allreduce", PolicyContext()),
             STEP,
             Crew(4),
             Interconnect(Link(1e8)),
@@ -281,7 +281,7 @@ def test_mxnet_sends_nothing_beside_the_backward_pass_on_processors():
 @pytest.mark.parametrize(("device", "hides"), [("cpu", False), ("cuda", True)])
 def test_small_exchanges_of_horovod_hide_only_where_computing_leaves_their_thread_a_core(device, hides):
     work = work_of(build_workload("lenet5"))
-    graph = step_graph(work, "horovod_pytorch", "allreduce", Circumstances(device=device))
+    graph = step_graph(work, "horovod_pytorch", "allreduce", PolicyContext(device=device))
     link = Interconnect(Link(2.4e7))
 
     def step(forward, backward):

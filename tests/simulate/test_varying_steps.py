@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from steptime.model.collectives import Link
-from steptime.model.communication_plan import Circumstances
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.step_graph import step_graph
@@ -12,9 +11,10 @@ from steptime.simulate.configuration import Crew, Durations
 from steptime.simulate.grid import Noise, play_steps
 from steptime.simulate.simulate import play
 from steptime.simulate.stragglers import Spread
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
-GRAPH = step_graph(work_of(build_workload("resnet50")), "pytorch", "allreduce", Circumstances())
+GRAPH = step_graph(work_of(build_workload("resnet50")), "pytorch", "allreduce", PolicyContext())
 STEP = Durations(forward=0.1, backward=0.2)
 LINK = Interconnect(Link(1e12))
 

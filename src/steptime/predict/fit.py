@@ -9,6 +9,7 @@ import steptime
 from steptime.measurements.interval import t_reach
 from steptime.measurements.store import Store
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
+from steptime.model.policies import has_own_policy, has_policy
 from steptime.predict.compute_fit import Computed, Crowd, fit_computing
 from steptime.predict.importance_sampling import Believed, Seen, explain
 from steptime.predict.link_facts import SPREADS, link_behind, net_links, spread_of
@@ -16,7 +17,7 @@ from steptime.predict.observation import Key, Observation, Setting
 from steptime.predict.parameter_draws import LEVEL, Array, bounds
 from steptime.predict.profile import Group, How, LinkFacts, Machine, Measured, NetLink, Parameter, Profile
 from steptime.predict.step_model import Scene
-from steptime.predict.workload_graph import costs_of, graph_of, is_played, is_written_down, readiness
+from steptime.predict.workload_graph import costs_of, graph_of, readiness
 from steptime.study.strategies import strategy_named
 
 _SEED = 20261121
@@ -111,11 +112,11 @@ def _link(facts: LinkFacts, setting: Setting) -> Link:
 
 def early_of(key: Key) -> tuple[float, float]:
     """Return what is believed of the share that hides: the mean of its logit, and the standard deviation."""
-    return _EARLY if is_written_down(key) else _UNKNOWN_EARLY
+    return _EARLY if has_own_policy(key.framework, key.strategy) else _UNKNOWN_EARLY
 
 
 def _plainest(key: Key) -> list[str]:
-    if strategy_named(key.strategy).single_baseline or is_written_down(key):
+    if strategy_named(key.strategy).single_baseline or has_own_policy(key.framework, key.strategy):
         return []
     return [f"how {key.framework} exchanges with {key.strategy} is not written down; the plainest way is assumed"]
 
@@ -145,7 +146,7 @@ def _seen(own: Sequence[tuple[Observation, Measured]], found: Computed, machine:
             communication_s=_mean([one.communication_s for one in each.launch_phases]),
         )
         for each, measured in own
-        if is_played(each.key.strategy) and measured.link and measured.link.source == source
+        if has_policy(each.key.strategy) and measured.link and measured.link.source == source
     ]
 
 

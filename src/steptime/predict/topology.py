@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from steptime.model.policies import has_policy
 from steptime.predict.fit import crowd_of
 from steptime.predict.link_facts import LATENCIES, SPREADS, Spread, matching, spread_of
 from steptime.predict.observation import Setting
 from steptime.predict.profile import Group, LinkFacts, Measured, Profile
 from steptime.predict.query import Wish
 from steptime.predict.targets import Target
-from steptime.predict.workload_graph import is_played
 from steptime.study.strategies import strategy_named
 
 _FAR = 2.0
@@ -52,7 +52,7 @@ def place(profile: Profile, target: Target, wish: Wish, workers: int) -> Place:
     crowd = _crowd(profile, target, wish, setting, own)
     if workers == 1 and not setting.servers:
         return Place(setting, crowd, None, _EXACT, factors=False, nearest=own)
-    if not is_played(target.key.strategy):
+    if not has_policy(target.key.strategy):
         message = (
             f"nobody has a formula for what {target.key.strategy} exchanges, and a step of {workers} workers does "
             f"not follow from others; measure it: workers: {workers}"

@@ -5,12 +5,11 @@ from functools import cache
 
 import numpy as np
 
-from steptime.model.communication_plan import Circumstances
 from steptime.model.layer_work import work_of
-from steptime.model.policies import BY_STRATEGY, POLICIES
 from steptime.model.step_graph import StepGraph, step_graph
 from steptime.predict.observation import Key, Setting
 from steptime.predict.parameter_draws import Array
+from steptime.worker.communication import PolicyContext
 from steptime.workloads.costs import Costs, costs
 from steptime.workloads.table import build_workload
 
@@ -26,7 +25,7 @@ def costs_of(workload: str, input_shape: tuple[int, ...], classes: int) -> Costs
 
 @cache
 def graph_of(key: Key, setting: Setting) -> StepGraph:
-    """Return what precedes what in a step; the strategy must be one of ``is_played``."""
+    """Return what precedes what in a step; the strategy must be one that ``has_policy``."""
     options = dict(key.options)
     if setting.bucket_mb is not None:
         options["bucket_mb"] = setting.bucket_mb
@@ -34,7 +33,7 @@ def graph_of(key: Key, setting: Setting) -> StepGraph:
         work_of(build_workload(key.workload, key.input_shape, key.classes)),
         key.framework,
         key.strategy,
-        Circumstances(
+        PolicyContext(
             workers=setting.workers,
             servers=setting.servers,
             options=options,
@@ -56,13 +55,3 @@ def readiness(graph: StepGraph, measured: Iterable[Sequence[tuple[float, float]]
         if len(pieces) == len(sizes) and np.allclose([size for size, _ in pieces], sizes, rtol=_ALIKE)
     ]
     return np.mean(seen, axis=0) if seen else None
-
-
-def is_played(strategy: str) -> bool:
-    """Say whether the step graph has a rule for a strategy."""
-    return strategy in BY_STRATEGY
-
-
-def is_written_down(key: Key) -> bool:
-    """Say whether the way of this very framework is known, rather than the plainest way of the strategy."""
-    return (key.framework, key.strategy) in POLICIES

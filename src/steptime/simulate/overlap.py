@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.model.collectives import Link, Real
-from steptime.model.communication_plan import Message
 from steptime.model.interconnect import carriage
 from steptime.simulate.configuration import Scene
 from steptime.simulate.fusion import Held, fuse
@@ -16,6 +15,7 @@ from steptime.simulate.link_contention import in_order, share
 from steptime.simulate.parameter_server import Keys, Shop, served_step
 from steptime.simulate.queues import updates_in_turn, updates_over_links
 from steptime.simulate.weight_gather import Group, gathered
+from steptime.worker.communication import PlannedMessage
 
 Array = NDArray[np.float64]
 
@@ -65,7 +65,7 @@ def exchange(scene: Scene) -> Outcome:
     return Outcome(again.exposed, again.hidden, stretched + again.stretched)
 
 
-def alone(scene: Scene, messages: Sequence[Message]) -> tuple[Array, Array]:
+def alone(scene: Scene, messages: Sequence[PlannedMessage]) -> tuple[Array, Array]:
     """Return seconds without bytes and seconds on the link of each message, (configurations, messages) both."""
     start, transfer = np.zeros((2, len(scene.workers), len(messages)))
     for operation in {message.operation for message in messages}:
@@ -134,7 +134,7 @@ def _fused(scene: Scene) -> Outcome:
 
 def _gathered(scene: Scene) -> Outcome:
     plan, passed, reached = scene.graph.plan, scene.shares.passed, scene.shares.reached
-    whole = [Message("all_gather", gather.bytes, 0) for gather in plan.gathers]
+    whole = [PlannedMessage("all_gather", gather.bytes, 0) for gather in plan.gathers]
     gathers = np.sum(alone(scene, whole), axis=0)
     scatters = np.sum(alone(scene, plan.messages), axis=0)
     firsts = [gather.layers[0] for gather in plan.gathers]
@@ -171,8 +171,8 @@ def _keys(scene: Scene) -> Keys:
             shares[place] = 1.0 / servers
         else:
             shares[place, message.server] = 1.0
-    layer_of = {tensor.name: tensor.layer for tensor in scene.graph.work.forward_tensors()}
-    needed = [scene.shares.reached[min(layer_of[name] for name in message.tensors)] for message in messages]
+    layer_of = {tensor.name: tensor.layer for tensor in scene.graph.work.forward_gradients()}
+    needed = [scene.shares.reached[min(layer_of[name] for name in message.gradient_names)] for message in messages]
     return Keys(
         sizes=scene.sizes,
         shares=shares,

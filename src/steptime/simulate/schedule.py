@@ -1,4 +1,4 @@
-"""A step graph walked node by node: when each begins and ends, to be looked at; ``play`` is what is quick."""
+"""A step graph walked task by task: when each begins and ends, to be looked at; ``play`` is what is quick."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,37 +6,37 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.step_graph import Node, StepGraph
+from steptime.model.step_graph import StepGraph, Task
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Seconds since the step's begin, (nodes, configurations) each."""
+    """Seconds since the step's begin, (tasks, configurations) each."""
 
     begins: Array
     ends: Array
 
 
-def walk(graph: StepGraph, seconds: Callable[[Node], Array]) -> Walk:
-    """Return when nodes begin and end, if each waits for those before it and for its resource.
+def walk(graph: StepGraph, seconds: Callable[[Task], Array]) -> Walk:
+    """Return when tasks begin and end, if each waits for those before it and for its resource.
 
-    A resource serves one node after the other, in the order of the graph. Exchanges that share a link, are fused or
+    A resource serves one task after the other, in the order of the graph. Exchanges that share a link, are fused or
     reordered by priority, and steps that overlap with the next are beyond this; ``play`` knows them.
 
     Args:
         graph: what is walked.
-        seconds: of a node, (configurations,).
+        seconds: of a task, (configurations,).
     """
-    nodes = graph.nodes
-    rows = np.atleast_1d(seconds(nodes[0])).shape
-    begins, ends = np.zeros((2, len(nodes), *rows))
+    tasks = graph.tasks
+    rows = np.atleast_1d(seconds(tasks[0])).shape
+    begins, ends = np.zeros((2, len(tasks), *rows))
     free: dict[str, Array] = {}
-    for place, node in enumerate(nodes):
-        begin = free.get(node.resource, np.zeros(rows)) if node.resource != "nobody" else np.zeros(rows)
-        for before in node.after:
+    for place, task in enumerate(tasks):
+        begin = free.get(task.resource, np.zeros(rows)) if task.resource != "nobody" else np.zeros(rows)
+        for before in task.after:
             begin = np.maximum(begin, ends[before])
-        begins[place], ends[place] = begin, begin + seconds(node)
-        free[node.resource] = ends[place]
+        begins[place], ends[place] = begin, begin + seconds(task)
+        free[task.resource] = ends[place]
     return Walk(begins, ends)

@@ -7,12 +7,8 @@ import chainer
 import numpy
 from mpi4py import MPI
 
+from steptime.frameworks.chainer.communication import COMMUNICATORS, communicator_for
 from steptime.worker.back_end import FED, BackEnd, Message
-
-_BY_DEVICE = {
-    "cpu": ("naive",),
-    "cuda": ("pure_nccl", "flat", "non_cuda_aware", "naive"),
-}
 
 
 def open_communicator(name, device, context):
@@ -21,9 +17,8 @@ def open_communicator(name, device, context):
     Raises ValueError for a communicator that the device does not have, and RuntimeError when MPI sees other workers
     than the launcher started.
     """
-    choices = _BY_DEVICE[device]
-    if name == "auto":
-        name = choices[0]
+    choices = COMMUNICATORS[device]
+    name = communicator_for(name, device)
     if name not in choices:
         raise ValueError(
             "ChainerMN's communicator %r does not work on the device %s (choices: auto, %s)"

@@ -2,6 +2,7 @@
 
 import os
 
+from steptime.frameworks.mxnet.communication import priority_of
 from steptime.libraries.mxnet.startup import settle_environment
 
 _abandoned = []
@@ -90,7 +91,7 @@ class ServerUpdate(object):
     def exchange(self):
         """Start the exchange of all gradients for new weights; layers that are used first go first."""
         for key, (gradient, weight) in enumerate(self._pairs):
-            self._store.pushpull(key, gradient, out=weight, priority=-key)
+            self._store.pushpull(key, gradient, out=weight, priority=priority_of(key))
         if self._lateness:
             self._lateness.step()
 

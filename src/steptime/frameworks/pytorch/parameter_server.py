@@ -12,6 +12,7 @@ import warnings
 import torch
 from torch.distributed import TCPStore, rpc
 
+from steptime.frameworks.pytorch.communication import SHARDINGS
 from steptime.libraries.torch.strategy import channels_innermost, sgd
 from steptime.worker.weights import initial_weights
 
@@ -42,7 +43,8 @@ class Pieces(object):
         self._shapes = {parameter["name"]: list(parameter["shape"]) for parameter in parameters}
         self._innermost = innermost
         order = [parameter["name"] for parameter in parameters]
-        self.names = {"balanced": self._balanced, "round_robin": _round_robin}[sharding](order, servers)
+        chosen = SHARDINGS[sharding]([self._size(name) for name in order], servers)
+        self.names = [[name for name, own in zip(order, chosen) if own == server] for server in range(servers)]
         self.sizes = [sum(map(self._size, held)) for held in self.names]
 
     def views(self, server, row):
@@ -58,18 +60,6 @@ class Pieces(object):
 
     def _size(self, name):
         return int(torch.Size(self._shapes[name]).numel())
-
-    def _balanced(self, order, servers):
-        held, loads = [set() for _ in range(servers)], [0] * servers
-        for name in sorted(order, key=self._size, reverse=True):
-            lightest = loads.index(min(loads))
-            held[lightest].add(name)
-            loads[lightest] += self._size(name)
-        return [[name for name in order if name in own] for own in held]
-
-
-def _round_robin(order, servers):
-    return [order[server::servers] for server in range(servers)]
 
 
 # A call ends when its answer comes, or when the launcher ends the launch: of a death it knows before we do.

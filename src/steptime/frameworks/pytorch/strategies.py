@@ -11,40 +11,22 @@ import os
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
+from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
 from steptime.frameworks.pytorch.ddp_ablation import BucketStages
 from steptime.frameworks.pytorch.fsdp_ablation import ShardStages
 from steptime.frameworks.pytorch.server_worker import Pushing, PushingFreely
 from steptime.libraries.torch.devices import leave_group
 from steptime.libraries.torch.strategy import TorchStrategy
 
-# Smaller groups of parameters are gathered together, since a gathering costs its latency whatever its size.
-_SMALLEST_GROUP = 1000000
 
+def sharded_children(module):
+    """Return lists of neighbouring children of ``module``, layers or whole blocks, that FSDP gathers together.
 
-def sharding_groups(module):
-    """Return lists of neighbouring children of ``module``, each with parameters enough to be gathered by itself.
-
-    Children are layers or whole blocks. A group starts with a child that has parameters, because what follows without
-    any may overwrite its input, which FSDP forbids at the entry of a group. A rest at the end that is too small joins
-    the group before it; a network smaller than one group gives none, and is gathered at once by the root.
+    A network of a single group gives none, and is gathered at once by the root.
     """
-    groups, current, size = [], [], 0
-    for child in module:
-        own = sum(parameter.numel() for parameter in child.parameters())
-        if own and size >= _SMALLEST_GROUP:
-            groups.append(current)
-            current, size = [], 0
-        current.append(child)
-        size += own
-    if size >= _SMALLEST_GROUP or not groups:
-        groups.append(current)
-    else:
-        groups[-1] += current
-    return groups if len(groups) > 1 else []
-
-
-_OWN_BUCKET_MB = 25.0
-"""Of DDP, which then closes its first bucket at 1 MiB already, so that sending starts early."""
+    children = list(module)
+    groups = sharding_groups([sum(parameter.numel() for parameter in child.parameters()) for child in children])
+    return [[children[place] for place in group] for group in groups] if len(groups) > 1 else []
 
 
 class _Collective(TorchStrategy):
@@ -81,7 +63,7 @@ class AllReduce(_Collective):
         self._module = DistributedDataParallel(
             module,
             device_ids=[device.index] if device.type == "cuda" else None,
-            bucket_cap_mb=_bucket_size(self.job["options"]["bucket_mb"]),
+            bucket_cap_mb=bucket_cap_mb(self.job["options"]["bucket_mb"]),
             gradient_as_bucket_view=True,  # gradients are reduced where they lie
             **_without_buffer_exchange(),
         )
@@ -92,11 +74,6 @@ class AllReduce(_Collective):
 
     def facts(self):
         return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
-
-
-def _bucket_size(asked_mb):
-    """Return what to ask DDP for: None for its own size, since its small first bucket goes with any that is asked."""
-    return None if asked_mb == _OWN_BUCKET_MB else asked_mb
 
 
 def _without_buffer_exchange():
@@ -120,7 +97,7 @@ class FullySharded(_Collective):
 
         self._module = module = built.module
         mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.context.workers,))
-        groups = sharding_groups(module)
+        groups = sharded_children(module)
         for group in groups:
             fully_shard(group, mesh=mesh)
         self._groups = len(groups)

@@ -6,9 +6,8 @@ import os
 
 import tensorflow as tf
 
+from steptime.frameworks.tensorflow.communication import bytes_per_pack
 from steptime.libraries.tensorflow.startup import call_directly
-
-_MEGABYTE = 2**20
 
 
 class MirroredWorkers(object):
@@ -34,7 +33,7 @@ class MirroredWorkers(object):
         call_directly(context.worker_addresses)
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=tf.distribute.experimental.CommunicationOptions(
-                bytes_per_pack=int(pack_mb * _MEGABYTE), implementation=self.implementation
+                bytes_per_pack=bytes_per_pack(pack_mb), implementation=self.implementation
             )
         )
 

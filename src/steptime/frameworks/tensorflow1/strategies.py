@@ -14,6 +14,7 @@ The strategy ``ps_sync``: ``tf.train.SyncReplicasOptimizer``.
 from steptime.frameworks.tensorflow1 import cluster
 from steptime.frameworks.tensorflow1.cluster import server_device
 from steptime.frameworks.tensorflow1.network import GraphNetwork, session_settings
+from steptime.worker.policies import ServerLoads
 from steptime.worker.weights import initial_weights
 
 
@@ -103,16 +104,14 @@ class Balanced(object):
     """
 
     def __init__(self, servers):
-        self._loads = [0] * servers
+        self._loads = ServerLoads(servers)
 
     def __call__(self, op):
         """Return the server for the variable that ``op`` makes."""
-        server = self._loads.index(min(self._loads))
         size = op.get_attr("dtype").size
         for axis in op.get_attr("shape").dim:
             size *= axis.size
-        self._loads[server] += size
-        return server
+        return self._loads.add_to_lightest(size)
 
 
 def device_setter(tf1, sharding, cluster, worker_device):

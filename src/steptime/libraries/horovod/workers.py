@@ -11,9 +11,10 @@ import socket
 import threading
 import time
 
+from steptime.libraries.horovod.communication import fusion_bytes
+
 _MEETING_LIMIT_S = 300.0
 _POLL_S = 0.05
-_MEGABYTE = 2**20
 TIMELINE = "timeline.json"
 """In the run folder: where Horovod's coordinator, worker 0, writes its timeline if it is asked to."""
 
@@ -50,7 +51,7 @@ class HorovodWorkers(object):
             "HOROVOD_CPU_OPERATIONS": controller,
             "HOROVOD_GLOO_IFACE": context.interface,
             "HOROVOD_GLOO_TIMEOUT_SECONDS": "%d" % _MEETING_LIMIT_S,
-            "HOROVOD_FUSION_THRESHOLD": "%d" % int(options["fusion_mb"] * _MEGABYTE),
+            "HOROVOD_FUSION_THRESHOLD": "%d" % fusion_bytes(options["fusion_mb"]),
             "HOROVOD_CYCLE_TIME": "%g" % options["cycle_ms"],
         }
         if options["timeline"]:

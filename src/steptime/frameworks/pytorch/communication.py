@@ -1,0 +1,117 @@
+"""What PyTorch sends in a step: DistributedDataParallel's buckets, FSDP2's groups, the rows of parameter servers.
+
+S. Li et al., PVLDB 13 (2020) 3005, and the reducer of torch 2.13; Y. Zhao et al., PVLDB 16 (2023) 3848, and what the
+sources of torch 2.13 do. The grouping of layers for FSDP and the parameter servers are this adapter's own.
+"""
+
+import itertools
+import typing
+
+from steptime.worker.communication import CommunicationPlan, Gradient, Policy, PolicyContext, Work
+from steptime.worker.policies import (
+    MIB,
+    VALUE_BYTES,
+    Sharding,
+    asynchronous,
+    in_turn,
+    lightest_largest_first,
+    message_of,
+    packs,
+    pushed_rows,
+    sharded_in_groups,
+)
+
+DDP_BUCKET_MB = 25.0
+"""DDP's own bucket size, in MiB."""
+DDP_FIRST_BUCKET_MB = 1.0
+"""With its own size DDP closes the first bucket here already, so that sending starts early."""
+GLOO_IN_FLIGHT = 2
+"""A process group over gloo works on two collectives at once; NCCL queues them on one stream."""
+SMALLEST_GROUP = 1000000
+"""Values from which neighbouring blocks are gathered by themselves: a gather costs its latency whatever its size."""
+SHARDINGS: typing.Mapping[str, Sharding] = {
+    "balanced": lightest_largest_first,
+    "round_robin": in_turn,
+}
+"""Which server holds which weights, by the option ``sharding``."""
+
+
+def bucket_cap_mb(asked_mb: float) -> typing.Optional[float]:
+    """Return the size to ask DDP for: None for DDP's own, since its small first bucket goes with no size asked for."""
+    return None if asked_mb == DDP_BUCKET_MB else asked_mb
+
+
+def buckets(work: Work, context: PolicyContext) -> CommunicationPlan:
+    """Return one all-reduce per bucket, during the backward pass, in the order in which gradients are completed.
+
+    In the first step all gradients are one bucket; the plan is that of the second step and later ones.
+    """
+    asked_mb = bucket_cap_mb(context.number("bucket_mb"))
+    first_mb, other_mb = (DDP_FIRST_BUCKET_MB, DDP_BUCKET_MB) if asked_mb is None else (asked_mb, asked_mb)
+    limits = itertools.chain([first_mb * MIB], itertools.repeat(other_mb * MIB))
+    return CommunicationPlan(
+        messages=tuple(message_of(pack) for pack in packs(_in_order_of_completion(work), limits)),
+        in_flight=GLOO_IN_FLIGHT if context.device == "cpu" else 1,
+    )
+
+
+def _in_order_of_completion(work: Work) -> typing.Iterator[Gradient]:
+    """Yield gradients as torch completes them: only a linear layer's bias comes before its weight."""
+    for layer in reversed(work.layers):
+        yield from reversed(layer.gradients) if layer.kind == "linear" else layer.gradients
+
+
+def fully_sharded(work: Work, context: PolicyContext) -> CommunicationPlan:
+    """Return a gather per group of layers in each pass, and a reduce-scatter behind each group's backward pass.
+
+    Over gloo torch waits for each gather; on devices the next group is gathered meanwhile. The root, which gathers
+    all at once where there are no groups, keeps its weights for the backward pass.
+    """
+    blocks = [
+        [place for place, _ in layers]
+        for _, layers in itertools.groupby(enumerate(work.layers), key=lambda placed: placed[1].block)
+    ]
+    values = [sum(work.layers[place].gradient_bytes for place in block) // VALUE_BYTES for block in blocks]
+    groups = [[place for block in group for place in blocks[block]] for group in sharding_groups(values)]
+    plan = sharded_in_groups(work, groups)._replace(prefetch=0 if context.device == "cpu" else 1)
+    if len(groups) == 1:
+        plan = plan._replace(gathers=tuple(gather._replace(again=False) for gather in plan.gathers))
+    return plan
+
+
+def sharding_groups(values: typing.Sequence[int]) -> typing.List[typing.List[int]]:
+    """Return lists of neighbouring blocks, each list with parameters enough to be gathered by itself.
+
+    A group starts with a block that has parameters, because what follows without any may overwrite its input, which
+    FSDP forbids at the entry of a group. A rest at the end that is too small joins the group before it.
+
+    Args:
+        values: how many parameters each block has, in the order of the forward pass.
+    """
+    groups: typing.List[typing.List[int]] = []
+    current: typing.List[int] = []
+    size = 0
+    for block, own in enumerate(values):
+        if own and size >= SMALLEST_GROUP:
+            groups.append(current)
+            current, size = [], 0
+        current.append(block)
+        size += own
+    if size >= SMALLEST_GROUP or not groups:
+        groups.append(current)
+    else:
+        groups[-1] += current
+    return groups
+
+
+def server_rows(work: Work, context: PolicyContext) -> CommunicationPlan:
+    """Return one row of values per server, all sent behind the backward pass; the answers bring the weights."""
+    return pushed_rows(work, context, SHARDINGS[str(context.options["sharding"])])
+
+
+POLICIES: typing.Mapping[str, Policy] = {
+    "allreduce": buckets,
+    "fsdp": fully_sharded,
+    "ps_sync": server_rows,
+    "ps_async": asynchronous(server_rows),
+}
