@@ -11,7 +11,7 @@ from steptime.cli.list import _LISTS
 from steptime.datasets.builtins import BUILTINS
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.table import LAUNCHERS
-from steptime.runner.devices import cuda_device_names
+from steptime.runner.host import cuda_device_names
 from steptime.runner.net_plan import back_ends_of
 from steptime.study.strategies import STRATEGIES
 from steptime.study.study_file import study_files

@@ -11,11 +11,13 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.model.measured_links import net_summary
-from steptime.runner.executor import Bench
-from steptime.runner.message_timing import NetMeasuring
+from steptime.runner.block_runner import BlockRunner
+from steptime.runner.executor import Executor
+from steptime.runner.host import usable_cores
+from steptime.runner.message_timing import MessageRuns, message_schedule
 from steptime.runner.net_plan import back_ends_of
-from steptime.runner.observer import Silent
-from steptime.runner.preparation import environment_spec, prepare_environments, usable_cores
+from steptime.runner.preparation import environment_spec, prepare_environments
+from steptime.runner.progress import Silent
 
 WHOLE_PACKETS = 0.956
 """The share of a link's rate that is left for the bytes of a message behind the headers of its packets."""
@@ -46,8 +48,9 @@ def measured(folder: Path, name: str, workers: int, sizes: tuple[int, ...], **li
     )
     ready = prepare_environments([environment_spec(back_end.manifest)], Silent()).environments
     found: list[NetLaunch] = []
-    bench = Bench(load_manifests(), ready, usable_cores(), 240.0)
-    NetMeasuring(bench, 2, folder, found.append, Silent()).run([setting], {}, None)
+    executor = Executor(load_manifests(), ready, usable_cores(), 240.0)
+    runner = BlockRunner(executor, MessageRuns(folder), found.append, Silent())
+    runner.run(message_schedule([setting], 2))
     assert [launch.status for launch in found] == ["ok", "ok"], [launch.reason for launch in found]
     return found
 

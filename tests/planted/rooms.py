@@ -16,10 +16,12 @@ from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Breakdown
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.runner.ablation_runs import AblationRuns
-from steptime.runner.executor import Bench
+from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
+from steptime.runner.executor import Executor
+from steptime.runner.host import usable_cores
 from steptime.runner.jobs import AblationSchedule
-from steptime.runner.observer import Silent
-from steptime.runner.preparation import environment_spec, prepare_environments, usable_cores
+from steptime.runner.preparation import environment_spec, prepare_environments
+from steptime.runner.progress import Silent
 
 PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()
 
@@ -52,7 +54,7 @@ class Plant:
 
     def planted_s(self) -> float:
         """Return how long the pauses of the first launch lasted on average, by the planted code's own clock."""
-        files = self.folder.glob("run-0/planted-*.txt")
+        files = self.folder.glob("trials/*/ablation-0/planted-*.txt")
         lasted = [float(line) for path in files for line in path.read_text().splitlines()]
         assert lasted
         return sum(lasted) / len(lasted)
@@ -108,17 +110,14 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
         else {"launcher": "emulated", "cluster": cluster, "hosts": len(cluster.hosts)}
     )
     kept: list[AblationLaunch] = []
-    AblationRuns(
-        bench=Bench({"pytorch": manifest}, prepared.environments, usable_cores(), 200.0),
+    executor = Executor({"pytorch": manifest}, prepared.environments, usable_cores(), 200.0)
+    runs = AblationRuns(
+        results=folder,
         schedule=AblationSchedule(warmup_steps=4, seconds=seconds),
-        launches=launches,
         workloads={trial.id: built},
         loaders={trial.id: {"kind": "synthetic", "distinct_batches": 4}},
-        folder=lambda _, number: folder / f"run-{number}",
-        keep=kept.append,
-        observer=Silent(),
-        seed=0,
-    ).run([trial], {trial.id: 0}, None)
+    )
+    BlockRunner(executor, runs, kept.append, Silent()).run(Schedule([trial], StoppingRule(launches, launches), "0"))
     assert [each.reason for each in kept] == [None] * launches
     found = break_down(trial, kept, [])
     assert found is not None

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from test_bench import TRIAL, bench  # noqa: F401 - the fixture
+from test_executor import TRIAL, executor  # noqa: F401 - the fixture
 
 from steptime.launchers.request import Outcome
 from steptime.runner.collection import Collected
 from steptime.runner.equivalence.check import Checker
 from steptime.runner.equivalence.oracle import Oracle
-from steptime.runner.executor import Bench, Ran
+from steptime.runner.executor import Executor, LaunchResult
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
@@ -18,34 +18,34 @@ WORKLOAD = build_workload("lenet5")
 
 
 class Crashing:
-    """A bench whose first ``times`` launches die of a signal."""
+    """An executor whose first ``times`` launches die of a signal."""
 
-    def __init__(self, real: Bench, times: int) -> None:
+    def __init__(self, real: Executor, times: int) -> None:
         self._real, self._left = real, times
         self.manifests = real.manifests
 
-    def run(self, trial: Trial, job: Mapping[str, Any], folder: Path, done: str, *, pinned: bool) -> Ran:
+    def launch(self, trial: Trial, job: Mapping[str, Any], folder: Path, **how: Any) -> LaunchResult:
         if self._left:
             self._left -= 1
             reason = "worker-0 was ended by SIGABRT"
-            return Ran(Outcome(ok=False, reason=reason, wall_s=0.1, commands=[]), Collected({}), reason, {})
-        return self._real.run(trial, job, folder, done, pinned=pinned)
+            return LaunchResult(Outcome(ok=False, reason=reason, wall_s=0.1, commands=[]), Collected({}), reason, {})
+        return self._real.launch(trial, job, folder, **how)
 
 
-def check(real: Bench, folder: Path, times: int) -> Any:
+def check(real: Executor, folder: Path, times: int) -> Any:
     truth = Oracle(real, folder).truth(TRIAL, WORKLOAD, 2)
     return Checker(Crashing(real, times), folder, steps=2, repeats=2).check(TRIAL, WORKLOAD, truth, "1.0")
 
 
-def test_a_crash_is_repeated_and_counted(bench: Bench, tmp_path: Path) -> None:  # noqa: F811 - the fixture
-    result = check(bench, tmp_path, times=1)
+def test_a_crash_is_repeated_and_counted(executor: Executor, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+    result = check(executor, tmp_path, times=1)
 
     assert result.passed
     assert result.crashes == 1
 
 
-def test_two_crashes_in_a_row_fail_the_check(bench: Bench, tmp_path: Path) -> None:  # noqa: F811 - the fixture
-    result = check(bench, tmp_path, times=2)
+def test_two_crashes_in_a_row_fail_the_check(executor: Executor, tmp_path: Path) -> None:  # noqa: F811 - the fixture
+    result = check(executor, tmp_path, times=2)
 
     assert not result.passed
     assert "SIGABRT" in result.reason

@@ -5,7 +5,7 @@ import re
 import pytest
 import trials
 
-from steptime.runner.memory import memory_shortage
+from steptime.runner.host import memory_shortage
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 

@@ -41,7 +41,7 @@ def framework_rows() -> Rows:
     from steptime.environments.pythons import choose_python
     from steptime.errors import EnvironmentFailure
     from steptime.frameworks.manifest import broken_frameworks, load_manifests
-    from steptime.runner.devices import cuda_device_names
+    from steptime.runner.host import cuda_device_names
     from steptime.runner.preparation import environment_spec
 
     cuda = bool(cuda_device_names())

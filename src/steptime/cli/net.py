@@ -48,7 +48,7 @@ def net(
     """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
     from steptime.cli.arguments import Mistakes, count
     from steptime.frameworks.manifest import load_manifests
-    from steptime.runner.devices import cuda_device_names
+    from steptime.runner.host import cuda_device_names
     from steptime.runner.net_plan import Wishes, back_ends_of, chosen, expand_net, operation, ready
     from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
@@ -90,17 +90,17 @@ def net(
         with LiveObserver(console) as observer:
             for line in plan.skipped:
                 observer.note(f"skipped: {line}")
-            finished = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer).go()
+            counts = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer).run()
     except KeyboardInterrupt:
         console.print(f"interrupted; everything measured is kept in {output}", markup=False)
         console.print(f"resume with: {again}", markup=False, soft_wrap=True)
         sys.exit(EXIT_INTERRUPTED)
     _print_found(output, as_json=as_json)
-    if finished.not_run:
-        console.print(f"the budget left out {finished.not_run} launches; to go on: {again}", markup=False)
-    if finished.wrong:
+    if counts.not_run:
+        console.print(f"the budget left out {counts.not_run} launches; to go on: {again}", markup=False)
+    if counts.wrong:
         sys.exit(EXIT_WRONG)
-    if finished.failed:
+    if counts.failed:
         sys.exit(EXIT_FAILED)
 
 

@@ -1,94 +1,18 @@
-"""From what the user typed to a plan, and a plan in words."""
+"""A plan in words or as JSON, for ``steptime run --dry-run``."""
 
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from steptime.errors import StudyError
-from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.flags import in_words, varied_options
-from steptime.runner.devices import cuda_device_names
-from steptime.runner.dry_run import exact_commands
-from steptime.runner.expansion import Expansion, expand, skipped_in_words
-from steptime.runner.observer import Observer
-from steptime.runner.preparation import dataset_facts
-from steptime.runner.study_run import Run
-from steptime.runner.timed_runs import START_S
-from steptime.runner.vocabulary import read
-from steptime.study.study import Study
-from steptime.study.study_file import study_files
+from steptime.runner.expansion import skipped_in_words
+from steptime.runner.plan import StudyPlan
 from steptime.study.trial import Trial
-from steptime.units import format_seconds, parse_duration
+from steptime.units import format_seconds
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A study, what it expands into, and where its results go."""
-
-    study: Study
-    study_text: str
-    expansion: Expansion
-    manifests: dict[str, Manifest]
-    folder: Path
-    budget_s: float | None
-    command: str
-    """What to type to resume."""
-
-    def to_run(self, observer: Observer) -> Run:
-        """Return the run that does it."""
-        return Run(self.study, self.study_text, self.expansion, self.manifests, self.folder, self.budget_s, observer)
-
-    @property
-    def estimate_s(self) -> float:
-        """About how long the launches will take, without environments, datasets and checks."""
-        per_launch = START_S + self.study.seconds_per_launch
-        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch + self.ablation_s
-        return wanted if self.budget_s is None else min(wanted, self.budget_s)
-
-    @property
-    def ablation_launches(self) -> int:
-        """How many launches will take steps apart, over all trials."""
-        return len(self.expansion.trials) * self.study.breakdown.launches if self.study.breakdown else 0
-
-    @property
-    def ablation_s(self) -> float:
-        """About how long these will take, if the budget has room for all of them."""
-        return self.ablation_launches * (START_S + self.study.breakdown.seconds) if self.study.breakdown else 0.0
-
-
-def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget: str | None) -> Plan:
-    """Read and expand a study.
-
-    Raises StudyError with all mistakes of the study and its overrides, DatasetError for an unusable folder.
-    """
-    all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
-    study = read(name, all_overrides)
-    manifests = load_manifests()
-    expansion = expand(study, manifests, dataset_facts(study), len(cuda_device_names()))
-    if not expansion.trials:
-        reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
-        message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
-        raise StudyError(message)
-    command = ["steptime", "run", name, *overrides]
-    command += ["-o", str(output)] if output else []
-    command += ["--budget", budget] if budget else []
-    return Plan(
-        study=study,
-        study_text=study_files().get(name, Path(name)).read_text(encoding="utf-8"),
-        expansion=expansion,
-        manifests=manifests,
-        folder=output or Path("steptime-results") / study.name,
-        budget_s=parse_duration(study.budget) if study.budget is not None else None,
-        command=shlex.join(command),
-    )
-
-
-def print_plan(plan: Plan, *, as_json: bool) -> None:
+def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     """Print what a run would do."""
     trials = plan.expansion.trials
-    commands = {trial.id: exact_commands(trial, plan.manifests, plan.study, plan.folder) for trial in trials}
+    commands = {trial.id: plan.commands(trial) for trial in trials}
     if as_json:
         from steptime.cli.tables import print_json
 
@@ -123,7 +47,7 @@ def print_plan(plan: Plan, *, as_json: bool) -> None:
     console.print(f"results go to {plan.folder}", markup=False)
 
 
-def _as_json(plan: Plan, commands: dict[str, list[str]]) -> dict[str, Any]:
+def _as_json(plan: StudyPlan, commands: dict[str, list[str]]) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         "folder": str(plan.folder),

@@ -1,49 +1,57 @@
-"""Showing a run while it runs: a bar with what is being done on a terminal, one line per event elsewhere."""
+"""The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere."""
 
 import sys
 import threading
 import time
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from steptime.units import format_seconds
 
+if TYPE_CHECKING:
+    from steptime.runner.progress import Remaining
+
 _BAR = 30
 """Most columns of the bar; it gets fewer where the terminal is narrow."""
-_ROOM = 50
-"""Columns of what stands beside the bar."""
+_OTHER_COLUMNS = 34
+"""Columns of the spinner, the count and the time elapsed."""
+_ALIKE = 1.1
+"""Two times left whose ratio is below this are shown as one."""
 
 
 class LiveObserver:
-    """Tells the user, on standard error, what the runner is doing and how long it may take; threads may share it.
+    """Shows on standard error what the runner is doing and how much is still to come; threads may share it.
 
-    What is over leaves a line behind, also on a terminal. The time left is what the runner says, or else, in a stage of
-    which it says nothing, as much for each item to come as for those that are over.
+    A stage or a failure that is over leaves a line behind, also on a terminal. The number of items and the time left
+    are those that the runner reports, as a range where it cannot know them; in a stage of which it reports none, each
+    item to come is expected to take as long as those that are over.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}", markup=False, style="bold"),
-            BarColumn(bar_width=max(6, min(_BAR, console.width - _ROOM))),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            BarColumn(bar_width=max(6, min(_BAR, console.width - _OTHER_COLUMNS))),
+            TextColumn("{task.fields[count]}", markup=False, style="progress.download", table_column=_whole()),
+            TimeElapsedColumn(table_column=_whole()),
             console=console,
         )
         self._lock = threading.Lock()
         self._task: TaskID | None = None
         self._title = ""
-        self._total: int | None = None
-        self._what = ""
+        self._least: int | None = None
+        """Items of the stage in any case, those that are over included; None where that is not known."""
+        self._most: int | None = None
+        self._item = ""
         self._left = ""
-        self._told = False
-        """Whether the runner has said of this stage how long it will take."""
+        self._reported = False
+        """Whether the runner has reported for this stage what is still to come."""
         self._done = self._failed = 0
         self._began = time.monotonic()
         # Last: it asks for a first picture at once.
@@ -67,49 +75,67 @@ class LiveObserver:
     def stage(self, title: str, total: int | None) -> None:
         with self._lock:
             self._end_stage()
-            self._title, self._total, self._what, self._left = title, total, "", ""
+            self._title, self._item, self._left = title, "", ""
+            self._least = self._most = total
             self._done = self._failed = 0
-            self._told = False
+            self._reported = False
             self._began = time.monotonic()
-            self._task = self._bar.add_task(title, total=total)
+            self._task = self._bar.add_task(title, total=total, count="")
+            self._update_bar()
             if not self._console.is_terminal:
                 self._say(title + (f" ({total})" if total is not None else ""))
 
     def working_on(self, what: str) -> None:
         with self._lock:
-            self._what = what
-            if not self._told and self._total is not None and self._done:
+            self._item = what
+            if not self._reported and self._least is not None and self._done:
                 share = (time.monotonic() - self._began) / self._done
-                self._left = _about((self._total - self._done) * share)
+                self._left = _time_left((self._least - self._done) * share)
             if not self._console.is_terminal:
-                self._say(f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [self._share(), what, self._left]))}")
+                number = f"{self._count(self._done + 1)}:" if self._least is not None else ""
+                left = f"({self._left})" if self._left else ""
+                self._say(f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [number, what, left]))}")
 
     def finished(self, what: str, *, ok: bool = True) -> None:
         with self._lock:
             self._done += 1
             self._failed += not ok
-            if self._task is not None:
-                # Repeating a trial beyond its minimum is not foreseen; the bar then grows instead of overflowing.
-                total = None if self._total is None else max(self._total, self._done)
-                self._bar.update(self._task, completed=self._done, total=total)
+            self._update_bar()
             if not ok:
                 self._say(f"  failed: {what}", "red")
 
-    def time_left(self, seconds: float) -> None:
+    def remaining(self, remaining: "Remaining") -> None:
         with self._lock:
-            self._told = True
-            self._left = _about(seconds)
+            self._reported = True
+            self._least, self._most = self._done + remaining.least, self._done + remaining.most
+            self._left = _time_left(remaining.least_s, remaining.most_s)
+            self._update_bar()
 
     def note(self, text: str) -> None:
         with self._lock:
             self._say(f"  {text}")
 
     def _picture(self) -> Group:
-        lines = [Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in (self._what, self._left) if line]
-        return Group(self._bar, *lines) if self._task is not None else Group()
+        if self._task is None:
+            return Group()
+        title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
+        lines = [Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in (self._item, self._left) if line]
+        return Group(title, self._bar, *lines)
 
-    def _share(self) -> str:
-        return "" if self._total is None else f"{self._done + 1}/{max(self._total, self._done + 1)}"
+    def _count(self, number: int) -> str:
+        """Return ``18 of 36 to 60``; an item beyond the number that was foreseen is the last of as many."""
+        least, most = max(self._least or 0, number), max(self._most or 0, number)
+        return f"{number} of {least}" if least == most else f"{number} of {least} to {most}"
+
+    def _update_bar(self) -> None:
+        if self._task is None:
+            return
+        if self._least is None or self._most is None:
+            self._bar.update(self._task, completed=self._done, total=None, count=f"{self._done}")
+            return
+        # The bar is full when as many items are over as are likely: the middle of the range.
+        likely = max(self._done, (self._least + self._most) / 2)
+        self._bar.update(self._task, completed=self._done, total=likely, count=self._count(self._done))
 
     def _end_stage(self) -> None:
         if self._task is None:
@@ -131,5 +157,14 @@ def stderr_console() -> Console:
     return Console(file=sys.stderr)
 
 
-def _about(seconds: float) -> str:
-    return f"(about {format_seconds(max(0.0, seconds))} left)"
+def _whole() -> Column:
+    return Column(no_wrap=True)
+
+
+def _time_left(least_s: float, most_s: float | None = None) -> str:
+    least_s = max(0.0, least_s)
+    most_s = max(least_s, most_s or 0.0)
+    least, most = format_seconds(least_s), format_seconds(most_s)
+    if least == most or most_s <= _ALIKE * least_s:
+        return f"about {most} left"
+    return f"about {least} to {most} left"

@@ -33,29 +33,33 @@ def run(
     ] = False,
 ) -> None:
     """Measure what a study asks for; run it again on the same folder to resume."""
-    from steptime.cli.plan import plan_study, print_plan
-    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.runner.plan import plan_study
 
     plan = plan_study(study, overrides or [], output, budget)
     if dry_run:
+        from steptime.cli.plan import print_plan
+
         print_plan(plan, as_json=as_json)
         return
+    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.runner.study_run import StudyRun
+
     console = stderr_console()
     try:
         with LiveObserver(console) as observer:
-            finished = plan.to_run(observer).go()
+            counts = StudyRun(plan, observer).run()
     except KeyboardInterrupt:
         console.print(f"interrupted; everything measured is kept in {plan.folder}", markup=False)
         console.print(f"resume with: {plan.command}", markup=False)
         sys.exit(EXIT_INTERRUPTED)
     report_code = _report(plan.folder, as_json=as_json)
-    if finished.not_run:
-        console.print(f"the budget left out {finished.not_run} trials; to go on: {plan.command}", markup=False)
+    if counts.not_run:
+        console.print(f"the budget left out {counts.not_run} trials; to go on: {plan.command}", markup=False)
     if report_code:
         sys.exit(report_code)
-    if finished.failed:
+    if counts.failed:
         sys.exit(EXIT_FAILED)
-    if finished.not_equivalent:
+    if counts.not_equivalent:
         sys.exit(EXIT_NOT_EQUIVALENT)
 
 

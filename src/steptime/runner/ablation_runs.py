@@ -1,79 +1,84 @@
-"""The launches that take steps apart, after the timed ones and never among them."""
+"""Ablation runs: the launches that take a step apart, after the timed ones and never among them."""
 
-import random
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.records import Launch
+from steptime.measurements.store import Store
+from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.collection import worker_ablations
-from steptime.runner.executor import Bench, describe, launch_once
+from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import AblationSchedule, ablation_job
-from steptime.runner.observer import Observer
-from steptime.runner.schedule import FAILURES
+from steptime.runner.launch_spec import trial_run_folder
+from steptime.runner.timed_runs import describe_launch
+from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
 
 @dataclass(frozen=True)
-class AblationRuns:
-    """What an ablation launch needs beside its trial."""
+class AblationRuns(AbstractRuns[Trial, AblationLaunch]):
+    """The ablation launches of a study's trials."""
 
-    bench: Bench
+    title = "Taking steps apart"
+
+    results: Path
+    """The results folder."""
     schedule: AblationSchedule
-    launches: int
-    """Of each trial."""
     workloads: Mapping[str, Workload]
     loaders: Mapping[str, Mapping[str, Any]]
     """The job's ``loader`` object; both mappings are by trial id."""
-    folder: Callable[[Trial, int], Path]
-    """Where the run folder of a trial's n-th ablation launch is."""
-    keep: Callable[[AblationLaunch], None]
-    observer: Observer
-    seed: int
 
-    def run(self, trials: Sequence[Trial], done: Mapping[str, int], deadline: float | None) -> None:
-        """Launch every trial so often as it still needs, in randomised blocks, while there is time.
+    @property
+    def guess_s(self) -> float:
+        return START_S + self.schedule.seconds
 
-        A launch that failed is repeated at the end of its block, as some frameworks die or hang now and then; a trial
-        is given up after as many failures as in the race.
+    def expected_s(self, timed: Sequence[Launch], timed_s: float) -> float:
+        """Return how long a trial's first ablation launch will take.
 
-        Args:
-            trials: to take apart.
-            done: for each trial's id, how many good ablation launches it has.
-            deadline: on ``time.monotonic``, after which no launch is begun; None for no budget.
+        Its start and end take as long as those of the trial's timed launches, each of which timed steps for
+        ``timed_s`` seconds.
         """
-        needed = sum(max(0, self.launches - done[trial.id]) for trial in trials)
-        if not needed:
-            return
-        self.observer.stage("Taking steps apart", needed)
-        failures: Counter[str] = Counter()
-        for block in range(self.launches):
-            members = [trial for trial in trials if done[trial.id] <= block and failures[trial.id] < FAILURES]
-            random.Random(f"{self.seed}/ablation/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
-            for trial in members:  # which grows by those that failed
-                if deadline is not None and time.monotonic() >= deadline:
-                    self.observer.note("the budget is spent; what was measured is kept")
-                    return
-                self.observer.working_on(describe(trial, block))
-                launch = self.launch(trial, block)
-                self.keep(launch)
-                self.observer.finished(describe(trial, block), ok=launch.status == "ok")
-                if launch.status == "failed":
-                    failures[trial.id] += 1
-                    if failures[trial.id] < FAILURES:
-                        members.append(trial)
+        if not timed:
+            return self.guess_s
+        around = statistics.median(launch.wall_s for launch in timed) - timed_s
+        return max(0.0, around) + self.schedule.seconds
 
-    def launch(self, trial: Trial, number: int) -> AblationLaunch:
-        """Run one ablation launch of ``trial`` and return its record; folders are kept as those of timed launches."""
-        job = ablation_job(trial, self.workloads[trial.id], self.loaders[trial.id], self.schedule)
-        launched = launch_once(self.bench, trial, job, self.folder(trial, number), keep_folder=number == 0)
-        ran = launched.ran
-        return AblationLaunch(
-            **launched.shared,
-            launch=number,
-            workers=[] if ran.reason else worker_ablations(ran.collected, trial.workers),
+    def job(self, configuration: Trial, number: int) -> dict[str, Any]:  # noqa: ARG002 - all launches do the same
+        return ablation_job(
+            configuration, self.workloads[configuration.id], self.loaders[configuration.id], self.schedule
         )
+
+    def folder(self, configuration: Trial, number: int) -> Path:
+        return trial_run_folder(self.results, configuration, "ablation", number)
+
+    def record(self, configuration: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> AblationLaunch:
+        return AblationLaunch(
+            **fields,
+            trial=configuration.id,
+            launch=number,
+            workers=[] if result.reason else worker_ablations(result.collected, configuration.workers),
+        )
+
+    def describe(self, configuration: Trial, number: int) -> str:
+        return describe_launch(configuration, number)
+
+
+def ablation_schedule(
+    study: Study, trials: Sequence[Trial], store: Store, timed: Mapping[str, Sequence[Launch]], runs: AblationRuns
+) -> Schedule[Trial, AblationLaunch]:
+    """Return the ablation launches that are still needed of those ``trials`` that have ``timed`` ones, by trial id."""
+    launches = study.breakdown.launches if study.breakdown else 0
+    measured = [trial for trial in trials if timed.get(trial.id)]
+    good = {trial.id: [each for each in store.ablations(trial.id) if each.status == "ok"] for trial in measured}
+    return Schedule(
+        measured,
+        StoppingRule(least=launches, most=launches),
+        seed=f"{study.seed}/ablation",
+        records=good,
+        prior_s=lambda trial: runs.expected_s(timed[trial.id], study.seconds_per_launch),
+    )

@@ -18,8 +18,8 @@ from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, lacking
-from steptime.runner.devices import cuda_device_names
-from steptime.runner.preparation import environment_spec, usable_cores
+from steptime.runner.host import cuda_device_names, usable_cores
+from steptime.runner.preparation import environment_spec
 from steptime.units import format_bytes
 
 _ROOM_BYTES = 6 * 2**30

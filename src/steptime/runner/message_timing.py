@@ -1,12 +1,8 @@
-"""The launches of the network benchmark, block after block in random order, each kept as soon as it is over.
+"""Message timing: the network benchmark, from its plan to records in a results folder."""
 
-The network benchmark from its plan to a results folder.
-"""
-
-import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,83 +12,71 @@ from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store
+from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
 from steptime.runner.collection import Collected
-from steptime.runner.executor import Bench, launch_once
+from steptime.runner.executor import Executor, LaunchResult
+from steptime.runner.host import usable_cores
 from steptime.runner.jobs import SCHEMA
 from steptime.runner.net_plan import NetPlan
-from steptime.runner.observer import Observer
-from steptime.runner.preparation import environment_spec, prepare_environments, usable_cores
+from steptime.runner.preparation import environment_spec, prepare_environments
+from steptime.runner.progress import Observer
 
-_CRASHES = 2
-"""How often a launch that a signal ended is repeated: old software dies like that now and then."""
+QUESTION = "How long does a message take over each back end?"
+RUN_FOLDERS = "net-launches"
 
 
 @dataclass(frozen=True)
-class NetMeasuring:
-    """What a launch needs beside its setting."""
+class MessageRuns(AbstractRuns[NetSetting, NetLaunch]):
+    """The launches of the network benchmark's settings."""
 
-    bench: Bench
-    launches: int
-    """Of each setting."""
-    folder: Path
-    """Where run folders are made; those of failed launches, and of each setting's first, stay."""
-    keep: Callable[[NetLaunch], None]
-    observer: Observer
+    title = "Timing messages"
+    crash_repeats = 2  # old software dies of a signal now and then
+
+    folder_of_runs: Path
+    """Where run folders are made."""
     seed: int = 0
 
-    def run(self, settings: Sequence[NetSetting], done: Mapping[str, int], deadline: float | None) -> int:
-        """Launch every setting so often as it still needs, while there is time; return how many launches were left out.
+    @property
+    def guess_s(self) -> float:
+        return START_S
 
-        Args:
-            settings: to measure.
-            done: for each setting's id, how many launches it has that ended well.
-            deadline: on ``time.monotonic``, after which no launch is begun; None for no budget.
-        """
-        left = sum(max(0, self.launches - done.get(setting.id, 0)) for setting in settings)
-        if not left:
-            return 0
-        self.observer.stage("Timing messages", left)
-        given_up = set()
-        for block in range(self.launches):
-            members = [each for each in settings if done.get(each.id, 0) <= block and each.id not in given_up]
-            random.Random(f"{self.seed}/net/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
-            for setting in members:
-                if deadline is not None and time.monotonic() >= deadline:
-                    self.observer.note("the budget is spent; what was measured is kept")
-                    return left
-                self.observer.working_on(describe(setting, block))
-                launch = self._launch(setting, block)
-                self.keep(launch)
-                left -= 1
-                if launch.status == "failed":
-                    # It would fail again; a wrong value may be rare, and how rare is worth knowing.
-                    given_up.add(setting.id)
-                    left -= self.launches - block - 1
-                self.observer.finished(f"{describe(setting, block)}: {launch.reason}", ok=launch.status == "ok")
-        return 0
+    def job(self, configuration: NetSetting, number: int) -> dict[str, Any]:
+        return net_job(configuration, self.seed + number)
 
-    def _launch(self, setting: NetSetting, number: int) -> NetLaunch:
-        folder = self.folder / setting.id / f"launch-{number}"
-        for _ in range(1 + _CRASHES):
-            launched = launch_once(
-                self.bench, setting, net_job(setting, self.seed + number), folder, keep_folder=number == 0
-            )
-            if not launched.ran.crashed:
-                break
-        shared, ran = launched.shared, launched.ran
-        workers = [] if ran.reason else worker_visits(ran.collected, setting.workers)
-        found = {name: shared[name] for name in shared if name != "trial"}
+    def folder(self, configuration: NetSetting, number: int) -> Path:
+        return self.folder_of_runs / configuration.id / f"launch-{number}"
+
+    def record(self, configuration: NetSetting, number: int, result: LaunchResult, fields: dict[str, Any]) -> NetLaunch:
+        workers = [] if result.reason else worker_visits(result.collected, configuration.workers)
         if any(worker.wrong for worker in workers):
-            found["status"] = "wrong"
-            found["reason"] = _first_wrong(ran.collected, setting.workers)
+            wrong = {"status": "wrong", "reason": _first_wrong(result.collected, configuration.workers)}
+            fields = {**fields, **wrong}
         return NetLaunch(
-            setting=setting,
+            **fields,
+            setting=configuration,
             launch=number,
-            commands=ran.outcome.commands,
-            alphas_s=[] if ran.reason else ran.collected.worker(0)["net"]["alphas_s"],
+            commands=result.outcome.commands,
+            alphas_s=[] if result.reason else result.collected.worker(0)["net"]["alphas_s"],
             workers=workers,
-            **found,
         )
+
+    def describe(self, configuration: NetSetting, number: int) -> str:
+        return f"{configuration.back_end}, {configuration.workers} workers, launch {number + 1}"
+
+
+def message_schedule(
+    settings: Sequence[NetSetting], launches: int, before: Iterable[NetLaunch] = ()
+) -> Schedule[NetSetting, NetLaunch]:
+    """Return the schedule that gives each of ``settings`` so many ``launches``.
+
+    A launch that fails would fail again, so that its setting is given up. One with a wrong value counts: a wrong
+    value may be rare, and how rare is worth knowing.
+    """
+    records: dict[str, list[NetLaunch]] = {}
+    for launch in before:
+        if launch.status != "failed":
+            records.setdefault(launch.setting.id, []).append(launch)
+    return Schedule(settings, StoppingRule(launches, launches, failures=1), seed="0/net", records=records)
 
 
 def net_job(setting: NetSetting, seed: int) -> dict[str, Any]:
@@ -117,13 +101,8 @@ def net_job(setting: NetSetting, seed: int) -> dict[str, Any]:
 
 
 def worker_visits(collected: Collected, workers: int) -> list[WorkerVisits]:
-    """Return what every worker saw; raises KeyError when a worker lacks a record."""
+    """Return the timed messages of every worker; raises KeyError when a worker lacks a record."""
     return [_visits(rank, collected.worker(rank)) for rank in range(workers)]
-
-
-def describe(setting: NetSetting, launch: int) -> str:
-    """Return a launch in a few words."""
-    return f"{setting.back_end}, {setting.workers} workers, launch {launch + 1}"
 
 
 def _visits(rank: int, records: dict[str, dict[str, Any]]) -> WorkerVisits:
@@ -139,17 +118,13 @@ def _visits(rank: int, records: dict[str, dict[str, Any]]) -> WorkerVisits:
 
 
 def _first_wrong(collected: Collected, workers: int) -> str:
-    told: list[str] = [sentence for rank in range(workers) for sentence in collected.worker(rank)["net"]["told"]]
-    return told[0]
-
-
-QUESTION = "How long does a message take over each back end?"
-RUN_FOLDERS = "net-launches"
+    sentences: list[str] = [sentence for rank in range(workers) for sentence in collected.worker(rank)["net"]["told"]]
+    return sentences[0]
 
 
 @dataclass(frozen=True)
-class NetFinished:
-    """How it ended, in numbers for the exit code and the last line."""
+class NetCounts:
+    """How a run of the network benchmark ended, in numbers for the exit code and the last line."""
 
     failed: int
     """Launches without a result, and settings without an environment."""
@@ -171,7 +146,7 @@ class NetRun:
     budget_s: float | None
     observer: Observer
 
-    def go(self) -> NetFinished:
+    def run(self) -> NetCounts:
         """Prepare, measure and store.
 
         Raises StoreError when the folder cannot be used, KeyboardInterrupt when the user stops it; what was measured
@@ -181,31 +156,26 @@ class NetRun:
         store = self._store()
         with store.lock():
             store.set_machine(fingerprint())
-            return self._run(store)
+            frameworks = dict.fromkeys(setting.framework for setting in self.plan.settings)
+            specs = (environment_spec(self.manifests[name]) for name in frameworks)
+            prepared = prepare_environments(specs, self.observer)
+            settings = [each for each in self.plan.settings if each.framework not in prepared.failures]
+            before = store.net()
+            # Environments are made once per machine; the budget is for what every run does.
+            _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
+            not_run = BlockRunner(
+                executor=Executor(self.manifests, prepared.environments, usable_cores(), self.time_limit_s),
+                runs=MessageRuns(self.folder / RUN_FOLDERS),
+                keep=store.append_net,
+                observer=self.observer,
+                deadline=deadline,
+            ).run(message_schedule(settings, self.launches, before))
+            without = len(self.plan.settings) - len(settings)
+            ended = Counter(launch.status for launch in store.net()[len(before) :])
+            return NetCounts(failed=ended["failed"] + without, wrong=ended["wrong"], not_run=not_run)
 
     def _store(self) -> Store:
         if Store.exists(self.folder):
             return Store.open(self.folder)
         text = "# Made by 'steptime net': no study, only messages.\n"
         return Store.create(self.folder, study_text=text, study_json={"name": "net", "question": QUESTION})
-
-    def _run(self, store: Store) -> NetFinished:
-        frameworks = dict.fromkeys(setting.framework for setting in self.plan.settings)
-        prepared = prepare_environments((environment_spec(self.manifests[name]) for name in frameworks), self.observer)
-        settings = [each for each in self.plan.settings if each.framework not in prepared.failures]
-        bench = Bench(self.manifests, prepared.environments, usable_cores(), self.time_limit_s)
-        before = store.net()
-        done = Counter(launch.setting.id for launch in before if launch.status != "failed")
-        measuring = NetMeasuring(
-            bench=bench,
-            launches=self.launches,
-            folder=self.folder / RUN_FOLDERS,
-            keep=store.append_net,
-            observer=self.observer,
-        )
-        # Environments are made once per machine; the budget is for what every run does.
-        deadline = None if self.budget_s is None else time.monotonic() + self.budget_s
-        not_run = measuring.run(settings, done, deadline)
-        without = len(self.plan.settings) - len(settings)
-        ended = Counter(launch.status for launch in store.net()[len(before) :])
-        return NetFinished(failed=ended["failed"] + without, wrong=ended["wrong"], not_run=not_run)

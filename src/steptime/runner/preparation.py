@@ -1,6 +1,5 @@
 """Make ready what a study needs before anything is launched: environments and datasets."""
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
-from steptime.runner.observer import Observer
+from steptime.runner.progress import Observer
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
@@ -154,8 +153,3 @@ def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     if dataset:
         require_batch(dataset.samples, trial.global_batch)
     return loader_json(dataset, trial.input_shape, trial.loader, trial.loader_processes)
-
-
-def usable_cores() -> tuple[int, ...]:
-    """Return the cores that this process may use."""
-    return tuple(sorted(os.sched_getaffinity(0)))

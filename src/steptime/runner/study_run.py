@@ -1,44 +1,36 @@
-"""A study from its file to its records, as a list of steps."""
+"""One run of a study: from its plan to the records of its launches, as a list of steps."""
 
 import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, TypedDict
 
 from steptime.environments.cache import cache_folder
-from steptime.frameworks.manifest import Manifest
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
-from steptime.measurements.records import Launch
-from steptime.measurements.stopping import suffices
 from steptime.measurements.store import Store
-from steptime.runner.ablation_runs import AblationRuns
+from steptime.runner.ablation_runs import AblationRuns, ablation_schedule
+from steptime.runner.block_runner import BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.equivalence.oracle import REFERENCE
-from steptime.runner.executor import Bench
-from steptime.runner.expansion import Expansion, skipped_in_words
-from steptime.runner.jobs import AblationSchedule, TimingSchedule
-from steptime.runner.memory import memory_shortage
-from steptime.runner.observer import Observer
+from steptime.runner.executor import Executor
+from steptime.runner.expansion import skipped_in_words
+from steptime.runner.host import memory_shortage, usable_cores
+from steptime.runner.jobs import AblationSchedule
+from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     environment_spec,
     loader_of,
     prepare_datasets,
     prepare_environments,
-    usable_cores,
 )
-from steptime.runner.schedule import Schedule
-from steptime.runner.timed_runs import Race
-from steptime.study.study import Breakdown, Study
+from steptime.runner.progress import Observer
+from steptime.runner.timed_runs import TimedRuns, timed_schedule, timing_of
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
-
-_ABLATION_SHARE = 0.4
-"""Of the budget, kept back for taking steps apart where a study asks for that."""
 
 NOT_RUN = "not run: the budget was spent before its first launch"
 
@@ -51,8 +43,8 @@ class Verdict(TypedDict):
 
 
 @dataclass(frozen=True)
-class Finished:
-    """How a run ended, in numbers for the exit code and the last line."""
+class TrialCounts:
+    """How the trials of a run ended, in numbers for the exit code and the last line."""
 
     ok: int
     failed: int
@@ -62,107 +54,59 @@ class Finished:
 
 
 @dataclass
-class Run:
+class StudyRun:
     """One run of a study into a results folder; what is there already is not repeated."""
 
-    study: Study
-    study_text: str
-    expansion: Expansion
-    manifests: Mapping[str, Manifest]
-    folder: Path
-    budget_s: float | None
+    plan: StudyPlan
     observer: Observer
     _verdicts: dict[str, Verdict] = field(default_factory=dict)
 
-    def go(self) -> Finished:
-        """Prepare, check, race and store.
+    def run(self) -> TrialCounts:
+        """Prepare, check, launch and store.
 
         Raises StoreError when the folder is in use, and KeyboardInterrupt when the user stops it; everything
         measured before is kept.
         """
         end_orphans()
-        store = self._store()
+        study, store = self.plan.study, self._store()
         with store.lock():
             store.set_machine(fingerprint())
-            store.put("skipped", {"lines": skipped_in_words(self.expansion.skipped)})
-            for trial in self.expansion.trials:
+            store.put("skipped", {"lines": skipped_in_words(self.plan.expansion.skipped)})
+            for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
-                self._run(store)
+                trials = self._fitting(self.plan.expansion.trials)
+                executor, trials = self._executor(trials)
+                datasets = prepare_datasets({t.dataset for t in trials if t.dataset}, self.observer)
+                workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
+                trials = self._equivalent(store, executor, trials, workloads)
+                loaders = {t.id: loader_of(t, datasets) for t in trials}
+                # Environments, datasets and checks are made once per machine; the budget is for what every run does.
+                timed_until, all_until = deadlines(
+                    self.plan.budget_s, ablation=study.breakdown is not None, now=time.monotonic()
+                )
+                timed = timed_schedule(study, trials, store)
+                runs = TimedRuns(self.plan.folder, timing_of(study), workloads, loaders)
+                BlockRunner(executor, runs, store.append, self.observer, timed_until).run(timed)
+                if study.breakdown is not None:
+                    ablation = AblationSchedule(study.steps.warmup, study.breakdown.seconds)
+                    ablation_runs = AblationRuns(self.plan.folder, ablation, workloads, loaders)
+                    schedule = ablation_schedule(study, trials, store, timed.records, ablation_runs)
+                    BlockRunner(executor, ablation_runs, store.append_ablation, self.observer, all_until).run(schedule)
+                for trial in trials:
+                    if not timed.records.get(trial.id):
+                        self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
             finally:
                 store.put("verdicts", self._verdicts)
         return self._count(store)
 
     def _store(self) -> Store:
-        resolved = self.study.model_dump(mode="json")
-        if Store.exists(self.folder):
-            store = Store.open(self.folder)
-            store.set_study(self.study_text, resolved)
+        resolved = self.plan.study.model_dump(mode="json")
+        if Store.exists(self.plan.folder):
+            store = Store.open(self.plan.folder)
+            store.set_study(self.plan.study_text, resolved)
             return store
-        return Store.create(self.folder, study_text=self.study_text, study_json=resolved)
-
-    def _run(self, store: Store) -> None:
-        trials = self._fitting(self.expansion.trials)
-        frameworks = dict.fromkeys(trial.framework for trial in trials)
-        if self.study.equivalence.enabled:
-            frameworks.setdefault(REFERENCE)
-        specs = [environment_spec(self.manifests[name], self.study.environments.get(name)) for name in frameworks]
-        prepared = prepare_environments(specs, self.observer)
-        trials = self._without(trials, {t.id: prepared.failures.get(t.framework) for t in trials}, "failed")
-        datasets = prepare_datasets({t.dataset for t in trials if t.dataset}, self.observer)
-        bench = Bench(self.manifests, prepared.environments, usable_cores(), self.study.time_limit)
-        workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
-        if self.study.equivalence.enabled:
-            trials = self._without(trials, self._check(store, bench, trials, workloads), "not_equivalent")
-        race = Race(
-            bench=bench,
-            timing=TimingSchedule(
-                self.study.steps.warmup, self.study.seconds_per_launch, self.study.steps.min, self.study.steps.max
-            ),
-            workloads=workloads,
-            loaders={t.id: loader_of(t, datasets) for t in trials},
-            folder=lambda trial, number: self.folder / "trials" / trial.id / f"launch-{number}",
-            keep=store.append,
-            observer=self.observer,
-        )
-        schedule = Schedule(
-            trials=trials,
-            suffices=self._suffices,
-            min_launches=self.study.launches.min,
-            max_launches=self.study.launches.max,
-            seed=self.study.seed,
-            launches={t.id: list(store.launches(t.id)) for t in trials},
-        )
-        # Environments, datasets and checks are made once per machine; the budget is for what every run does.
-        deadline = None if self.budget_s is None else time.monotonic() + self.budget_s
-        breakdown = self.study.breakdown
-        kept_back = 0.0 if self.budget_s is None or breakdown is None else self.budget_s * _ABLATION_SHARE
-        race.run(schedule, None if deadline is None else deadline - kept_back)
-        if breakdown is not None:
-            self._take_apart(store, race, [t for t in trials if schedule.launches.get(t.id)], breakdown, deadline)
-        for trial in trials:
-            if not schedule.launches.get(trial.id):
-                self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
-
-    def _take_apart(
-        self, store: Store, race: Race, trials: list[Trial], breakdown: Breakdown, deadline: float | None
-    ) -> None:
-        ablation_runs = AblationRuns(
-            bench=race.bench,
-            schedule=AblationSchedule(self.study.steps.warmup, breakdown.seconds),
-            launches=breakdown.launches,
-            workloads=race.workloads,
-            loaders=race.loaders,
-            folder=lambda trial, number: self.folder / "trials" / trial.id / f"ablation-{number}",
-            keep=store.append_ablation,
-            observer=self.observer,
-            seed=self.study.seed,
-        )
-        done = {t.id: sum(each.status == "ok" for each in store.ablations(t.id)) for t in trials}
-        ablation_runs.run(trials, done, deadline)
-
-    def _suffices(self, trial: Trial, launches: Iterable[Launch]) -> bool:
-        return suffices(trial, list(launches), self.study.target)
+        return Store.create(self.plan.folder, study_text=self.plan.study_text, study_json=resolved)
 
     def _fitting(self, trials: Iterable[Trial]) -> list[Trial]:
         shortages = {}
@@ -171,20 +115,36 @@ class Run:
             shortages[trial.id] = memory_shortage(trial, workload)
         return self._without(list(trials), shortages, "failed")
 
-    def _check(
-        self, store: Store, bench: Bench, trials: list[Trial], workloads: Mapping[str, Workload]
-    ) -> dict[str, str]:
-        scratch = self.folder / "equivalence"
+    def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
+        """Make the environments; return what launches in them, and the trials that have one."""
+        study, manifests = self.plan.study, self.plan.manifests
+        frameworks = dict.fromkeys(trial.framework for trial in trials)
+        if study.equivalence.enabled:
+            frameworks.setdefault(REFERENCE)
+        specs = [environment_spec(manifests[name], study.environments.get(name)) for name in frameworks]
+        prepared = prepare_environments(specs, self.observer)
+        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit)
+        failures = {trial.id: prepared.failures.get(trial.framework) for trial in trials}
+        return executor, self._without(trials, failures, "failed")
+
+    def _equivalent(
+        self, store: Store, executor: Executor, trials: list[Trial], workloads: Mapping[str, Workload]
+    ) -> list[Trial]:
+        """Return the trials that pass the equivalence check; all of them where the study has none."""
+        settings = self.plan.study.equivalence
+        if not settings.enabled:
+            return trials
+        scratch = self.plan.folder / "equivalence"
         shutil.rmtree(scratch, ignore_errors=True)
         equivalence = EquivalenceCheck(
-            checker=Checker(bench, scratch, self.study.equivalence.steps, self.study.equivalence.repeats),
-            cache=CheckCache(cache_folder() / "equivalence", self.manifests[REFERENCE]),
+            checker=Checker(executor, scratch, settings.steps, settings.repeats),
+            cache=CheckCache(cache_folder() / "equivalence", self.plan.manifests[REFERENCE]),
             workloads=workloads,
             keep=store.append_equivalence,
             observer=self.observer,
         )
-        equivalence.run(trials, side_by_side=max(1, len(bench.cores) // 2) + 1)
-        return equivalence.failures
+        equivalence.run(trials, side_by_side=max(1, len(executor.cores) // 2) + 1)
+        return self._without(trials, equivalence.failures, "not_equivalent")
 
     def _without(
         self, trials: list[Trial], reasons: Mapping[str, str | None], status: Literal["failed", "not_equivalent"]
@@ -195,11 +155,12 @@ class Run:
                 self._verdicts[trial_id] = {"status": status, "reason": reason}
         return [trial for trial in trials if trial.id not in self._verdicts]
 
-    def _count(self, store: Store) -> Finished:
+    def _count(self, store: Store) -> TrialCounts:
+        trials = self.plan.expansion.trials
         not_equivalent = sum(verdict["status"] == "not_equivalent" for verdict in self._verdicts.values())
         ok = sum(
             trial.id not in self._verdicts and any(each.status == "ok" for each in store.iter_launches(trial.id))
-            for trial in self.expansion.trials
+            for trial in trials
         )
         not_run = sum(verdict["reason"] == NOT_RUN for verdict in self._verdicts.values())
-        return Finished(ok, len(self.expansion.trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
+        return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)

@@ -15,9 +15,9 @@ from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.cases import Case, equivalence_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.verdict import Findings
-from steptime.runner.executor import Bench
+from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
-from steptime.runner.observer import Observer
+from steptime.runner.progress import Observer
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
@@ -27,7 +27,7 @@ from steptime.workloads.layers import Workload
 class Checker:
     """Runs checks in a scratch folder."""
 
-    bench: Bench
+    executor: Executor
     scratch: Path
     steps: int
     """At most; fewer where rounding alone would decide after so many."""
@@ -46,10 +46,10 @@ class Checker:
         for repeat in range(repeats):
             folder = self.scratch / f"{trial.id}-{repeat}"
             # Checks run side by side, which pins would put on the same cores.
-            ran = self.bench.run(trial, job, folder, "check", pinned=False)
+            ran = self.executor.launch(trial, job, folder, last_record="check", pinned=False)
             if ran.crashed:
                 found.note_crash()
-                ran = self.bench.run(trial, job, folder, "check", pinned=False)
+                ran = self.executor.launch(trial, job, folder, last_record="check", pinned=False)
             found.add(ran, folder, truth)
             if found.reasons:
                 break
@@ -77,7 +77,7 @@ class EquivalenceCheck:
 
     def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
         """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
-        cases = equivalence_cases(trials, self.checker.bench.manifests)
+        cases = equivalence_cases(trials, self.checker.executor.manifests)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
         # Threads only start processes and wait; a thread that ends does not end what is tied to this process's
         # main thread, because every launch is over when its thread goes on.
@@ -87,7 +87,7 @@ class EquivalenceCheck:
                 for future in futures:
                     future.result()
             except BaseException:
-                self.checker.bench.cancelled.set()
+                self.checker.executor.cancelled.set()
                 for future in futures:
                     future.cancel()
                 raise
@@ -96,9 +96,9 @@ class EquivalenceCheck:
     def _check(self, case: Case) -> None:
         trial = case.trial
         workload = self.workloads[case.stands_for[0]]
-        bench = self.checker.bench
-        ready = bench.environments[trial.framework]
-        manifest = bench.manifests[trial.framework]
+        executor = self.checker.executor
+        ready = executor.environments[trial.framework]
+        manifest = executor.manifests[trial.framework]
         setting = f"{self.checker.steps} steps, {self.checker.repeats} repeats"
         key = self.cache.key(trial, workload, manifest, ready, setting)
         result = self.cache.get(key)
@@ -122,6 +122,6 @@ class EquivalenceCheck:
             lock = self._truth_locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._truths:
-                oracle = Oracle(self.checker.bench, self.checker.scratch)
+                oracle = Oracle(self.checker.executor, self.checker.scratch)
                 self._truths[key] = oracle.truth(trial, workload, self.checker.steps)
             return self._truths[key]

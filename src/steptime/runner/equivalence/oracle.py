@@ -5,7 +5,7 @@ from pathlib import Path
 
 from steptime.runner.equivalence.tolerances import relative_error, update_error, weight_error
 from steptime.runner.equivalence.weight_stream import InitialWeights, SavedWeights, Weights
-from steptime.runner.executor import Bench, Ran
+from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
 from steptime.study.strategies import SINGLE
 from steptime.study.trial import Trial
@@ -49,7 +49,7 @@ class Truth:
 class Oracle:
     """Asks the reference, in a scratch folder."""
 
-    bench: Bench
+    executor: Executor
     scratch: Path
 
     def truth(self, trial: Trial, workload: Workload, steps: int) -> Truth | str:
@@ -98,7 +98,7 @@ class Oracle:
         )
         folder = self.scratch / f"truth-{trial.id}-{bits}"
         job = check_job(reference, workload, steps=steps, save_weights=True)
-        ran: Ran = self.bench.run(reference, job, folder, "check", pinned=False)
+        ran = self.executor.launch(reference, job, folder, last_record="check", pinned=False)
         if ran.reason:
             return f"the reference failed: {ran.reason}"
         losses: list[float] = ran.collected.worker(0)["check"]["losses"]

@@ -6,7 +6,7 @@ from pathlib import Path
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.oracle import Truth, read_weights, weights_path
 from steptime.runner.equivalence.tolerances import TOLERANCES, relative_error, update_error, weight_error
-from steptime.runner.executor import Ran
+from steptime.runner.executor import LaunchResult
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
@@ -33,7 +33,7 @@ class Findings:
         """Count a run that a signal ended, and that is repeated."""
         self._crashes += 1
 
-    def add(self, ran: Ran, folder: Path, truth: Truth) -> None:
+    def add(self, ran: LaunchResult, folder: Path, truth: Truth) -> None:
         """Hold one repeat against the truth."""
         if ran.reason:
             self.reasons.append(ran.reason)

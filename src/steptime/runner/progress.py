@@ -1,6 +1,19 @@
-"""How the runner tells what it is doing, to whoever shows it."""
+"""How the runner reports its progress, to whoever shows it."""
 
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What is still to come of a stage: a range, because a trial is launched until its interval is narrow enough."""
+
+    least: int
+    """Launches that are needed in any case."""
+    most: int
+    """Launches that are made at most: the study allows no more, or the budget does not."""
+    least_s: float
+    most_s: float
 
 
 class Observer(Protocol):
@@ -15,8 +28,8 @@ class Observer(Protocol):
     def finished(self, what: str, *, ok: bool = True) -> None:
         """One item of the stage is over."""
 
-    def time_left(self, seconds: float) -> None:
-        """How long the stage will take at most, as far as is known."""
+    def remaining(self, remaining: Remaining) -> None:
+        """What is still to come of the stage, the current item included; replaces ``total``."""
 
     def note(self, text: str) -> None:
         """Something the user should read."""
@@ -31,6 +44,6 @@ class Silent:
 
     def finished(self, what: str, *, ok: bool = True) -> None: ...
 
-    def time_left(self, seconds: float) -> None: ...
+    def remaining(self, remaining: Remaining) -> None: ...
 
     def note(self, text: str) -> None: ...

@@ -1,4 +1,4 @@
-"""One launch on the bench: what its failure is called, and a port that somebody took."""
+"""One launch by the executor: the reason of a failure, and a port that another program took."""
 
 import socket
 from pathlib import Path
@@ -11,10 +11,10 @@ from steptime.launchers import base
 from steptime.launchers.base import free_ports
 from steptime.launchers.request import Outcome
 from steptime.runner.collection import Collected
-from steptime.runner.executor import Bench, Ran
+from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.jobs import check_job
-from steptime.runner.observer import Silent
 from steptime.runner.preparation import environment_spec, prepare_environments
+from steptime.runner.progress import Silent
 from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")
@@ -22,15 +22,15 @@ TRIAL = trial(strategy="allreduce", workers=2)
 
 
 @pytest.fixture(scope="module")
-def bench() -> Bench:
+def executor() -> Executor:
     manifests = load_manifests()
     prepared = prepare_environments([environment_spec(manifests["reference"])], Silent())
-    return Bench(manifests, prepared.environments, (), 30.0)
+    return Executor(manifests, prepared.environments, (), 30.0)
 
 
-def run(bench: Bench, folder: Path, job=None):
+def run(executor: Executor, folder: Path, job=None):
     job = job or check_job(TRIAL, WORKLOAD, steps=1, save_weights=False)
-    return bench.run(TRIAL, job, folder, "check", pinned=False)
+    return executor.launch(TRIAL, job, folder, last_record="check", pinned=False)
 
 
 class Ports:
@@ -54,18 +54,18 @@ def taken_port():
         yield listener.getsockname()[1]
 
 
-def test_a_port_that_was_taken_meanwhile_costs_a_repetition_and_no_result(bench, tmp_path, monkeypatch, taken_port):
+def test_a_port_that_was_taken_meanwhile_costs_a_repetition_and_no_result(executor, tmp_path, monkeypatch, taken_port):
     ports = Ports(taken_port, times=1)
     monkeypatch.setattr(base, "free_ports", ports)
 
-    assert run(bench, tmp_path / "run").reason is None
+    assert run(executor, tmp_path / "run").reason is None
     assert ports.left == 0
 
 
-def test_a_port_that_stays_taken_is_the_reason(bench, tmp_path, monkeypatch, taken_port):
+def test_a_port_that_stays_taken_is_the_reason(executor, tmp_path, monkeypatch, taken_port):
     monkeypatch.setattr(base, "free_ports", Ports(taken_port, times=9))
 
-    assert "ddress already in use" in run(bench, tmp_path / "run").reason
+    assert "ddress already in use" in run(executor, tmp_path / "run").reason
 
 
 @pytest.mark.parametrize(
@@ -82,14 +82,14 @@ def test_a_port_that_stays_taken_is_the_reason(bench, tmp_path, monkeypatch, tak
 def test_a_crash_is_told_from_a_failure_that_somebody_meant(reason, crashed):
     outcome = Outcome(ok=reason is None, reason=reason, wall_s=1.0, commands=[])
 
-    assert Ran(outcome, Collected({}), reason, {}).crashed == crashed
+    assert LaunchResult(outcome, Collected({}), reason, {}).crashed == crashed
 
 
-def test_the_worker_that_failed_first_is_the_reason_and_not_its_peers(bench, tmp_path):
+def test_the_worker_that_failed_first_is_the_reason_and_not_its_peers(executor, tmp_path):
     job = check_job(TRIAL, WORKLOAD, steps=1, save_weights=False)
     job["workload"]["layers"][0]["kind"] = "no-such-kind"
 
-    ran = run(bench, tmp_path / "run", job)
+    ran = run(executor, tmp_path / "run", job)
 
     assert "no-such-kind" in ran.reason
     first = ran.reason.split(":")[0]

@@ -1,14 +1,16 @@
-"""What is shown of a run while it runs."""
+"""The progress that is shown of a run."""
 
 import io
 import itertools
 import time
 from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
-from steptime.cli import progress as live
+from steptime.cli import progress
 from steptime.cli.progress import LiveObserver
+from steptime.runner.progress import Remaining
 
 
 def shown(act, *, terminal=False, width=60):
@@ -21,17 +23,49 @@ def shown(act, *, terminal=False, width=60):
 def race(observer):
     observer.stage("Racing", 2)
     for number in (1, 2, 3):
-        observer.time_left(90.0)
+        observer.remaining(Remaining(3 - number, 5 - number, 90.0, 240.0))
         observer.working_on(f"pytorch allreduce, lenet5, 2 workers, launch {number}")
         observer.finished(f"launch {number}", ok=number != 2)
 
 
 def test_a_file_gets_a_line_per_item_with_its_number_and_the_time_left():
-    assert "1/2 pytorch allreduce, lenet5, 2 workers, launch 1 (about 1 min 30 s left)\n" in shown(race)
+    said = "1 of 2 to 4: pytorch allreduce, lenet5, 2 workers, launch 1 (about 1 min 30 s to 4 min 0 s left)\n"
+    assert said in shown(race)
 
 
 def test_more_items_than_foreseen_make_the_stage_longer():
-    assert "3/3 pytorch allreduce" in shown(race)
+    assert "3 of 3 to 4: pytorch allreduce" in shown(race)
+
+
+def test_a_number_that_is_known_is_no_range():
+    def check(observer):
+        observer.stage("Checking", 4)
+        observer.working_on("one")
+
+    assert "1 of 4: one\n" in shown(check)
+
+
+def test_times_left_that_are_nearly_the_same_are_one():
+    def measure(observer):
+        observer.stage("Racing", 4)
+        observer.remaining(Remaining(4, 4, 100.0, 104.0))
+        observer.working_on("one")
+
+    assert "(about 1 min 44 s left)" in shown(measure)
+
+
+@pytest.mark.parametrize("width", [60, 140])
+def test_a_terminal_shows_the_range_whole_however_narrow_it_is(width):
+    def measure(observer):
+        observer.stage("Checking that all frameworks compute the same", 36)
+        observer.remaining(Remaining(136, 960, 2000.0, 48000.0))
+        observer.working_on("horovod_tensorflow allreduce, resnet50, 4 workers, launch 1")
+        time.sleep(0.5)  # a few of its eight pictures a second
+
+    pictures = shown(measure, terminal=True, width=width)
+    assert "0 of 136 to 960" in pictures
+    assert "0:00:00" in pictures
+    assert "about 33 min 20 s to 13 h 20 min left" in pictures
 
 
 def test_a_stage_leaves_behind_how_much_was_done_and_failed():
@@ -53,7 +87,7 @@ def test_a_terminal_shows_what_is_being_done():
 
 def test_a_stage_that_says_nothing_of_its_time_is_judged_by_what_is_over(monkeypatch):
     clock = itertools.count(0.0, 6.0)
-    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
     now = next(clock)
 
     def check(observer):

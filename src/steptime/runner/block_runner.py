@@ -1,0 +1,263 @@
+"""Launches in randomised blocks, until every configuration has enough of them or the budget is spent.
+
+A block launches every unfinished configuration once, in random order, so that a drift of the machine hits all alike
+and configurations can be compared pair by pair. The block of a launch is its index among the launches of its
+configuration, so that a resumed run finishes the block that was interrupted before it begins another.
+"""
+
+import abc
+import random
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from steptime.runner.executor import Executor, LaunchResult
+from steptime.runner.launch_spec import Launchable
+from steptime.runner.progress import Observer, Remaining
+
+START_S = 6.0
+"""A guess of the time that starting a framework takes, until the first launch has shown it."""
+ABLATION_SHARE = 0.4
+"""The part of a budget that is kept for ablation launches, where a study asks for them."""
+
+Verdict = Literal["continue", "settled", "abandoned"]
+BUDGET_SPENT = "the budget is spent; what was measured is kept"
+
+
+class LaunchRecord(Protocol):
+    """What every kind of launch record says."""
+
+    @property
+    def status(self) -> str:
+        """``failed``, or how it ended well."""
+
+    @property
+    def wall_s(self) -> float: ...
+
+
+Configuration = TypeVar("Configuration", bound=Launchable)
+Record = TypeVar("Record", bound=LaunchRecord)
+
+
+class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
+    """One kind of launch, to be run in blocks: its job, its run folder and its record."""
+
+    title: ClassVar[str]
+    """Shown while its launches run."""
+    crash_repeats: ClassVar[int] = 0
+    """How often a launch that a signal ended is repeated at once, without a record."""
+
+    @property
+    @abc.abstractmethod
+    def guess_s(self) -> float:
+        """A guess of the seconds that a launch takes, shown for as long as none has been seen."""
+
+    @abc.abstractmethod
+    def job(self, configuration: Configuration, number: int) -> Mapping[str, Any]:
+        """Return the ``job.json`` of a configuration's launch ``number``."""
+
+    @abc.abstractmethod
+    def folder(self, configuration: Configuration, number: int) -> Path:
+        """Return the run folder of a launch; those of the first launch and of failed ones are kept.
+
+        They can be looked into and started by hand; those of other launches differ in nothing but their records.
+        """
+
+    @abc.abstractmethod
+    def record(self, configuration: Configuration, number: int, result: LaunchResult, fields: dict[str, Any]) -> Record:
+        """Return the record of a launch; ``fields`` are those that the records of all kinds have."""
+
+    @abc.abstractmethod
+    def describe(self, configuration: Configuration, number: int) -> str:
+        """Return a launch in a few words."""
+
+
+@dataclass(frozen=True)
+class StoppingRule(Generic[Configuration, Record]):
+    """When a configuration has enough launches, and when it is given up."""
+
+    least: int
+    """Good launches that it needs."""
+    most: int
+    """Launches after which it gets no other."""
+    suffices: Callable[[Configuration, Sequence[Record]], bool] = lambda _configuration, _good: True
+    """Whether its good launches, ``least`` or more, are enough."""
+    failures: int = 2
+    """After so many failed launches, and no more good ones than that, the configuration is given up."""
+    failures_count: bool = False
+    """Whether a failed launch is one of the ``most``, with a number of its own; else it is repeated in its block."""
+
+
+@dataclass
+class Schedule(Generic[Configuration, Record]):
+    """The order of launches of one run; ``records`` grows as launches end."""
+
+    configurations: Sequence[Configuration]
+    rule: StoppingRule[Configuration, Record]
+    seed: str
+    """Decides the order within the blocks."""
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    """By configuration id, those of earlier runs included; without failed ones where the rule does not count these."""
+    prior_s: Callable[[Configuration], float | None] = lambda _: None
+    """The seconds of a first launch, where launches of another kind tell."""
+
+    def verdict(self, configuration: Configuration) -> Verdict:
+        """Say whether ``configuration`` needs another launch."""
+        good = [record for record in self._records(configuration) if record.status != "failed"]
+        failed = len(self._records(configuration)) - len(good)
+        if failed >= self.rule.failures and failed >= len(good):
+            return "abandoned"
+        if self.count(configuration) >= self.rule.most:
+            return "settled"
+        if len(good) >= self.rule.least and self.rule.suffices(configuration, good):
+            return "settled"
+        return "continue"
+
+    def count(self, configuration: Configuration) -> int:
+        """Return how many launches of ``configuration`` count: the number of its next one."""
+        records = self._records(configuration)
+        return len(records) if self.rule.failures_count else sum(record.status != "failed" for record in records)
+
+    def unfinished(self) -> list[Configuration]:
+        """Return the configurations that need another launch."""
+        return [each for each in self.configurations if self.verdict(each) == "continue"]
+
+    def next_block(self, fits: Callable[[Configuration], bool] = lambda _: True) -> tuple[int, list[Configuration]]:
+        """Return the index of the next block and its configurations in random order.
+
+        There are none when all configurations are finished, or no other ``fits``.
+        """
+        waiting = [each for each in self.unfinished() if fits(each)]
+        if not waiting:
+            return 0, []
+        block = min(map(self.count, waiting))
+        members = [each for each in waiting if self.count(each) == block]
+        random.Random(f"{self.seed}/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
+        return block, members
+
+    def add(self, configuration: Configuration, record: Record) -> None:
+        """Take the record of a launch into account."""
+        self.records.setdefault(configuration.id, []).append(record)
+
+    def expected_s(self, configuration: Configuration) -> float | None:
+        """Return how long a launch of ``configuration`` will take; None while nothing tells.
+
+        That is the median of its own launches, or else as ``prior_s`` says, or else the mean of the others.
+        """
+        own = [record.wall_s for record in self._records(configuration)]
+        if own:
+            return statistics.median_high(own)
+        prior = self.prior_s(configuration)
+        if prior is not None:
+            return prior
+        others = [record.wall_s for records in self.records.values() for record in records]
+        return statistics.fmean(others) if others else None
+
+    def at_least_s(self, configuration: Configuration, guess_s: float) -> float:
+        """Return the seconds that must be left of a budget for a launch of ``configuration`` to be begun.
+
+        Those that it is expected to take. A configuration of which nothing is known yet gets its first launch if the
+        shortest one so far, or a usual one of ``guess_s``, would end in time: it may be quick where others are slow.
+        The very first launch of all is begun while there is any time.
+        """
+        if self._records(configuration) or self.prior_s(configuration) is not None:
+            return self.expected_s(configuration) or 0.0
+        shortest = min((record.wall_s for records in self.records.values() for record in records), default=0.0)
+        return min(shortest, guess_s)
+
+    def remaining(self, guess_s: float, time_left_s: float | None) -> Remaining:
+        """Return how many launches are still to come, and how long they take.
+
+        Args:
+            guess_s: the seconds of a launch, for as long as nothing tells.
+            time_left_s: of the budget, which may leave out some of them; None for no budget.
+        """
+        least = most = 0
+        least_s = most_s = 0.0
+        for each in self.unfinished():
+            seconds = self.expected_s(each) or guess_s
+            needed = max(1, self.rule.least - self.count(each))
+            allowed = max(needed, self.rule.most - self.count(each))
+            least, most = least + needed, most + allowed
+            least_s, most_s = least_s + needed * seconds, most_s + allowed * seconds
+        if time_left_s is not None and most_s > time_left_s:
+            most = int(most * max(0.0, time_left_s) / most_s)
+            most_s = max(0.0, time_left_s)
+            least, least_s = min(least, most), min(least_s, most_s)
+        return Remaining(least, most, least_s, most_s)
+
+    def _records(self, configuration: Configuration) -> list[Record]:
+        return self.records.get(configuration.id, [])
+
+
+@dataclass(frozen=True)
+class BlockRunner(Generic[Configuration, Record]):
+    """Runs the launches of a schedule in fresh processes and keeps each record as soon as its launch is over."""
+
+    executor: Executor
+    runs: AbstractRuns[Configuration, Record]
+    keep: Callable[[Record], None]
+    observer: Observer
+    deadline: float | None = None
+    """On ``clock``; a launch that is expected to end after it is not begun. None for no budget."""
+    clock: Callable[[], float] = time.monotonic
+
+    def run(self, schedule: Schedule[Configuration, Record]) -> int:
+        """Launch block after block; return how many launches the budget left out of those needed in any case.
+
+        A slow configuration whose next launch would end too late does not keep quick ones from theirs.
+        """
+        needed = schedule.remaining(self.runs.guess_s, None).least
+        if not needed:
+            return 0
+        self.observer.stage(self.runs.title, needed)
+
+        def ends_in_time(configuration: Configuration) -> bool:
+            time_left = self._time_left_s()
+            return time_left is None or schedule.at_least_s(configuration, self.runs.guess_s) <= time_left
+
+        while True:
+            block, members = schedule.next_block(ends_in_time)
+            if not members:
+                break
+            for configuration in filter(ends_in_time, members):
+                self.observer.remaining(schedule.remaining(self.runs.guess_s, self._time_left_s()))
+                self._launch(schedule, configuration, block)
+        left_out = schedule.remaining(self.runs.guess_s, None).least
+        if left_out:
+            self.observer.note(BUDGET_SPENT)
+        return left_out
+
+    def _launch(self, schedule: Schedule[Configuration, Record], configuration: Configuration, number: int) -> None:
+        what = self.runs.describe(configuration, number)
+        self.observer.working_on(what)
+        job, folder = self.runs.job(configuration, number), self.runs.folder(configuration, number)
+        for _ in range(1 + self.runs.crash_repeats):
+            result = self.executor.launch(configuration, job, folder, keep_folder=number == 0)
+            if not result.crashed:
+                break
+        fields = self.executor.record_fields(configuration, result)
+        record = self.runs.record(configuration, number, result, fields)
+        self.keep(record)
+        schedule.add(configuration, record)
+        self.observer.finished(what, ok=record.status == "ok")
+
+    def _time_left_s(self) -> float | None:
+        return None if self.deadline is None else self.deadline - self.clock()
+
+
+def deadlines(budget_s: float | None, *, ablation: bool, now: float) -> tuple[float | None, float | None]:
+    """Return when timed launches must end, and when all launches must.
+
+    Args:
+        budget_s: for both kinds together; None for no budget.
+        ablation: whether ablation launches follow the timed ones.
+        now: when the budget begins, on any clock.
+    """
+    if budget_s is None:
+        return None, None
+    kept = budget_s * ABLATION_SHARE if ablation else 0.0
+    return now + budget_s - kept, now + budget_s

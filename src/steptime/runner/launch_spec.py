@@ -1,0 +1,90 @@
+"""Who runs in one launch, and how: the one place where a launch's request and run folder are derived.
+
+The executor starts what comes out of here, and the dry run prints it.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+from steptime.clusters.cluster import Cluster
+from steptime.frameworks.manifest import Manifest
+from steptime.launchers.request import Process, Request
+from steptime.launchers.table import launcher_named
+from steptime.measurements.net.records import NetSetting
+from steptime.study.trial import Trial
+
+Launchable = Trial | NetSetting
+"""A configuration that processes can be started for."""
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """The processes of a launch of one configuration, before a run folder, an interpreter and ports are known."""
+
+    launcher: str
+    workers: int
+    servers: int
+    colocated_servers: bool
+    scheduler: bool
+    threads: int
+    mpi: bool
+    """Whether the framework's workers must be started by an mpiexec."""
+    cluster: Cluster | None
+
+    @classmethod
+    def of(cls, configuration: Launchable, manifest: Manifest) -> Self:
+        """Return the spec of a configuration; ``manifest`` is its framework's."""
+        return cls(
+            launcher=configuration.launcher,
+            workers=configuration.workers,
+            servers=configuration.servers,
+            colocated_servers=configuration.server_placement == "colocated",
+            scheduler=manifest.strategies[configuration.strategy].scheduler,
+            threads=configuration.threads,
+            mpi=manifest.launcher_for(configuration.strategy, configuration.options) == "mpi",
+            cluster=configuration.cluster,
+        )
+
+    def request(
+        self,
+        folder: Path,
+        interpreter: Path,
+        cores: tuple[int, ...],
+        time_limit_s: float,
+        cancelled: threading.Event | None = None,
+    ) -> Request:
+        """Return what the launcher is asked for.
+
+        Args:
+            folder: the run folder.
+            interpreter: the Python of the framework's environment.
+            cores: that processes are pinned to; none leaves them unpinned.
+            time_limit_s: after which the launch has failed.
+            cancelled: set from another thread to end the launch early.
+        """
+        return Request(
+            folder=folder,
+            interpreter=interpreter,
+            workers=self.workers,
+            servers=self.servers,
+            colocated_servers=self.colocated_servers,
+            scheduler=self.scheduler,
+            threads=self.threads,
+            cores=cores,
+            mpi=self.mpi,
+            cluster=self.cluster,
+            time_limit_s=time_limit_s,
+            cancelled=cancelled or threading.Event(),
+        )
+
+    def processes(self, request: Request, ports: Sequence[int]) -> list[Process]:
+        """Return the processes that ``request`` would start on ``ports``; raises LaunchError where it cannot."""
+        return launcher_named(self.launcher).plan(request, "RUN", ports)
+
+
+def trial_run_folder(results: Path, trial: Trial, kind: Literal["launch", "ablation"], number: int) -> Path:
+    """Return the run folder of a trial's launch ``number`` of a kind, within the results folder."""
+    return results / "trials" / trial.id / f"{kind}-{number}"

@@ -1,0 +1,112 @@
+"""The plan of a run: a study, the trials that it expands into, the exact commands, and about how long they take."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steptime.environments.kinds import addresses, find_ready
+from steptime.errors import LaunchError, StudyError
+from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.launchers.request import Process
+from steptime.runner.block_runner import START_S
+from steptime.runner.expansion import Expansion, expand, skipped_in_words
+from steptime.runner.host import cuda_device_names, usable_cores
+from steptime.runner.launch_spec import LaunchSpec, trial_run_folder
+from steptime.runner.preparation import dataset_facts, environment_spec
+from steptime.runner.vocabulary import read
+from steptime.study.study import Study
+from steptime.study.study_file import study_files
+from steptime.study.trial import Trial
+from steptime.units import parse_duration
+
+_FIRST_PORT = 15_000
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """A study, its trials on this machine, and where its results go."""
+
+    study: Study
+    study_text: str
+    expansion: Expansion
+    manifests: Mapping[str, Manifest]
+    folder: Path
+    """The results folder."""
+    budget_s: float | None
+    command: str
+    """The command that resumes the run."""
+
+    @property
+    def estimate_s(self) -> float:
+        """About how long the launches will take, without environments, datasets and checks."""
+        per_launch = START_S + self.study.seconds_per_launch
+        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch + self.ablation_s
+        return wanted if self.budget_s is None else min(wanted, self.budget_s)
+
+    @property
+    def ablation_launches(self) -> int:
+        """How many launches will take steps apart, over all trials."""
+        return len(self.expansion.trials) * self.study.breakdown.launches if self.study.breakdown else 0
+
+    @property
+    def ablation_s(self) -> float:
+        """About how long the ablation launches will take, if the budget suffices for all of them."""
+        return self.ablation_launches * (START_S + self.study.breakdown.seconds) if self.study.breakdown else 0.0
+
+    def commands(self, trial: Trial) -> list[str]:
+        """Return one shell line per process of ``trial``'s first launch, with its environment variables.
+
+        The ports are examples: a launch takes free ones when it starts. An environment that does not exist yet is
+        named by where it will be.
+        """
+        ports = range(_FIRST_PORT, _FIRST_PORT + 1 + trial.workers + trial.servers)
+        try:
+            processes = self.processes(trial, ports)
+        except LaunchError as error:
+            return [f"# cannot be started: {error}"]
+        return [command_line(process) for process in processes]
+
+    def processes(self, trial: Trial, ports: Sequence[int]) -> list[Process]:
+        """Return the processes of ``trial``'s first launch; raises LaunchError where they cannot be started."""
+        manifest = self.manifests[trial.framework]
+        environment = environment_spec(manifest, self.study.environments.get(trial.framework))
+        ready = find_ready(environment)
+        planned = next(iter(addresses([environment])), Path(manifest.name)) / environment.program
+        spec = LaunchSpec.of(trial, manifest)
+        folder = trial_run_folder(self.folder, trial, "launch", 0)
+        interpreter = ready.interpreter if ready else planned
+        return spec.processes(spec.request(folder, interpreter, usable_cores(), self.study.time_limit), ports)
+
+
+def command_line(process: Process) -> str:
+    """Return the shell line that starts ``process`` in its run folder."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in process.environment.items()]
+    return " ".join(variables) + " " + shlex.join(process.argv)
+
+
+def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget: str | None) -> StudyPlan:
+    """Read and expand a study.
+
+    Raises StudyError with all mistakes of the study and its overrides, DatasetError for an unusable folder.
+    """
+    all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
+    study = read(name, all_overrides)
+    manifests = load_manifests()
+    expansion = expand(study, manifests, dataset_facts(study), len(cuda_device_names()))
+    if not expansion.trials:
+        reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
+        message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
+        raise StudyError(message)
+    command = ["steptime", "run", name, *overrides]
+    command += ["-o", str(output)] if output else []
+    command += ["--budget", budget] if budget else []
+    return StudyPlan(
+        study=study,
+        study_text=study_files().get(name, Path(name)).read_text(encoding="utf-8"),
+        expansion=expansion,
+        manifests=manifests,
+        folder=output or Path("steptime-results") / study.name,
+        budget_s=parse_duration(study.budget) if study.budget is not None else None,
+        command=shlex.join(command),
+    )

@@ -1,0 +1,308 @@
+"""The order of launches, the repeats of failed ones, and the launches that a deadline leaves out."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trials import trial
+
+from steptime.launchers.request import Outcome
+from steptime.measurements.records import Launch
+from steptime.runner.ablation_runs import AblationRuns
+from steptime.runner.block_runner import BUDGET_SPENT, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
+from steptime.runner.collection import Collected
+from steptime.runner.executor import LaunchResult
+from steptime.runner.jobs import AblationSchedule
+from steptime.runner.message_timing import MessageRuns
+from steptime.runner.progress import Remaining, Silent
+from steptime.study.trial import Trial
+
+TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
+COUNTED = StoppingRule(least=2, most=3, suffices=lambda _trial, _launches: False, failures_count=True)
+"""As for timed launches: a failed one is a launch like others."""
+REPEATED = StoppingRule(least=2, most=2)
+"""As for ablation launches: a failed one is repeated in its block."""
+
+
+def launch(of: Trial, number: int, status: str = "ok", wall_s: float = 1.0) -> Launch:
+    return Launch(of.id, number, number, status, None, "2026-01-01T00:00:00", wall_s, [], {}, {})
+
+
+class Runs(AbstractRuns[Trial, Launch]):
+    """Launches whose end the executor alone decides."""
+
+    title = "Racing"
+    guess_s = 5.0
+
+    def __init__(self, crash_repeats: int = 0) -> None:
+        self.crash_repeats = crash_repeats
+
+    def job(self, configuration: Trial, number: int) -> dict[str, Any]:
+        return {"framework": configuration.framework, "number": number}
+
+    def folder(self, configuration: Trial, number: int) -> Path:
+        return Path(configuration.id, str(number))
+
+    def record(self, configuration: Trial, number: int, _result: LaunchResult, fields: dict[str, Any]) -> Launch:
+        return launch(configuration, number, fields["status"], fields["wall_s"])
+
+    def describe(self, configuration: Trial, number: int) -> str:
+        return f"{configuration.framework} {number}"
+
+
+@dataclass
+class ScriptedExecutor:
+    """Starts no process: the script says how long a trial's launches take and how they end, on a clock of its own."""
+
+    wall_s: Mapping[str, float] = field(default_factory=dict)
+    """By framework; one second for the others."""
+    ends: Callable[[str, int], str] = lambda _framework, _attempt: "ok"
+    """``ok``, ``failed`` or ``crashed``, by framework and attempt."""
+    now: float = 0.0
+    launched: list[tuple[str, int]] = field(default_factory=list)
+    kept_folders: list[bool] = field(default_factory=list)
+
+    def launch(self, configuration: Trial, job: Mapping[str, Any], _folder: Path, *, keep_folder: bool) -> LaunchResult:
+        framework = configuration.framework
+        attempt = sum(name == framework for name, _ in self.launched)
+        self.launched.append((framework, job["number"]))
+        self.kept_folders.append(keep_folder)
+        wall_s = self.wall_s.get(framework, 1.0)
+        self.now += wall_s
+        end = self.ends(framework, attempt)
+        reason = None if end == "ok" else "worker-0 was ended by SIGSEGV" if end == "crashed" else "it failed"
+        outcome = Outcome(reason is None, reason, wall_s, [])
+        return LaunchResult(outcome, Collected({}), reason, {}, wall_s=wall_s)
+
+    def record_fields(self, _configuration: Trial, result: LaunchResult) -> dict[str, Any]:
+        return {"status": "failed" if result.reason else "ok", "wall_s": result.wall_s}
+
+
+@dataclass
+class Noting(Silent):
+    """Keeps the reports of the launches to come, and the notes."""
+
+    reports: list[Remaining] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def remaining(self, remaining: Remaining) -> None:
+        self.reports.append(remaining)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def schedule(rule: StoppingRule = COUNTED, records=None, **fields: Any) -> Schedule:
+    return Schedule(TRIALS, rule, seed="0", records=records or {}, **fields)
+
+
+def run(
+    plan: Schedule,
+    executor: ScriptedExecutor | None = None,
+    deadline: float | None = None,
+    observer: Silent | None = None,
+    runs: Runs | None = None,
+) -> tuple[list[tuple[str, int]], int]:
+    """Return the launches in their order, by framework and number, and how many the budget left out."""
+    executor = executor or ScriptedExecutor()
+    kept: list[Launch] = []
+    runner = BlockRunner(
+        executor, runs or Runs(), kept.append, observer or Silent(), deadline=deadline, clock=lambda: executor.now
+    )
+    left_out = runner.run(plan)
+    return executor.launched, left_out
+
+
+def in_block(launched: Iterable[tuple[str, int]], block: int) -> list[str]:
+    return [name for name, number in launched if number == block]
+
+
+class TestBlocks:
+    """The order of launches."""
+
+    @pytest.mark.parametrize(("rule", "blocks"), [(COUNTED, 3), (REPEATED, 2)])
+    def test_every_block_launches_every_unfinished_trial_once(self, rule, blocks):
+        launched, _ = run(schedule(rule))
+        assert [number for _, number in launched] == [block for block in range(blocks) for _ in TRIALS]
+        assert [sorted(in_block(launched, block)) for block in range(blocks)] == [["a", "b", "c", "d"]] * blocks
+
+    def test_blocks_are_in_different_orders(self):
+        launched, _ = run(schedule(StoppingRule(6, 6)))
+        assert len({tuple(in_block(launched, block)) for block in range(6)}) > 1
+
+    def test_the_same_seed_gives_the_same_order(self):
+        assert run(schedule()) == run(schedule())
+
+    def test_a_trial_that_suffices_is_not_launched_beyond_its_minimum(self):
+        rule = StoppingRule(2, 3, suffices=lambda each, _launches: each.framework == "a")
+        launched, _ = run(schedule(rule))
+        assert [("a" in in_block(launched, block)) for block in range(3)] == [True, True, False]
+
+    def test_the_folder_of_a_first_launch_is_kept_and_those_of_others_are_not(self):
+        executor = ScriptedExecutor()
+        run(schedule(REPEATED), executor)
+        assert executor.kept_folders == [True] * 4 + [False] * 4
+
+
+class TestResuming:
+    """A run into a folder that holds launches already."""
+
+    def test_a_resumed_run_finishes_the_interrupted_block_first(self):
+        done = {each.id: [launch(each, 0)] for each in TRIALS[:2]}
+        block, trials = schedule(records=done).next_block()
+        assert block == 0
+        assert sorted(each.framework for each in trials) == ["c", "d"]
+
+    def test_a_resumed_run_repeats_nothing(self):
+        done = {each.id: [launch(each, number) for number in range(3)] for each in TRIALS}
+        assert run(schedule(records=done)) == ([], 0)
+
+    def test_each_trial_gets_the_launches_that_it_lacks(self):
+        counts = zip(TRIALS, (2, 1, 0, 2), strict=True)
+        done = {each.id: [launch(each, number) for number in range(count)] for each, count in counts}
+        launched, _ = run(schedule(REPEATED, done))
+        assert sorted(launched) == [("b", 1), ("c", 0), ("c", 1)]
+
+
+class TestFailures:
+    """Launches that fail."""
+
+    @pytest.mark.parametrize("rule", [COUNTED, REPEATED, StoppingRule(9, 9, failures_count=True)])
+    def test_a_trial_that_fails_twice_is_given_up(self, rule):
+        launched, _ = run(schedule(rule), ScriptedExecutor(ends=lambda name, _: "failed" if name == "a" else "ok"))
+        assert sum(name == "a" for name, _ in launched) == 2
+
+    def test_a_trial_that_fails_once_gets_its_launches(self):
+        plan = schedule(StoppingRule(2, 4, suffices=lambda *_: False, failures_count=True))
+        plan.add(TRIALS[0], launch(TRIALS[0], 0, "failed"))
+        launched, _ = run(plan)
+        assert [number for name, number in launched if name == "a"] == [1, 2, 3]
+
+    def test_a_failed_launch_that_does_not_count_is_repeated_at_the_end_of_its_block(self):
+        fails_first = ScriptedExecutor(ends=lambda name, attempt: "failed" if (name, attempt) == ("b", 0) else "ok")
+        launched, _ = run(schedule(REPEATED), fails_first)
+        assert launched[4] == ("b", 0)
+        assert Counter(launched)["b", 0] == 2
+        assert Counter(launched)["b", 1] == 1
+
+    def test_a_crash_is_repeated_at_once_where_the_kind_of_launch_says_so(self):
+        crashing = ScriptedExecutor(ends=lambda name, attempt: "crashed" if (name, attempt) == ("b", 0) else "ok")
+        launched, _ = run(schedule(StoppingRule(1, 1, failures=1)), crashing, runs=Runs(crash_repeats=1))
+        first = launched.index(("b", 0))
+        assert launched[first : first + 2] == [("b", 0)] * 2
+
+    def test_message_timing_repeats_crashes(self):
+        assert MessageRuns.crash_repeats == 2
+
+    def test_given_up_trials_are_not_what_the_budget_left_out(self):
+        executor = ScriptedExecutor(ends=lambda name, _: "failed" if name == "a" else "ok")
+        _, left_out = run(schedule(REPEATED), executor)
+        assert left_out == 0
+
+
+class TestDeadline:
+    """The launches that are still begun before the end of a budget."""
+
+    @pytest.mark.parametrize("rule", [COUNTED, REPEATED])
+    @pytest.mark.parametrize("deadline", [9.5, 25.0, 39.9])
+    def test_no_launch_ends_after_the_deadline_once_one_has_shown_how_long_it_takes(self, rule, deadline):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 4.0))
+        run(schedule(rule), executor, deadline=deadline)
+        assert executor.now <= deadline
+        assert deadline - executor.now < 4.0 or executor.now == 4.0 * len(TRIALS) * rule.most
+
+    def test_a_first_launch_of_which_nothing_is_known_is_begun_while_there_is_time(self):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 30.0))
+        launched, _ = run(schedule(), executor, deadline=5.0)
+        assert len(launched) == 1
+
+    def test_a_trial_of_which_nothing_is_known_gets_its_first_launch_where_a_quick_one_would_end_in_time(self):
+        executor = ScriptedExecutor({"a": 50.0, "b": 2.0, "c": 2.0, "d": 2.0})
+        done = {TRIALS[0].id: [launch(TRIALS[0], 0, wall_s=50.0)]}
+        launched, _ = run(schedule(StoppingRule(1, 1), done), executor, deadline=6.0)
+        assert {name for name, _ in launched} == set("bcd")
+        assert len(launched) == 3
+
+    def test_nothing_is_begun_after_the_deadline(self):
+        executor = ScriptedExecutor(now=6.0)
+        assert run(schedule(), executor, deadline=5.0)[0] == []
+
+    def test_a_slow_trial_does_not_keep_quick_ones_from_their_launches(self):
+        executor = ScriptedExecutor({"a": 50.0})
+        launched, _ = run(schedule(StoppingRule(5, 5)), executor, deadline=80.0)
+        assert Counter(name for name, _ in launched) == {"a": 1, "b": 5, "c": 5, "d": 5}
+        assert executor.now <= 80.0
+
+    def test_where_launches_of_another_kind_tell_the_first_launch_ends_in_time_too(self):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 4.0))
+        launched, left_out = run(schedule(REPEATED, prior_s=lambda _: 4.0), executor, deadline=3.0)
+        assert launched == []
+        assert left_out == 8
+
+    def test_the_budget_says_that_it_is_spent_and_how_many_launches_it_left_out(self):
+        observer, executor = Noting(), ScriptedExecutor(dict.fromkeys("abcd", 4.0))
+        launched, left_out = run(schedule(REPEATED), executor, 13.0, observer)
+        assert len(launched) == 3
+        assert left_out == 5
+        assert observer.notes == [BUDGET_SPENT]
+
+
+def test_an_ablation_launch_is_expected_to_start_and_end_as_the_timed_ones_did():
+    runs = AblationRuns(Path(), AblationSchedule(3, seconds=10.0), {}, {})
+    timed = [launch(TRIALS[0], number, wall_s=wall_s) for number, wall_s in enumerate((7.0, 9.0, 30.0))]
+    assert runs.expected_s(timed, timed_s=3.0) == 9.0 - 3.0 + 10.0
+
+
+class TestExpectedTime:
+    """How long the next launch of a trial will take."""
+
+    def test_it_is_the_median_of_its_own_launches(self):
+        plan = schedule()
+        for number, wall_s in enumerate((10.0, 30.0, 12.0)):
+            plan.add(TRIALS[0], launch(TRIALS[0], number, wall_s=wall_s))
+        assert plan.expected_s(TRIALS[0]) == 12.0
+
+    def test_without_launches_it_is_the_mean_of_the_others(self):
+        plan = schedule()
+        assert plan.expected_s(TRIALS[2]) is None
+        plan.add(TRIALS[0], launch(TRIALS[0], 0, wall_s=10.0))
+        plan.add(TRIALS[1], launch(TRIALS[1], 0, wall_s=50.0))
+        assert plan.expected_s(TRIALS[2]) == 30.0
+
+
+class TestRemaining:
+    """The launches that are still to come, as a range."""
+
+    def test_before_the_first_launch_the_range_is_that_of_the_rule(self):
+        assert schedule().remaining(5.0, None) == Remaining(8, 12, 40.0, 60.0)
+
+    def test_a_trial_that_has_its_minimum_and_is_not_settled_needs_one_more(self):
+        done = {TRIALS[0].id: [launch(TRIALS[0], number, wall_s=2.0) for number in range(2)]}
+        plan = Schedule(TRIALS[:1], StoppingRule(2, 9, suffices=lambda *_: False), "0", done)
+        assert plan.remaining(5.0, None) == Remaining(1, 7, 2.0, 14.0)
+
+    def test_a_budget_that_ends_before_leaves_fewer(self):
+        assert schedule().remaining(5.0, 50.0) == Remaining(8, 10, 40.0, 50.0)
+        assert schedule().remaining(5.0, 30.0) == Remaining(6, 6, 30.0, 30.0)
+
+    def test_the_runner_reports_the_range_before_every_launch(self):
+        observer = Noting()
+        launched, _ = run(schedule(StoppingRule(2, 3)), observer=observer)
+        assert len(observer.reports) == len(launched)
+        assert [(each.least, each.most) for each in observer.reports[:2]] == [(8, 12), (7, 11)]
+
+
+class TestSplit:
+    """How a budget is divided between timed and ablation launches."""
+
+    def test_forty_percent_are_kept_for_ablation_launches(self):
+        assert deadlines(100.0, ablation=True, now=5.0) == (65.0, 105.0)
+
+    def test_without_ablation_launches_all_of_it_is_for_the_timed_ones(self):
+        assert deadlines(100.0, ablation=False, now=5.0) == (105.0, 105.0)
+
+    def test_without_a_budget_there_is_no_deadline(self):
+        assert deadlines(None, ablation=True, now=5.0) == (None, None)
