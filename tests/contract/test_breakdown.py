@@ -36,26 +36,27 @@ def cases(keep: Callable[[str, str], bool] = lambda _room, _strategy: True) -> l
 
 EVERY_WAY_OF_STEPPING = """
 
-def run_ablation(session, job, place, records):
+def run_ablation(session, job, context, records):
     import os
 
     import numpy
 
-    rungs = session.rungs()
-    whole = rungs["exchange"] if "exchange" in rungs else rungs["local"]
+    ablated = session.ablate()
+    stages = ablated.stages()
+    whole = stages["exchange"] if "exchange" in stages else stages["local"]
     for _ in range(2):
         session.step()
         session.wait()
         whole()
         session.wait()
-        if session.marks:
-            session.marked_step(lambda phase, at_s=None: None)
+        if ablated.marks:
+            ablated.marked_step(lambda phase, at_s=None: None)
         else:
             session.step()
         session.wait()
     weights = session.get_weights()
     if weights is not None:
-        numpy.savez(os.path.join(place.folder, "weights-%d.npz" % place.rank), **weights)
+        numpy.savez(os.path.join(context.folder, "weights-%d.npz" % context.rank), **weights)
 """
 """What stands for the anatomy in a staged worker half: six steps of the same training, by turns of three kinds."""
 

@@ -8,13 +8,13 @@ import pytest
 from standin import Played, finish, stage_standin, start
 
 ROOM = '''\
-"""Two workers who add up through the run folder's own meeting, and err where the options say so."""
+"""Two workers who add up through the run folder's own rendezvous, and err where the options say so."""
 
 import numpy
 
 from steptime.worker.back_end import ADDED, FED, REPLACED, BackEnd, Message
 from steptime.worker.framework import Framework
-from steptime.worker.rendezvous import Meeting
+from steptime.worker.rendezvous import Rendezvous
 
 
 def open_back_end(job, place):

@@ -48,14 +48,14 @@ def _pausing(session, place, plant):
 
 def _slow_loader(session, place, plant):
     """A loader that sleeps over every batch."""
-    batches, sleep = session._batches, _Pauses(place, plant["seconds"])
+    batches, sleep = session._forward.batches, _Pauses(place, plant["seconds"])
 
     def slowly():
         for batch in batches:
             sleep()
             yield batch
 
-    session._batches = slowly()
+    session._forward.batches = slowly()
 
 
 def _long_update(session, place, plant):

@@ -24,31 +24,31 @@ from steptime.worker.framework import Framework
 from steptime.worker.session import Session
 
 
-def open_session(job, place):
-    return StandIn(job, place)
+def open_session(job, context):
+    return StandIn(job, context)
 
 
-def serve(job, place):
-    path = os.path.join(place.folder, "served-%s" % place.name)
+def serve(job, context):
+    path = os.path.join(context.folder, "served-%s" % context.name)
     with open(path, "w") as file:
-        file.write(place.root_address)
+        file.write(context.root_address)
 
 
 class StandIn(Session):
-    def __init__(self, job, place):
+    def __init__(self, job, context):
         self._options = job["options"]
-        self._place = place
+        self._context = context
         self._steps = 0
         self._sum = 0
 
     def step(self):
         self._steps += 1
-        if self._place.rank == self._options.get("hang_rank"):
+        if self._context.rank == self._options.get("hang_rank"):
             time.sleep(600)
-        if self._steps == self._options.get("fail_at") and self._place.rank == self._options.get("fail_rank", 0):
+        if self._steps == self._options.get("fail_at") and self._context.rank == self._options.get("fail_rank", 0):
             raise RuntimeError("the stand-in fails at step %d" % self._steps)
         self._sum = sum(range(1000))
-        slow = self._place.rank == self._options.get("slow_rank")
+        slow = self._context.rank == self._options.get("slow_rank")
         time.sleep(self._options.get("sleep_s", 0.001) * (10 if slow else 1))
 
     def wait(self):
@@ -70,11 +70,11 @@ class StandIn(Session):
         return {"framework_version": "0"}
 
     def close(self):
-        with open(os.path.join(self._place.folder, "closed-%d" % self._place.rank), "w"):
+        with open(os.path.join(self._context.folder, "closed-%d" % self._context.rank), "w"):
             pass
 
     def abort(self):
-        with open(os.path.join(self._place.folder, "aborted-%d" % self._place.rank), "w"):
+        with open(os.path.join(self._context.folder, "aborted-%d" % self._context.rank), "w"):
             pass
 
 

@@ -1,124 +1,147 @@
-"""The breakdown of a step: blocks of steps with stages taken away, interleaved, in one process per worker.
+"""The ablation run: blocks of steps with stages taken away, interleaved, in one process per worker.
 
-The ablation's stages (see ``Session.stages``) take turns in blocks, in an order that is random and the same on all
-workers, so that drift hits all alike and every phase is a difference of neighbours in time. A timing run has none of
-this.
+The stages (see ``AblatedStep.stages``) take turns in blocks, in an order that is random and the same on all workers,
+so that drift hits all alike and every phase is a difference of neighbours in time. A timing run has none of this.
 """
 
 import random
 import time
 
-from steptime.worker.rendezvous import Meeting
+from steptime.worker.rendezvous import Rendezvous
 
-STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
-BESIDE = ("input", "communication", "marked")
-_ALONE = ("forward", "backward", "local", "input")
-"""Rungs in which workers do not wait for each other; they are made to start every step together."""
+NESTED_STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
+"""Each does what the one before does, and one thing more."""
+SEPARATE_STAGES = ("input", "communication", "marked")
+_UNSYNCHRONIZED = ("forward", "backward", "local", "input")
+"""Stages in which workers do not wait for each other; they are made to start every step together."""
+_FROM_THE_LOADER = ("step", "marked", "input")
 _WARM_STEPS = 3
 
 
 def run_ablation(session, job, context, records):
-    """Climb the ablation in interleaved blocks and write the durations of all steps of all stages to ``records``."""
+    """Time all stages of ``session``'s step in interleaved blocks, and write every step's duration to ``records``."""
     schedule = job["schedule"]
-    marker = _Marker()
-    stages = dict(session.stages())
+    ablated = session.ablate()
+    marked = _MarkedSteps(ablated)
+    stages = dict(ablated.stages()) if ablated is not None else {}
     stages["step"] = session.step
-    if session.marks:
-        stages["marked"] = lambda: marker.step(session)
-    names = [name for name in STAGES + BESIDE if name in stages]
-    settle = {name: 1 + (session.batches_ahead() if name in ("step", "marked", "input") else 0) for name in names}
-    with Meeting(context) as meeting:
-        stage_times = _StageTimer(session.clock(), meeting, stages)
-        stage_times.run("step", schedule["warmup_steps"])
-        costs = {name: min(stage_times.run(name, _WARM_STEPS)) for name in names}
-        blocks, steps = meeting.from_first(_plan(costs, settle, schedule))
-        before = meeting.offset()
+    if marked.phases:
+        stages["marked"] = marked.step
+    names = [name for name in NESTED_STAGES + SEPARATE_STAGES if name in stages]
+    uncounted = {name: 1 + (session.batches_ahead() if name in _FROM_THE_LOADER else 0) for name in names}
+    with Rendezvous(context) as rendezvous:
+        timer = _StageTimer(session.clock(), rendezvous, stages)
+        timer.run("step", schedule["warmup_steps"])
+        costs = {name: min(timer.run(name, _WARM_STEPS)) for name in names}
+        blocks, steps = rendezvous.from_first(_plan(costs, uncounted, schedule))
+        before = rendezvous.clock_offset()
         durations = {name: [] for name in names}
-        order, pieces, native = [], [], []
+        order = []
         shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
         for _ in range(blocks):
             turn = list(names)
             shuffled.shuffle(turn)
             order.append(turn)
             for name in turn:
-                meeting.together()
-                stage_times.run(name, settle[name])
+                rendezvous.barrier()
+                timer.run(name, uncounted[name])
                 if name == "marked":
-                    marker.counting = True
-                    session.transfers()  # of the steps before, which are not counted
-                    session.native()
-                durations[name].append(stage_times.run(name, steps[name]))
+                    marked.begin_block()
+                durations[name].append(timer.run(name, steps[name]))
                 if name == "marked":
-                    marker.counting = False
-                    pieces += session.transfers() or []
-                    native.append(session.native())
-        clocks = [before, meeting.offset()]
+                    marked.end_block()
+        clocks = [before, rendezvous.clock_offset()]
     records.write(
         "ablation",
         stages=durations,
         order=order,
         clocks=clocks,
-        marks=list(session.marks),
-        marked=marker.steps,
-        transfers=pieces,
-        native=native,
+        marks=list(marked.phases),
+        marked=marked.ends,
+        transfers=marked.transfers,
+        native=marked.native,
     )
 
 
 class _StageTimer(object):
     """Runs and times steps of any stage."""
 
-    def __init__(self, clock, meeting, stages):
+    def __init__(self, clock, rendezvous, stages):
         self._clock = clock
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._stages = stages
 
     def run(self, name, count):
         """Run ``count`` steps of a stage and return how long each took, in seconds."""
-        function, clock, alone = self._stages[name], self._clock, name in _ALONE
+        function, clock, unsynchronized = self._stages[name], self._clock, name in _UNSYNCHRONIZED
         clock.drain()
         clock.tick()
         for _ in range(count):
-            if alone:
+            if unsynchronized:
                 clock.tick()
-                self._meeting.together()
+                self._rendezvous.barrier()
                 clock.tick()
             function()
             clock.tick()
         ends = clock.drain()
-        stride = 3 if alone else 1
+        stride = 3 if unsynchronized else 1
         return [ends[index] - ends[index - 1] for index in range(stride, len(ends), stride)]
 
 
-class _Marker(object):
-    """Keeps when each phase of the marked steps ended: ``[start, end of the first phase, …]`` for each step."""
+class _MarkedSteps(object):
+    """What the marked steps of all blocks showed, in the form of the record.
 
-    def __init__(self):
-        self.steps = []
-        self.counting = False
-        self._ends = []
+    ``phases``
+        The phases that are marked; empty where there are no marked steps.
+    ``ends``
+        For each counted step when it began and when each phase ended, in seconds.
+    ``transfers``, ``native``
+        As ``AblatedStep`` gives them: the transfers of all blocks, the native durations block by block.
+    """
 
-    def step(self, session):
-        self._ends = [time.monotonic()]
-        session.marked_step(self._mark)
-        if self.counting:
-            self.steps.append(self._ends)
+    def __init__(self, ablated):
+        self._ablated = ablated
+        self.phases = ablated.marks if ablated is not None else ()
+        self.ends = []
+        self.transfers = []
+        self.native = []
+        self._counting = False
+        self._newest = []
+
+    def begin_block(self):
+        """Count the steps that follow, and forget what the framework saw of those before."""
+        self._counting = True
+        self._ablated.transfers()
+        self._ablated.native()
+
+    def end_block(self):
+        """Count no more steps."""
+        self._counting = False
+        self.transfers += self._ablated.transfers() or []
+        self.native.append(self._ablated.native())
+
+    def step(self):
+        """Run one marked step."""
+        self._newest = [time.monotonic()]
+        self._ablated.marked_step(self._mark)
+        if self._counting:
+            self.ends.append(self._newest)
 
     def _mark(self, _, at_s=None):
-        self._ends.append(time.monotonic() if at_s is None else at_s)
+        self._newest.append(time.monotonic() if at_s is None else at_s)
 
 
-def _plan(costs, settle, schedule):
+def _plan(costs, uncounted, schedule):
     """Return how many blocks there are, and how many steps of each stage a block has.
 
-    Every stage gets about the same time; slow steps get fewer blocks, but not fewer than ``min_blocks``, since blocks
-    are what the intervals rest on.
+    Every stage gets about the same time; slow steps get fewer blocks, but not fewer than ``min_blocks``, since the
+    blocks are the sample that the intervals come from.
     """
-    whole_s = sum((settle[name] + 1) * max(costs[name], 1e-6) for name in costs)
+    whole_s = sum((uncounted[name] + 1) * max(costs[name], 1e-6) for name in costs)
     blocks = int(max(schedule["min_blocks"], min(schedule["max_blocks"], schedule["seconds"] / whole_s)))
     share_s = schedule["seconds"] / (blocks * len(costs))
     steps = {}
     for name in costs:
-        wanted = share_s / max(costs[name], 1e-6) - settle[name]
+        wanted = share_s / max(costs[name], 1e-6) - uncounted[name]
         steps[name] = int(max(1, min(schedule["max_steps"], wanted)))
     return blocks, steps

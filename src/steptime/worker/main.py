@@ -1,7 +1,4 @@
-"""One process of a launch, from its start to its end.
-
-Writing what a process saw, one JSON object per line, into its own file of the run folder.
-"""
+"""One process of a launch: it reads ``job.json``, plays its role, and writes its records as JSON Lines."""
 
 import importlib
 import json
@@ -41,10 +38,10 @@ _MODES = {"time": run_timed, "check": run_check, "ablation": run_ablation}
 
 
 def run_process(job_path, environment=None):
-    """Play this process's role in the launch that ``job_path`` describes; return the exit code.
+    """Run this process's role in the launch that ``job_path`` describes; return the exit code.
 
-    ``environment`` stands in for ``os.environ`` where the worker runs inside another program's process, which then
-    keeps its own output, cores and parent.
+    ``environment`` replaces ``os.environ`` where the worker runs inside another program's process, which then keeps
+    its own output, cores and parent.
 
     A failure is written to the process's records (the last line of its cause, and the traceback) as well as to its
     standard error, so that the runner can say why without guessing from text.
@@ -59,7 +56,7 @@ def run_process(job_path, environment=None):
         job = json.load(file)
     records = RecordFile(os.path.join(folder, context.name + ".jsonl"))
     try:
-        _play(job, context, records)
+        _run_role(job, context, records)
     except KeyboardInterrupt:
         return 130
     except BaseException as error:  # whatever a framework throws, SystemExit included, must be reported as a failure
@@ -81,7 +78,7 @@ def run_process(job_path, environment=None):
     return 0
 
 
-def _play(job, context, records):
+def _run_role(job, context, records):
     framework = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"]).FRAMEWORK
     records.write("process", pid=os.getpid(), host=socket.gethostname(), python=platform.python_version())
     times_messages = job["mode"] == "net"

@@ -1,13 +1,11 @@
-"""The network benchmark: every operation and size in rounds of random order, timed back to back and checked.
+"""The message benchmark: every operation and size in rounds of random order, timed back to back and checked.
 
 A visit is a few runs of one message, one directly behind the other, as steps follow each other in training: the time
-of a run is from the end of the run before, so that nobody's late start counts. After each visit the values are held
-against what they must be, on every worker: a wrong sum in any run of the visit shows in the last.
+of a run counts from the end of the run before it, so that a worker that starts late does not count. After each visit
+every worker compares the values with the right ones: a wrong sum in any run of the visit shows in the last.
 
-How long the shortest message takes between two workers, over a plain socket and beside the framework.
-
-A back end's latencies are counted in this unit. Emulated links are measured before a launch, too; here it is done
-between the same processes, on the same cores, wherever they run.
+The latencies of a back end are counted in units of alpha, the one-way time of one byte over a plain socket between
+the same processes on the same cores; ``ping`` measures it before the framework starts.
 """
 
 import random
@@ -15,84 +13,41 @@ import socket
 import time
 
 from steptime.worker.back_end import ADDED, FED
-from steptime.worker.rendezvous import Meeting
+from steptime.worker.rendezvous import Rendezvous
 
 _PINGS = 60
-_LIMIT_S = 60.0
-
-
-def ping(context, meeting):
-    """Return the one-way seconds (half a round trip of one byte, median) between worker 0 and each other worker.
-
-    All workers call it, and take turns; others than worker 0 return an empty list.
-    """
-    if context.workers == 1:
-        return []
-    if context.rank:
-        address = meeting.from_first(None)
-        with socket.create_connection(tuple(address), timeout=_LIMIT_S) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while connection.recv(1):
-                connection.sendall(b".")
-        meeting.together()
-        return []
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.bind((context.root_host, 0))
-        listener.listen(context.workers)
-        listener.settimeout(_LIMIT_S)
-        meeting.from_first(listener.getsockname()[:2])
-        others = [listener.accept()[0] for _ in range(context.workers - 1)]
-    found = []
-    for other in others:
-        with other:
-            found.append(_half_round_trip(other))
-    meeting.together()
-    return found
-
-
-def _half_round_trip(connection):
-    connection.settimeout(_LIMIT_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    times = []
-    for _ in range(_PINGS):
-        started = time.monotonic()
-        connection.sendall(b".")
-        connection.recv(1)
-        times.append(time.monotonic() - started)
-    return sorted(times)[_PINGS // 2] / 2
-
-
+_PING_LIMIT_S = 60.0
 _WARM_RUNS = 3
 _BYTES_PER_VALUE = 4
-_MOST_TOLD = 5
+_MOST_DESCRIBED = 5
 _TOLERANCE = 1e-5
 """Relative; the values are whole numbers, most of whose sums are exact."""
 
 
 def run_message_timing(framework, job, context, records):
-    """Be one worker of the benchmark: find alpha, open the room's exchange, and measure."""
-    with Meeting(context) as meeting:
-        # Before the framework is there: some have threads that never rest, and would be what is measured.
-        alphas = ping(context, meeting)
+    """Be one worker of the benchmark: measure alpha, open the back end, time its messages, and write the record."""
+    with Rendezvous(context) as rendezvous:
+        # Before the framework starts: some keep threads that never sleep, which would disturb the pings.
+        alphas = ping(context, rendezvous)
         started = time.monotonic()
-        exchange = framework.open_back_end(job, context)
+        back_end = framework.open_back_end(job, context)
         try:
-            records.write("session", facts=exchange.facts(), opened_in_s=time.monotonic() - started)
-            found = _measured(_Bench(exchange, context, meeting), job, meeting)
+            records.write("session", facts=back_end.facts(), opened_in_s=time.monotonic() - started)
+            found = _time_all(_MessageTimer(back_end, context, rendezvous), job, rendezvous)
         except BaseException:
-            exchange.abort()
+            back_end.abort()
             raise
         records.write("net", alphas_s=alphas, **found)
-        exchange.close()
+        back_end.close()
     records.write("done")
 
 
-def _measured(bench, job, meeting):
-    """Measure ``job["exchange"]`` as ``job["schedule"]`` says; return the ends of all runs and what checks found."""
+def _time_all(timer, job, rendezvous):
+    """Time ``job["exchange"]`` as ``job["schedule"]`` says; return the ends of all runs and the checks' findings."""
     schedule = job["schedule"]
     pairs = [(name, size) for name in job["exchange"]["operations"] for size in job["exchange"]["sizes"]]
-    costs = [bench.warm(operation, size) for operation, size in pairs]
-    runs = meeting.from_first([_runs(cost, schedule) for cost in costs])
+    costs = [timer.warm(operation, size) for operation, size in pairs]
+    runs = rendezvous.from_first([_runs(cost, schedule) for cost in costs])
     visits = []
     shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
     for number in range(schedule["rounds"]):
@@ -100,9 +55,9 @@ def _measured(bench, job, meeting):
         shuffled.shuffle(turn)
         for index in turn:
             operation, size = pairs[index]
-            ends = bench.visit(operation, size, runs[index])
+            ends = timer.visit(operation, size, runs[index])
             visits.append({"operation": operation, "bytes": size, "round": number, "ends_s": ends})
-    return {"visits": visits, "checks": bench.checks, "wrong": bench.wrong, "told": bench.told}
+    return {"visits": visits, "checks": timer.checks, "wrong": timer.wrong, "told": timer.told}
 
 
 def _runs(cost_s, schedule):
@@ -111,7 +66,7 @@ def _runs(cost_s, schedule):
     return int(max(1, min(schedule["runs"], wanted)))
 
 
-class _Bench(object):
+class _MessageTimer(object):
     """The messages of one worker, and what their checks found.
 
     ``checks``, ``wrong``
@@ -120,17 +75,17 @@ class _Bench(object):
         The first wrong values, in words.
     """
 
-    def __init__(self, exchange, context, meeting):
-        self._exchange = exchange
+    def __init__(self, back_end, context, rendezvous):
+        self._back_end = back_end
         self._context = context
-        self._meeting = meeting
+        self._rendezvous = rendezvous
         self._messages = {}
         self._visits = 0
         self.checks, self.wrong, self.told = 0, 0, []
 
     def warm(self, operation, size):
         """Make the message, run it a few times, and return the seconds of the quickest run."""
-        self._messages[operation, size] = self._exchange.message(operation, size // _BYTES_PER_VALUE)
+        self._messages[operation, size] = self._back_end.message(operation, size // _BYTES_PER_VALUE)
         ends = self.visit(operation, size, _WARM_RUNS)
         return min(later - earlier for earlier, later in zip(ends, ends[1:]))
 
@@ -148,7 +103,7 @@ class _Bench(object):
         before = message.result() if message.becomes == ADDED else None
         before = None if before is None else before.copy()
         message.fill(contributions[self._context.rank])
-        self._meeting.together()
+        self._rendezvous.barrier()
         ends = []
         for _ in range(1 + runs):
             message.run()
@@ -156,7 +111,7 @@ class _Bench(object):
         if operation == "incast":
             expected = numpy.stack(contributions[1:]) if self._context.rank == 0 else None
         else:
-            expected = _combined(numpy, contributions, before, message.becomes, 1 + runs)
+            expected = _expected_sum(numpy, contributions, before, message.becomes, 1 + runs)
         self._check(numpy, "%s of %d bytes" % (operation, size), message.result(), expected)
         return ends
 
@@ -166,12 +121,12 @@ class _Bench(object):
         self.checks += 1
         found = numpy.asarray(found)
         if found.shape != expected.shape:
-            self._tell("%s: %s values instead of %s" % (what, found.shape, expected.shape))
+            self._describe("%s: %s values instead of %s" % (what, found.shape, expected.shape))
             return
         right = numpy.isclose(found, expected, rtol=_TOLERANCE, atol=0.0)
         if not right.all():
             first = tuple(int(index[0]) for index in numpy.nonzero(~right))
-            self._tell(
+            self._describe(
                 "%s: %d of %d values are wrong on worker %d, the first (at %s) is %r instead of %r"
                 % (
                     what,
@@ -184,21 +139,62 @@ class _Bench(object):
                 )
             )
 
-    def _tell(self, sentence):
+    def _describe(self, sentence):
         self.wrong += 1
-        if len(self.told) < _MOST_TOLD:
+        if len(self.told) < _MOST_DESCRIBED:
             self.told.append(sentence)
 
 
 def contribution(numpy, count, rank, visit):
-    """Return what a worker contributes in a visit: whole numbers from 1 on, other ones for every worker and place."""
+    """Return what a worker contributes in a visit: whole numbers from 1 on, different for every worker and index."""
     return (numpy.arange(count) * 7 + 5 * rank + 3 * visit) % (11 + 2 * rank) + 1 + rank
 
 
-def _combined(numpy, contributions, before, becomes, runs):
+def _expected_sum(numpy, contributions, before, becomes, runs):
     total = numpy.sum(contributions, axis=0, dtype=numpy.float64)
     if becomes == FED:
         total = total * float(len(contributions)) ** (runs - 1)
     elif becomes == ADDED:
         total = total * runs + before
     return total
+
+
+def ping(context, rendezvous):
+    """Return the one-way seconds (half a round trip of one byte, median) between worker 0 and each other worker.
+
+    All workers call it, and take turns; others than worker 0 return an empty list.
+    """
+    if context.workers == 1:
+        return []
+    if context.rank:
+        address = rendezvous.from_first(None)
+        with socket.create_connection(tuple(address), timeout=_PING_LIMIT_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while connection.recv(1):
+                connection.sendall(b".")
+        rendezvous.barrier()
+        return []
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind((context.root_host, 0))
+        listener.listen(context.workers)
+        listener.settimeout(_PING_LIMIT_S)
+        rendezvous.from_first(listener.getsockname()[:2])
+        others = [listener.accept()[0] for _ in range(context.workers - 1)]
+    found = []
+    for other in others:
+        with other:
+            found.append(_half_round_trip(other))
+    rendezvous.barrier()
+    return found
+
+
+def _half_round_trip(connection):
+    connection.settimeout(_PING_LIMIT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    times = []
+    for _ in range(_PINGS):
+        started = time.monotonic()
+        connection.sendall(b".")
+        connection.recv(1)
+        times.append(time.monotonic() - started)
+    return sorted(times)[_PINGS // 2] / 2

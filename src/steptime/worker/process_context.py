@@ -1,4 +1,4 @@
-"""Who this process is: its role, rank and the addresses of its peers.
+"""The context of one process in a launch: its role, its rank and the addresses of its peers.
 
 The launcher describes each process through environment variables, because they are the only channel that every
 launcher (a plain subprocess, mpiexec, srun) has. Everything else is in ``job.json``, which is the same for all.
@@ -17,7 +17,7 @@ _LOCAL_RANK_VARIABLES = (
 
 
 class ProcessContext(object):
-    """The position of one process in a launch.
+    """The role, rank and peers of one process.
 
     ``role``
         ``worker``, ``server`` or ``scheduler``.
@@ -38,7 +38,7 @@ class ProcessContext(object):
     """
 
     def __init__(self, environment, folder):
-        """Read the place from a mapping of environment variables.
+        """Read the context from a mapping of environment variables.
 
         Raises KeyError when a variable of the contract is missing.
         """
@@ -51,7 +51,7 @@ class ProcessContext(object):
         self.server_addresses = _list(environment.get("STEPTIME_SERVER_ADDRESSES", ""))
         self.root_address = environment.get("STEPTIME_ROOT_ADDRESS", "127.0.0.1:0")
         self.interface = environment.get("STEPTIME_INTERFACE", "lo")
-        self.cpus = _pin(environment, self.role, self.local_rank)
+        self.cpus = _cpus(environment, self.role, self.local_rank)
         self.folder = folder
 
     @property
@@ -82,7 +82,7 @@ def _first_number(environment, names):
     return 0
 
 
-def _pin(environment, role, local_rank):
+def _cpus(environment, role, local_rank):
     """The cores of one process, from those of all processes of its role on the host; the scheduler is not pinned."""
     text = environment.get({"worker": "STEPTIME_CPUS", "server": "STEPTIME_SERVER_CPUS"}.get(role, ""), "")
     if not text:

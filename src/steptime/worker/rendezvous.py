@@ -1,4 +1,4 @@
-"""Where the workers of a launch meet beside their framework: to start together, to agree, and to compare clocks.
+"""The rendezvous of a launch's workers outside their framework: barriers, broadcasts and clock comparison.
 
 A star of plain sockets around worker 0. Its address goes through the run folder, which all workers share. Nothing
 here runs in a timing run; in an ablation run it works between steps, never in one.
@@ -16,10 +16,10 @@ _LIMIT_S = 300.0
 _PINGS = 32
 
 
-class Meeting(object):
+class Rendezvous(object):
     """This worker's connection to the others; all methods are called by all workers in the same order.
 
-    A context manager. Raises RuntimeError when worker 0 does not open the meeting, and OSError when a worker dies.
+    A context manager. Raises RuntimeError when worker 0 does not open the rendezvous, and OSError when a worker dies.
     """
 
     def __init__(self, context):
@@ -28,11 +28,11 @@ class Meeting(object):
         self._others = []
         if self._workers == 1:
             return
-        path = os.path.join(context.folder, "meeting.json")
+        path = os.path.join(context.folder, "rendezvous.json")
         if self._rank == 0:
-            self._others = _gather(context, path)
+            self._others = _accept_workers(context, path)
         else:
-            self._others = [_join(self._rank, path)]
+            self._others = [_connect(self._rank, path)]
 
     def __enter__(self):
         return self
@@ -41,16 +41,16 @@ class Meeting(object):
         for other in self._others:
             other.close()
 
-    def together(self):
-        """Return in all workers as nearly at once as messages allow, when the last has come."""
+    def barrier(self):
+        """Return in all workers when the last has called it, as nearly at once as messages allow."""
         if self._rank == 0:
             for other in self._others:
-                _exactly(other, 1)
+                _receive_bytes(other, 1)
             for other in self._others:
                 other.sendall(b".")
         elif self._others:
             self._others[0].sendall(b".")
-            _exactly(self._others[0], 1)
+            _receive_bytes(self._others[0], 1)
 
     def from_first(self, value):
         """Return worker 0's ``value``, which must be JSON-ready, in all workers."""
@@ -60,7 +60,7 @@ class Meeting(object):
             return value
         return _receive(self._others[0])
 
-    def offset(self):
+    def clock_offset(self):
         """Compare this worker's clock with worker 0's.
 
         Returns ``{"at_s", "offset_s", "rtt_s"}``: when (this worker's clock), worker 0's clock minus this worker's,
@@ -84,7 +84,7 @@ class Meeting(object):
         return best
 
 
-def _gather(context, path):
+def _accept_workers(context, path):
     """Listen as worker 0, and return the connections in the order of the ranks."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -97,27 +97,27 @@ def _gather(context, path):
         os.rename(partial, path)
         found = {}
         while len(found) < context.workers - 1:
-            connection = _settled(listener.accept()[0])
+            connection = _without_delay(listener.accept()[0])
             found[_receive(connection)] = connection
     finally:
         listener.close()
     return [found[rank] for rank in sorted(found)]
 
 
-def _join(rank, path):
+def _connect(rank, path):
     deadline = time.monotonic() + _LIMIT_S
     while not os.path.exists(path):
         if time.monotonic() > deadline:
-            raise RuntimeError("worker 0 did not open the meeting in %s" % path)
+            raise RuntimeError("worker 0 did not open the rendezvous in %s within %d s" % (path, _LIMIT_S))
         time.sleep(_POLL_S)
     with open(path) as file:
         address = json.load(file)
-    connection = _settled(socket.create_connection(tuple(address), timeout=_LIMIT_S))
+    connection = _without_delay(socket.create_connection(tuple(address), timeout=_LIMIT_S))
     _send(connection, rank)
     return connection
 
 
-def _settled(connection):
+def _without_delay(connection):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(_LIMIT_S)
     return connection
@@ -129,16 +129,16 @@ def _send(connection, value):
 
 
 def _receive(connection):
-    (length,) = _LENGTH.unpack(_exactly(connection, _LENGTH.size))
-    return json.loads(_exactly(connection, length).decode())
+    (length,) = _LENGTH.unpack(_receive_bytes(connection, _LENGTH.size))
+    return json.loads(_receive_bytes(connection, length).decode())
 
 
-def _exactly(connection, count):
+def _receive_bytes(connection, count):
     data = b""
     while len(data) < count:
         piece = connection.recv(count - len(data))
         if not piece:
-            message = "a worker left the meeting"
+            message = "a worker left the rendezvous; its own records say why"
             raise ConnectionError(message)
         data += piece
     return data

@@ -1,6 +1,7 @@
-"""Which samples a worker loads and when; what all native loaders share whatever their tensor library is.
+"""The samples of a worker: which ones its native loader reads and when, how they are stored, and synthetic ones.
 
-Synthetic batches that every framework and every worker can compute for itself.
+Every framework's loader takes order, files, normalisation and synthetic values from here, so that all train on the
+same data whatever their tensor library is.
 """
 
 import json

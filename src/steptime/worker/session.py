@@ -65,65 +65,13 @@ class Session(abc.ABC):
         """
         return
 
-    def stages(self):
-        """Return ``{stage: function}``: this session's step with stages taken away, for the breakdown of a step.
+    def ablate(self):
+        """Return this session's step as an ``AblatedStep``; None where the framework's step cannot be taken apart.
 
-        Each function runs one step and may return before it is finished, as ``step`` may. The ablation, where each
-        stage does what the one before does, and one stage more:
-
-        ``forward``
-            The forward pass and the loss, as in training, on a batch that is held (on the device).
-        ``backward``
-            And the gradients, which are exchanged with nobody and applied to nothing.
-        ``local``
-            And the update of the weights with them, on this worker alone. Absent where servers update.
-        ``exchange``
-            And the exchange with the other workers: the whole step, still on the held batch. Absent for one worker.
-        ``h2d``
-            The same with the batch held in the host's memory and copied. Absent on a CPU.
-
-        The top stage is ``step`` itself, which takes its batch from the loader. Beside the ablation:
-
-        ``input``
-            Taking the next batch from the loader, nothing else.
-        ``communication``
-            Exchanging gradients as ``exchange`` does (the same pieces), with nothing computed.
-
-        A stage that the framework cannot take apart is left out, and its phases are null. All workers give the same
-        stages. Weights may be anything afterwards; the session is closed. Called at most once, before the first step
-        of an ablation run; what stages need and ``step`` does not (hooks, second graphs) is made here.
-        """
-        return {}
-
-    marks = ()
-    """Phases whose ends ``marked_step`` marks, in their order; empty where it does not exist."""
-
-    def marked_step(self, mark):
-        """Run one step as ``step`` does, and call ``mark(phase)`` as each phase of ``marks`` ends on this worker.
-
-        The framework's own view of its step: explicit phases, hooks, its profiler. The phases are ``input`` (the
-        batch is there), ``h2d``, ``forward``, ``backward`` (all gradients of this worker are computed: it has arrived
-        where the exchange needs it), ``exchange`` (the last gradient came back) and ``update``. Where the framework
-        tells only afterwards, ``mark(phase, at_s)`` takes the moment, in seconds of the host's monotonic clock.
-        """
-        raise NotImplementedError
-
-    def transfers(self):
-        """Return what was exchanged in marked steps since the last call, and forget it; None where nobody can see it.
-
-        A list of ``[name, bytes, ready_s, done_s]``: one piece of gradients (a bucket, a key), when it could be sent
-        and when its result was there, in seconds of the host's monotonic clock, in the order of ``ready_s``.
+        Called at most once, before the first step of an ablation run: hooks and second graphs that ablation needs and
+        ``step`` does not are made here. Weights may be anything afterwards; the session is closed.
         """
         return
-
-    def native(self):
-        """Return what the framework's own timers say of the marked steps since the last call, and forget it.
-
-        ``{source: {phases: seconds}}``, means over these steps, empty where nothing was told: ``source`` names the
-        framework's log or timers, ``phases`` the phase that a duration covers, or several joined by `` + ``, such as
-        ``comm_exposed + sync_wait``. Only what the framework itself took; it is held against the ablation.
-        """
-        return {}
 
     def batches_ahead(self):
         """Return how many batches the loader may hold ready: so many steps after a pause see no slow loader."""

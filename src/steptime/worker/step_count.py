@@ -1,4 +1,4 @@
-"""All workers agree, once and after the warm-up, on how many steps to time.
+"""The number of steps to time, on which all workers agree once, after the warm-up.
 
 A synchronous strategy hangs when one worker steps more often than another, and no messaging exists that every
 framework shares. The run folder is shared by all workers of a launch, so rank 0 writes the number there, and the
@@ -12,18 +12,18 @@ import time
 _POLL_S = 0.005
 
 
-def agree_on_length(context, warmup_ends, schedule):
+def agree_on_step_count(context, warmup_ends, schedule):
     """Return the number of steps to time, the same on every worker.
 
     Args:
-        context: this worker's place.
+        context: of this worker.
         warmup_ends: the ends of this worker's warm-up steps, in seconds.
         schedule: the job's ``schedule``: ``seconds`` is the time aimed for, ``min_steps`` and ``max_steps`` bound
             the number of steps.
 
     Raises RuntimeError when rank 0's number does not arrive within ``schedule["agree_timeout_s"]``.
     """
-    path = os.path.join(context.folder, "length.json")
+    path = os.path.join(context.folder, "step_count.json")
     if context.rank == 0:
         steps = _steps(warmup_ends, schedule)
         partial = path + ".partial"

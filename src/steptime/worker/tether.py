@@ -1,7 +1,7 @@
-"""Tie a process to its parent, so that nothing survives a parent that is killed.
+"""The tether of a process to its parent: the kernel kills the process when its parent dies.
 
-Run as a program, it ties itself and then becomes another program (``python tether.py mpiexec …``): the tie outlives
-``exec``, which lets the runner tie launchers that know nothing of it.
+Run as a program (``python tether.py mpiexec …``), it tethers itself and then becomes the other program: the tether
+outlives ``exec``, which lets the runner tether launchers that have no such option.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ def die_with_parent():
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     except (OSError, AttributeError):
         return
-    # The parent may have died before the request was made; the process would then never be told.
+    # The parent may have died before the request was made; the kernel would then never kill this process.
     expected = os.environ.get("STEPTIME_PARENT")
     if expected and os.getppid() == 1 and int(expected) != 1:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,13 +1,14 @@
-"""The timed loop: the same for every framework, and all that is measured in a timing run.
+"""The two loops that run a session's own steps: the timing run, and the equivalence check's few steps.
 
-The check loop: a few steps from known weights on known batches, whose losses and weights are kept.
+Both are the same for every framework. The timing run measures whole steps and nothing else; the check takes steps
+from known weights on known batches and keeps the losses and the weights.
 """
 
 import os
 import resource
 import time
 
-from steptime.worker.step_count import agree_on_length
+from steptime.worker.step_count import agree_on_step_count
 
 
 def run_timed(session, job, context, records):
@@ -23,7 +24,7 @@ def run_timed(session, job, context, records):
         clock.tick()
     warmup_ends = clock.drain()
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
-    steps = agree_on_length(context, warmup_ends, schedule)
+    steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     session.step()  # the workers come out of the pause at different moments; this step lines them up again
     clock.tick()

@@ -1,14 +1,16 @@
-"""The stages of a step in Caffe, for its breakdown: what ``Solver::Step`` does, in pieces, with stages left out.
+"""The ablated step in Caffe: the calls of ``Solver::Step``, one by one, with stages left out.
 
-Only here does the reduction meet other worlds than MPI's: nobody, where gradients must stay, and one that notes when
-each sum came.
+Here the reduction gets other communicators in place of MPI's: one that sends nothing, for stages in which gradients
+stay on the worker, and one that notes when each sum is complete, for marked steps.
 """
 
 import time
 
+from steptime.worker.ablated_step import AblatedStep
 
-class Stages(object):
-    """Rungs and marked steps of one session; ``reduction`` is None where one worker trains alone."""
+
+class CaffeAblation(AblatedStep):
+    """``reduction`` is None where one worker trains alone."""
 
     def __init__(self, solver, loader, reduction):
         self._solver = solver
@@ -18,12 +20,14 @@ class Stages(object):
         exchange = ("exchange",) if self._reduction is not None else ()
         self.marks = ("input", "forward", "backward") + exchange + ("update",)
         if self._reduction is not None:
-            self._nobody = _Nobody()
+            self._silent = _SilentCommunicator()
             self._world = self._reduction.world
-            self._noting = _NotingWorld(self._world, {_address(array): name for name, array in solver.gradients()})
+            self._noting = _NotingCommunicator(
+                self._world, {_address(array): name for name, array in solver.gradients()}
+            )
 
     def stages(self):
-        """Return the functions of ``Session.stages``; they all compute on the batch that the last step took."""
+        # All stages compute on the batch that the last step took.
         solver, reduction = self._solver, self._reduction
 
         def backward():
@@ -50,7 +54,7 @@ class Stages(object):
         if self._reduction is None:
             self._solver.backward()
             return
-        self._reduction.world = self._nobody
+        self._reduction.world = self._silent
         self._solver.backward()
         self._reduction.world = self._world
 
@@ -59,7 +63,6 @@ class Stages(object):
         self._solver.take_batch()
 
     def marked_step(self, mark):
-        """Run a step, and call ``mark`` after each phase."""
         solver, reduction = self._solver, self._reduction
         self._load()
         mark("input")
@@ -84,12 +87,11 @@ class Stages(object):
         reduction.world, reduction.wait_all = usual
 
     def transfers(self):
-        """Return the pieces of the marked steps since the last call: what MPI was given to sum."""
         return self._noting.taken() if self._reduction is not None else None
 
 
-class _Nobody(object):
-    """Stands in for MPI's world where a worker's gradients stay its own."""
+class _SilentCommunicator(object):
+    """Takes the place of MPI's communicator where a worker's gradients stay its own."""
 
     def Iallreduce(self, *_):  # noqa: N802 - MPI's name
         return self
@@ -98,8 +100,8 @@ class _Nobody(object):
         return True
 
 
-class _NotingWorld(object):
-    """MPI's world, which notes what was summed and when the sum was there."""
+class _NotingCommunicator(object):
+    """MPI's communicator, which notes what is summed and when the sum is complete."""
 
     def __init__(self, world, names):
         self._world = world

@@ -42,7 +42,6 @@ class CaffeSession(Session):
 
         self._loader = loader
         self._ahead = batches_ahead(job["loader"])
-        self._stages = None
         together = job["strategy"] == "allreduce"
         share = 1.0 / context.workers if together else 1.0
         seed = int(numpy.random.RandomState([job["seed"], 104729, context.rank]).randint(2**31 - 1))
@@ -59,21 +58,10 @@ class CaffeSession(Session):
         self._loader.fill()
         self._solver.step()
 
-    def stages(self):
-        from steptime.frameworks.caffe.ablation import Stages
+    def ablate(self):
+        from steptime.frameworks.caffe.ablation import CaffeAblation
 
-        self._stages = Stages(self._solver, self._loader, self._reduction)
-        return self._stages.stages()
-
-    @property
-    def marks(self):
-        return () if self._stages is None else self._stages.marks
-
-    def marked_step(self, mark):
-        self._stages.marked_step(mark)
-
-    def transfers(self):
-        return self._stages.transfers()
+        return CaffeAblation(self._solver, self._loader, self._reduction)
 
     def batches_ahead(self):
         return self._ahead

@@ -1,22 +1,24 @@
-"""The stages of a step in Chainer, for its breakdown: the calls of a training step, with stages left out."""
+"""The ablated step in Chainer: the calls of a training step, with stages left out."""
 
 import time
 
+from steptime.worker.ablated_step import AblatedStep
 
-class Stages(object):
-    """Rungs and marked steps of one session; without a communicator there is no exchange."""
 
-    def __init__(self, chain, optimizer, communicator, loader):
+class ChainerAblation(AblatedStep):
+    """Without a communicator there is no exchange; on a CUDA device nothing is marked."""
+
+    def __init__(self, chain, optimizer, communicator, loader, *, cuda):
         self._chain = chain
         self._optimizer = optimizer
         self._communicator = communicator
         self._loader = loader
         self._transfers = []
         exchange = ("exchange",) if communicator is not None else ()
-        self.marks = ("input", "forward", "backward") + exchange + ("update",)
+        # On a device, the host's clock would have to wait for it at every mark.
+        self.marks = () if cuda else ("input", "forward", "backward") + exchange + ("update",)
 
     def stages(self):
-        """Return the functions of ``Session.stages``."""
         chain, optimizer, communicator = self._chain, self._optimizer, self._communicator
         held = self._loader.next()
 
@@ -43,7 +45,6 @@ class Stages(object):
         return stages
 
     def marked_step(self, mark):
-        """Run a step, call ``mark`` after each phase, and return the loss."""
         inputs, targets = self._loader.next()
         mark("input")
         loss = self._chain(inputs, targets)
@@ -56,10 +57,9 @@ class Stages(object):
             mark("exchange")
         self._optimizer.update()
         mark("update")
-        return loss.array
 
     def _exchange(self):
-        """Average the gradients, and note when each has its mean: the communicator takes one after the other."""
+        """Average the gradients, and note when each has its mean: the communicator sends one after the other."""
         communicator, average = self._communicator, self._communicator._multi_node_mean  # noqa: SLF001
         names = {id(parameter.grad): name for name, parameter in self._chain.named()}
         ready = time.monotonic()
@@ -75,6 +75,5 @@ class Stages(object):
             del communicator._multi_node_mean  # noqa: SLF001
 
     def transfers(self):
-        """Return the pieces of the marked steps since the last call: one for each parameter."""
         found, self._transfers = self._transfers, []
         return found if self._communicator is not None else None

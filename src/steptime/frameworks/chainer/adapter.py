@@ -56,7 +56,6 @@ class ChainerSession(Session):
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
         self._loader = open_loader(job, context, self._device)
         self._ahead = batches_ahead(job["loader"])
-        self._stages = None
         self._loss = None
         self._checked = communicator is None or self._cuda
 
@@ -81,23 +80,13 @@ class ChainerSession(Session):
                 raise RuntimeError("ChainerMN cannot reduce the gradient of %s: it is not contiguous" % name)
         self._checked = True
 
-    def stages(self):
-        from steptime.frameworks.chainer.ablation import Stages
+    def ablate(self):
+        from steptime.frameworks.chainer.ablation import ChainerAblation
 
         several = self._communicator is not None and self._communicator.size > 1
-        self._stages = Stages(self._chain, self._optimizer, self._communicator if several else None, self._loader)
-        return self._stages.stages()
-
-    @property
-    def marks(self):
-        # On a device, the host's clock would have to wait for it at every mark.
-        return () if self._stages is None or self._cuda else self._stages.marks
-
-    def marked_step(self, mark):
-        self._loss = self._stages.marked_step(mark)
-
-    def transfers(self):
-        return self._stages.transfers()
+        return ChainerAblation(
+            self._chain, self._optimizer, self._communicator if several else None, self._loader, cuda=self._cuda
+        )
 
     def batches_ahead(self):
         return self._ahead

@@ -1,4 +1,4 @@
-"""The stages of a step in CNTK, for its breakdown.
+"""The ablated step in CNTK.
 
 CNTK's trainer is one call. Its parts, forward, backward and the learner's update, are called here one by one on a
 function of the same layers and parameters; the whole step with its exchange stays the trainer's. What a distributed
@@ -8,19 +8,23 @@ learner does between gradients and new weights cannot be called by itself, so th
 import cntk
 import numpy
 
+from steptime.worker.ablated_step import AblatedStep
 
-class Stages(object):
-    """Rungs and marked steps of one session."""
 
-    def __init__(self, function, learner, loader, whole_step, communicator):
+class CntkAblation(AblatedStep):
+    """CNTK's parts of a step, called one by one; steps of a distributed learner have no marks."""
+
+    def __init__(self, function, learner, loader, whole_step, communicator, *, distributed):  # noqa: PLR0913 - a session's parts
         """Take a session's parts.
 
         Args:
             function: the ``WorkloadFunction``.
             learner: that of this worker alone.
             loader: of the session.
-            whole_step: a function that trains on ``(inputs, targets)`` as the session does.
-            communicator: sums arrays over the workers as whole steps do; None where they do not, or one is alone.
+            whole_step: a function that trains on ``(inputs, targets)`` as the session does, with an exchange; None
+                for one worker.
+            communicator: sums arrays over the workers as whole steps do; None where they do not, or for one worker.
+            distributed: whether the session's learner is a distributed one.
         """
         self._function = function
         self._learner = learner
@@ -33,13 +37,9 @@ class Stages(object):
         self._both = cntk.combine([self._total, function.loss.output])
         self._one = cntk.Value(cntk.NDArrayView.from_dense(numpy.ones((), dtype=numpy.float32)))
         self._samples = 0
-        self.losses = None
-        """Of the samples of the last step, CNTK's value."""
+        self.marks = () if distributed else ("input", "forward", "backward", "update")
 
-    marks = ("input", "forward", "backward", "update")
-
-    def stages(self, several):
-        """Return the functions of ``Session.stages``, with those of an exchange if there are ``several`` workers."""
+    def stages(self):
         held = self._loader.next()
 
         def forward():
@@ -52,7 +52,7 @@ class Stages(object):
             self._update(self._backward(self._forward(held)))
 
         stages = {"forward": forward, "backward": backward, "local": local, "input": self._loader.next}
-        if several:
+        if self._whole_step is not None:
             stages["exchange"] = lambda: self._whole_step(*held)
             if self._communicator is not None:
                 stages["communication"] = self._summing()
@@ -64,13 +64,11 @@ class Stages(object):
         arguments = {self._function.features: inputs}
         if self._function.labels is not None:
             arguments[self._function.labels] = targets
-        self.losses = None  # CNTK cannot resize a buffer on which somebody still holds a view
         fetched = {self._total: None, self._function.loss.output: None}
         # The public methods would turn what is fetched into numpy, and arguments into sequences.
         state = cntk.cntk_py.Function._forward(  # noqa: SLF001
             self._both, arguments, fetched, self._device, {self._total}
         )
-        self.losses = fetched[self._function.loss.output]
         self._samples = inputs.shape[0]
         return state
 
@@ -92,7 +90,6 @@ class Stages(object):
         return lambda: self._communicator.aggregate_in_place(arrays, workers)
 
     def marked_step(self, mark):
-        """Run a step of a worker alone, and call ``mark`` after each phase."""
         batch = self._loader.next()
         mark("input")
         state = self._forward(batch)

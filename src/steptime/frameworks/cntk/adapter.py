@@ -57,7 +57,6 @@ class CntkSession(Session):
         self._loader = open_loader(job, context)
         self._ahead = batches_ahead(job["loader"])
         self._optimizer = job["optimizer"]
-        self._stages = None
 
     def step(self):
         self._train(*self._loader.next())
@@ -73,8 +72,8 @@ class CntkSession(Session):
         # trainer remembers is the average of all workers.
         self._cntk.cntk_py.Trainer.train_minibatch(self._trainer, arguments, False, fetched, self._device)
 
-    def stages(self):
-        from steptime.frameworks.cntk.ablation import Stages
+    def ablate(self):
+        from steptime.frameworks.cntk.ablation import CntkAblation
 
         # A distributed learner keeps the state of the learner that it was given; the stages get one of their own.
         learner = self._learner
@@ -83,16 +82,14 @@ class CntkSession(Session):
         several = self._workers > 1
         # The other strategies exchange something else than gradients as they are.
         communicator = self._cntk.distributed.mpi_communicator() if several and self._strategy == "allreduce" else None
-        self._stages = Stages(self._function, learner, self._loader, self._train, communicator)
-        return self._stages.stages(several)
-
-    @property
-    def marks(self):
-        return () if self._stages is None or self._distributed else self._stages.marks
-
-    def marked_step(self, mark):
-        self._stages.marked_step(mark)
-        self._fetched = {None: self._stages.losses}
+        return CntkAblation(
+            self._function,
+            learner,
+            self._loader,
+            self._train if several else None,
+            communicator,
+            distributed=self._distributed,
+        )
 
     def batches_ahead(self):
         return self._ahead

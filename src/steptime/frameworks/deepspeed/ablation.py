@@ -5,7 +5,7 @@ DeepSpeed's wall-clock breakdown, of those steps alone that are asked about.
 
 from deepspeed.runtime.engine import EngineTimers
 
-from steptime.libraries.torch.ablation import ALONE, Stages
+from steptime.libraries.torch.ablation import UNSYNCHRONIZED, TorchAblation
 
 SOURCE = "DeepSpeed timers"
 _PER_SECOND = 1000.0
@@ -49,13 +49,13 @@ class Breakdown(object):
         return {SOURCE: {phases: sum(seconds[name] for name in names) / steps for names, phases in self._timed.items()}}
 
 
-class EngineStages(Stages):
+class EngineAblation(TorchAblation):
     """The stages of the engine in stage 0 of ZeRO, which averages gradients when all of them are there.
 
     In every stage the engine does its own work, and only what it sends may be left out.
     """
 
-    marks = ("input", "forward", "backward", "exchange", "update")
+    update_marks = ("input", "forward", "backward", "exchange", "update")
     timed = {
         ("fwd",): "forward",
         ("bwd_inner",): "backward",
@@ -66,24 +66,15 @@ class EngineStages(Stages):
 
     def __init__(self, strategy, engine, wire):
         """Take the steps of ``engine`` apart, which sends through ``wire``."""
-        super(EngineStages, self).__init__(strategy)
+        super(EngineAblation, self).__init__(strategy)
         self.engine = engine
         self.wire = wire
-        self._several = strategy.context.workers > 1
         self._whole_step = []
-        self._transfers = []
+        self.pieces = []
         self._breakdown = Breakdown(engine, self.timed)
-        if strategy.device.backend != "gloo":
-            self.marks = ()  # the host's clock says nothing of what a device has queued
-
-    def stages(self):
-        stages = super(EngineStages, self).stages()
-        if self._several:
-            stages["exchange"] = self.strategy.update
-        return stages
 
     def enter(self, stage):
-        self.wire.quiet = self._several and stage in ALONE
+        self.wire.quiet = self.several and stage in UNSYNCHRONIZED
         if stage == "marked" or (stage == "exchange" and not self._whole_step):
             self.wire.watch()
         if stage == "marked":
@@ -96,7 +87,7 @@ class EngineStages(Stages):
             self.wire.clear()
         if stage == "marked":
             self._breakdown.end()
-            self._transfers += self.wire.seen
+            self.pieces += self.wire.seen
         self.wire.ignore()
 
     def backward(self, loss):
@@ -109,7 +100,7 @@ class EngineStages(Stages):
         self.engine.zero_grad()
 
     def communication(self):
-        if not self._several:
+        if not self.several:
             return None
 
         def communicate():
@@ -120,7 +111,7 @@ class EngineStages(Stages):
 
         return communicate
 
-    def marked(self, loss, mark):
+    def marked_update(self, loss, mark):
         marked = []
 
         def arrived(at_s=None):
@@ -135,18 +126,14 @@ class EngineStages(Stages):
         self.engine.step()
         mark("update")
 
-    def transfers(self):
-        seen, self._transfers = self._transfers, []
-        return seen
-
     def native(self):
         return self._breakdown.told()
 
 
-class SplitStages(EngineStages):
+class ShardedStateAblation(EngineAblation):
     """The stages of the engine in stages 1 and 2 of ZeRO, which send before the update and after it."""
 
-    marks = ("input", "forward")
+    update_marks = ("input", "forward")
     timed = {("fwd",): "forward", ("bwd", "step"): "backward + comm_exposed + sync_wait + update"}
 
     def forget(self):
@@ -158,14 +145,14 @@ class SplitStages(EngineStages):
             optimizer.averaged_gradients[group] = None
             optimizer.all_grad_tensors[group] = None
 
-    def marked(self, loss, _):
+    def marked_update(self, loss, _):
         self.strategy.update(loss)
 
 
-class GatheringStages(SplitStages):
+class ShardedWeightsAblation(ShardedStateAblation):
     """The stages of the engine in stage 3 of ZeRO, whose forward pass gathers weights."""
 
-    marks = ("input",)
+    update_marks = ("input",)
     timed = {("fwd", "bwd", "step"): "forward + backward + comm_exposed + sync_wait + update"}
 
     def forget(self):

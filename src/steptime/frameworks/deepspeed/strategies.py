@@ -8,7 +8,7 @@ import warnings
 import deepspeed
 import torch
 
-from steptime.frameworks.deepspeed.ablation import EngineStages, GatheringStages, SplitStages
+from steptime.frameworks.deepspeed.ablation import EngineAblation, ShardedStateAblation, ShardedWeightsAblation
 from steptime.frameworks.deepspeed.collectives import Wire
 from steptime.libraries.torch.devices import keep_group
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
@@ -43,7 +43,7 @@ class Replicated(TorchStrategy):
     innermost = False  # as bytes they are broadcast at the beginning, which asks for contiguous weights
     relaid = True
     """Whether weights may be laid out with their channels innermost after that."""
-    stages = EngineStages
+    stages = EngineAblation
     """How the steps are taken apart."""
 
     def __init__(self, job, context, device):
@@ -66,7 +66,7 @@ class Replicated(TorchStrategy):
         self._engine.backward(loss)
         self._engine.step()
 
-    def take_apart(self):
+    def ablate(self):
         return self.stages(self, self._engine, Wire(deepspeed.comm.comm.cdb))
 
     def facts(self):
@@ -99,7 +99,7 @@ class SplitState(Replicated):
 
     stage = 1
     relaid = False
-    stages = SplitStages
+    stages = ShardedStateAblation
 
 
 class SplitGradients(SplitState):
@@ -112,7 +112,7 @@ class SplitWeights(SplitState):
     """Stage 3: each worker keeps a part of the weights only, and gathers those of a layer when it comes to it."""
 
     stage = 3
-    stages = GatheringStages
+    stages = ShardedWeightsAblation
 
     def count(self, parameter):
         return parameter.ds_numel

@@ -5,16 +5,16 @@ import time
 import torch
 
 from steptime.frameworks.horovod_pytorch.collectives import InnermostChannels
-from steptime.libraries.torch.ablation import ALONE, Stages
+from steptime.libraries.torch.ablation import UNSYNCHRONIZED, TorchAblation
 
 
-class HandleStages(Stages):
+class HandleAblation(TorchAblation):
     """The stages of gradients that Horovod averages while others are still computed.
 
     Where nothing is sent, a gradient is shown to Horovod and taken back as ever, and its average is itself.
     """
 
-    marks = ("input", "forward", "backward", "exchange", "update")
+    update_marks = ("input", "forward", "backward", "exchange", "update")
 
     def __init__(self, strategy, mpi, names):
         """Hook into the optimizer of ``strategy``.
@@ -24,8 +24,7 @@ class HandleStages(Stages):
             mpi: Horovod's ``mpi_ops`` for torch.
             names: ``{parameter: name}``.
         """
-        super(HandleStages, self).__init__(strategy)
-        self._several = strategy.context.workers > 1
+        super(HandleAblation, self).__init__(strategy)
         self._mpi = mpi
         self._names = names
         self._optimizer = strategy.optimizer
@@ -37,16 +36,10 @@ class HandleStages(Stages):
         self._whole_step = []
         self._watched = None
         self._back = 0
-        self._transfers = []
-
-    def stages(self):
-        stages = super(HandleStages, self).stages()
-        if self._several:
-            stages["exchange"] = self.strategy.update
-        return stages
+        self.pieces = []
 
     def enter(self, stage):
-        self._sends = stage not in ALONE
+        self._sends = stage not in UNSYNCHRONIZED
         self._order = [] if stage == "exchange" else None
         self._watched, self._back = [] if stage == "marked" else None, 0
 
@@ -55,7 +48,7 @@ class HandleStages(Stages):
         if stage == "exchange":
             self._whole_step, self._order = self._order, None
         if stage == "marked":
-            self._transfers += [piece[:4] for piece in self._watched]
+            self.pieces += [piece[:4] for piece in self._watched]
             self._watched = None
 
     def backward(self, loss):
@@ -66,7 +59,7 @@ class HandleStages(Stages):
         self._optimizer.zero_grad()
 
     def communication(self):
-        if not self._several:
+        if not self.several:
             return None
         held = []
 
@@ -82,7 +75,7 @@ class HandleStages(Stages):
 
         return communicate
 
-    def marked(self, loss, mark):
+    def marked_update(self, loss, mark):
         loss.backward()
         mark("backward")
         self._optimizer.synchronize()
@@ -91,10 +84,6 @@ class HandleStages(Stages):
             self._optimizer.step()
         self._optimizer.zero_grad()
         mark("update")
-
-    def transfers(self):
-        seen, self._transfers = self._transfers, []
-        return seen
 
     def _begin(self, parameter):
         """Stand for Horovod's own beginning of a gradient's way: return a handle and how to undo its compression."""

@@ -3,7 +3,7 @@
 import horovod
 import torch
 
-from steptime.frameworks.horovod_pytorch.ablation import HandleStages
+from steptime.frameworks.horovod_pytorch.ablation import HandleAblation
 from steptime.frameworks.horovod_pytorch.collectives import InnermostChannels
 from steptime.libraries.horovod.workers import WORKERS_OPTIONS, HorovodWorkers
 from steptime.libraries.torch.strategy import TorchStrategy
@@ -36,8 +36,8 @@ class Averaging(Alone):
         self.optimizer.step()
         self.optimizer.zero_grad()  # gives the memory back, as torch's does by default
 
-    def take_apart(self):
-        return HandleStages(self, self._workers.hvd.mpi_ops, self._names)
+    def ablate(self):
+        return HandleAblation(self, self._workers.hvd.mpi_ops, self._names)
 
     def facts(self):
         return dict(super(Averaging, self).facts(), running_statistics="per worker", **self._workers.facts)

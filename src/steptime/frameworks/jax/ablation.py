@@ -1,41 +1,49 @@
-"""The step with stages taken away, for the breakdown of a step: each is a program of its own.
-
-Moments at which steps end, noted without holding up the program that issues them.
-"""
+"""The ablated step in JAX, each stage a program of its own, and the clock of steps that JAX runs behind Python."""
 
 import contextlib
 import queue
 import threading
 import time
 
+from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import EventClock
 
 
-def ablation_stages_of(step, train, run, take, *, together):
-    """Return the stages of ``Session.stages``; all but ``train`` are compiled when they first run.
+class JaxAblation(AblatedStep):
+    """Stages that are not waited for, as steps are not: the device is as busy in them as in training.
 
-    They are not waited for, as steps are not: the device is as busy in them as in training. All gradients are results
-    of the program that applies them to nothing, else XLA would not compute them.
-
-    Args:
-        step: a ``Step``.
-        train: the compiled whole step.
-        run: runs a compiled function of the step on a batch.
-        take: returns the next batch.
-        together: whether there are other workers.
+    All but the whole step are compiled when they first run. All gradients are results of the program that applies
+    them to nothing, since XLA would not compute them otherwise.
     """
-    held = take()
-    parts = ["forward", "backward"] + ["local", "communication"] * together
-    # Parts of the state that a program does not read lend it their memory, too.
-    programs = {name: step.compiled(getattr(step, name), keep_unused=True) for name in parts}
-    programs["exchange" if together else "local"] = train
-    stages = {name: _on(run, program, held) for name, program in programs.items()}
-    stages["input"] = take
-    return stages
 
+    def __init__(self, step, train, run, take, *, several):
+        """Take a session's parts.
 
-def _on(run, program, held):
-    return lambda: run(program, held)
+        Args:
+            step: a ``JaxStep``.
+            train: the compiled whole step.
+            run: runs a compiled function of the step on a batch.
+            take: returns the next batch.
+            several: whether there are other workers.
+        """
+        self._step = step
+        self._train = train
+        self._run = run
+        self._take = take
+        self._several = several
+
+    def stages(self):
+        held = self._take()
+        parts = ["forward", "backward"] + ["local", "communication"] * self._several
+        # Parts of the state that a program does not read lend it their memory, too.
+        programs = {name: self._step.compiled(getattr(self._step, name), keep_unused=True) for name in parts}
+        programs["exchange" if self._several else "local"] = self._train
+        stages = {name: self._on(program, held) for name, program in programs.items()}
+        stages["input"] = self._take
+        return stages
+
+    def _on(self, program, held):
+        return lambda: self._run(program, held)
 
 
 def step_clock(newest, wait):
@@ -44,17 +52,17 @@ def step_clock(newest, wait):
     A thread waits for one array after the other. Waiting for them in the loop instead would keep the device idle
     while Python issues the next step, which no training does.
     """
-    marks = _Marks(newest, wait)
+    marks = _DeviceMarks(newest, wait)
     return EventClock(marks.push, lambda earlier, later: later.at_s - earlier.at_s, marks.wait)
 
 
-class _Mark(object):
+class _DeviceMark(object):
     """``at_s`` is the host's monotonic time of the moment, once it has come."""
 
     at_s = None
 
 
-class _Marks(object):
+class _DeviceMarks(object):
     def __init__(self, newest, wait):
         self._newest = newest
         self._wait = wait
@@ -63,7 +71,7 @@ class _Marks(object):
 
     def push(self):
         """Return a mark behind the newest array."""
-        mark = _Mark()
+        mark = _DeviceMark()
         self._pending.put((mark, self._newest()))
         return mark
 

@@ -3,11 +3,11 @@
 import jax
 import numpy
 
-from steptime.frameworks.jax.ablation import step_clock
+from steptime.frameworks.jax.ablation import JaxAblation, step_clock
 from steptime.frameworks.jax.loader import open_batches
 from steptime.frameworks.jax.mesh import Placement, open_mesh, part
 from steptime.frameworks.jax.network import JaxNetwork
-from steptime.frameworks.jax.training_step import Step, first_state
+from steptime.frameworks.jax.training_step import JaxStep, first_state
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -22,7 +22,7 @@ class JaxSession(Session):
         self._network = JaxNetwork(job["workload"], job["precision"], job["device"])
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self._state = first_state(self._network, weights, job, context, self._placement)
-        self._step = Step(self._network, job, mesh, self._placement)
+        self._step = JaxStep(self._network, job, mesh, self._placement)
         self._train = self._step.compiled(self._step.train)
         self._batches = open_batches(job, context, self._placement.put_split)
         self._workers = context.workers
@@ -36,10 +36,8 @@ class JaxSession(Session):
         self._state, self._losses = program(self._state, *batch)
         self._newest = self._losses
 
-    def stages(self):
-        from steptime.frameworks.jax.ablation import ablation_stages_of
-
-        return ablation_stages_of(self._step, self._train, self._run, self._take, together=self._workers > 1)
+    def ablate(self):
+        return JaxAblation(self._step, self._train, self._run, self._take, several=self._workers > 1)
 
     def _take(self):
         """Return the next batch, which the clock may wait for."""

@@ -1,7 +1,4 @@
-"""One training step as one compiled program.
-
-The mean of all workers' gradients.
-"""
+"""One training step in JAX as one compiled program, with the mean of all workers' gradients inside it."""
 
 import jax
 from jax import lax, numpy
@@ -31,7 +28,7 @@ def mean_of_all(gradients, pack_kb):
     return means
 
 
-class Step(object):
+class JaxStep(object):
     """The stages of a step as pure functions of ``(state, inputs, targets)``, which return ``(state, losses)``.
 
     The state is ``(variables, velocities, statistics, number of the step, random keys)``. Losses are one per worker,

@@ -8,7 +8,7 @@ import time
 import torch
 from torch import distributed
 
-from steptime.libraries.torch.ablation import ALONE, Stages
+from steptime.libraries.torch.ablation import UNSYNCHRONIZED, TorchAblation
 
 SOURCE = "DDP log"
 _EVERY_STEP = 1
@@ -64,7 +64,7 @@ class OwnLog(object):
         self._module._set_ddp_runtime_logging_sample_rate(steps)  # noqa: SLF001 - as above
 
 
-class BucketStages(Stages):
+class BucketAblation(TorchAblation):
     """The stages of DistributedDataParallel.
 
     The same hook is in force in every stage, so that the stages differ in the sending alone: DDP fills its buckets in
@@ -72,30 +72,22 @@ class BucketStages(Stages):
     values: the learning rate and the decay do it, as all is linear in the sum.
     """
 
+    update_marks = ("input", "forward", "backward", "exchange", "update")
+
     def __init__(self, strategy, module):
         """Hook into ``module``, the DistributedDataParallel of ``strategy``."""
-        super(BucketStages, self).__init__(strategy)
+        super(BucketAblation, self).__init__(strategy)
         self._workers = strategy.context.workers
-        self._transfers = []
+        self.pieces = []
         for group in strategy.optimizer.param_groups:
             group["lr"] /= self._workers
             group["weight_decay"] *= self._workers
         self._hook = _Hook()
         module.register_comm_hook(None, self._hook.take)
         self._log = OwnLog(module)
-        if strategy.device.backend == "gloo":
-            self.marks = ("input", "forward", "backward", "exchange", "update")
-        else:
-            self.marks = ()  # the host's clock says nothing of what a device has queued
-
-    def stages(self):
-        stages = super(BucketStages, self).stages()
-        if self._workers > 1:
-            stages["exchange"] = self.strategy.update
-        return stages
 
     def enter(self, stage):
-        self._hook.sends = stage not in ALONE
+        self._hook.sends = stage not in UNSYNCHRONIZED
         if stage == "marked":
             self._log.begin()
 
@@ -120,18 +112,14 @@ class BucketStages(Stages):
 
         return communicate
 
-    def marked(self, loss, mark):
+    def marked_update(self, loss, mark):
         self._hook.seen, self._hook.at_last = [], mark
         loss.backward()
         mark("exchange")
         self._hook.at_last = None
-        self._transfers += self._hook.seen
-        self.update()
+        self.pieces += self._hook.seen
+        self.apply_gradients()
         mark("update")
-
-    def transfers(self):
-        seen, self._transfers = self._transfers, []
-        return seen if self.marks else None
 
     def native(self):
         return self._log.told()

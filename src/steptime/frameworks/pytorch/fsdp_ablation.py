@@ -6,41 +6,32 @@ import torch
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 
-from steptime.libraries.torch.ablation import ALONE, Stages
+from steptime.libraries.torch.ablation import UNSYNCHRONIZED, TorchAblation
 
 
-class ShardStages(Stages):
+class ShardAblation(TorchAblation):
     """The stages of FSDP2, hooked in where it takes collectives of others.
 
     What is left out is the communication alone: FSDP copies into its buffers and out of them as ever. Its forward
     pass waits for weights, and its backward pass for weights and gradients, so that nothing can be marked in between.
     """
 
-    marks = ("input",)
+    update_marks = ("input",)
 
     def __init__(self, strategy, module):
         """Hook into ``module``, of which ``strategy`` has sharded the parts."""
-        super(ShardStages, self).__init__(strategy)
-        self._several = strategy.context.workers > 1
+        super(ShardAblation, self).__init__(strategy)
         self._module = module
         self._wire = _Wire()
         self._whole_step = []
-        self._transfers = []
+        self.pieces = []
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.set_custom_all_gather(_Gathering(self._wire))
                 part.set_custom_reduce_scatter(_Reduction(self._wire))
-        if strategy.device.backend != "gloo":
-            self.marks = ()  # the host's clock says nothing of what a device has queued
-
-    def stages(self):
-        stages = super(ShardStages, self).stages()
-        if self._several:
-            stages["exchange"] = self.strategy.update
-        return stages
 
     def enter(self, stage):
-        self._wire.quiet = stage in ALONE
+        self._wire.quiet = stage in UNSYNCHRONIZED
         self._wire.calls, self._wire.seen = [], []
 
     def leave(self, stage):
@@ -49,11 +40,11 @@ class ShardStages(Stages):
         self._wire.quiet = False
         if stage == "exchange":
             self._whole_step = self._wire.calls
-        self._transfers += self._wire.seen if stage == "marked" else []
+        self.pieces += self._wire.seen if stage == "marked" else []
         self._wire.calls = self._wire.seen = None
 
     def communication(self):
-        if not self._several:
+        if not self.several:
             return None
         held = {}
 
@@ -65,12 +56,8 @@ class ShardStages(Stages):
 
         return communicate
 
-    def marked(self, loss, _):
+    def marked_update(self, loss, _):
         self.strategy.update(loss)
-
-    def transfers(self):
-        seen, self._transfers = self._transfers, []
-        return seen
 
 
 class _Wire(object):

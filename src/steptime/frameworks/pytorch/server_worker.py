@@ -12,22 +12,22 @@ from torch.distributed import rpc
 
 from steptime.frameworks.pytorch import parameter_server as serving
 from steptime.frameworks.pytorch.parameter_server import Meeting, Pieces
-from steptime.libraries.torch.ablation import Stages
+from steptime.libraries.torch.ablation import TorchAblation
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 
 
-class ErrandStages(Stages):
+class ParameterServerAblation(TorchAblation):
     """The stages of a worker that sends its gradients to servers, which update."""
 
-    marks = ("input", "forward", "backward", "exchange")
+    update_marks = ("input", "forward", "backward", "exchange")
 
     def __init__(self, strategy, sizes):
         """Take the steps of ``strategy`` apart, which sends rows of gradients of these ``sizes`` in bytes."""
-        super(ErrandStages, self).__init__(strategy)
+        super(ParameterServerAblation, self).__init__(strategy)
         self._sizes = sizes
-        self._transfers = []
+        self.pieces = []
 
-    def stages(self):
+    def updates(self):
         return {"backward": self.backward, "exchange": self.strategy.update}
 
     def backward(self, loss):
@@ -38,7 +38,7 @@ class ErrandStages(Stages):
     def communication(self):
         return self.strategy.send
 
-    def marked(self, loss, mark):
+    def marked_update(self, loss, mark):
         loss.backward()
         mark("backward")
         ready, done = time.monotonic(), {}
@@ -51,11 +51,7 @@ class ErrandStages(Stages):
         mark("exchange")
         self.strategy.forget()
         for server, size in enumerate(self._sizes):
-            self._transfers.append(["server %d" % server, size, ready, done[server]])
-
-    def transfers(self):
-        seen, self._transfers = self._transfers, []
-        return seen
+            self.pieces.append(["server %d" % server, size, ready, done[server]])
 
 
 class Pushing(TorchStrategy):
@@ -112,8 +108,8 @@ class Pushing(TorchStrategy):
         """Set all gradients to zero, which the answers say have been read."""
         torch._foreach_zero_(self._gradients)
 
-    def take_apart(self):
-        return ErrandStages(self, [row.numel() * row.element_size() for row in self._gradients])
+    def ablate(self):
+        return ParameterServerAblation(self, [row.numel() * row.element_size() for row in self._gradients])
 
     def facts(self):
         return {

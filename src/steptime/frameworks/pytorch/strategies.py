@@ -12,8 +12,8 @@ from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
-from steptime.frameworks.pytorch.ddp_ablation import BucketStages
-from steptime.frameworks.pytorch.fsdp_ablation import ShardStages
+from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
+from steptime.frameworks.pytorch.fsdp_ablation import ShardAblation
 from steptime.frameworks.pytorch.server_worker import Pushing, PushingFreely
 from steptime.libraries.torch.devices import leave_group
 from steptime.libraries.torch.strategy import TorchStrategy
@@ -69,8 +69,8 @@ class AllReduce(_Collective):
         )
         return self._module
 
-    def take_apart(self):
-        return BucketStages(self, self._module)
+    def ablate(self):
+        return BucketAblation(self, self._module)
 
     def facts(self):
         return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
@@ -105,8 +105,8 @@ class FullySharded(_Collective):
         fully_shard(module, mesh=mesh)
         return super().prepare(built)  # an optimizer of the shards
 
-    def take_apart(self):
-        return ShardStages(self, self._module)
+    def ablate(self):
+        return ShardAblation(self, self._module)
 
     def whole(self, parameter):
         return parameter.detach().full_tensor()

@@ -8,6 +8,7 @@ import numpy
 from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import native_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
+from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework
 from steptime.worker.samples import synthetic_batches
 from steptime.worker.session import Session
@@ -70,44 +71,11 @@ class ReferenceSession(Session):
         velocity += slopes
         values -= values.dtype.type(settings["learning_rate"]) * velocity
 
-    def stages(self):
-        """Return the ablation of one shard, which is what a worker in training has."""
-        network, slopes = self._network, self._network.slopes
-        inputs, targets = next(self._feeds[0])
-        network.set_mask_stream(self._streams[0])
-
-        def forward():
-            network.loss(inputs, targets)
-
-        def backward():
-            self._loss = network.backpropagate(inputs, targets)
-
-        def local():
-            backward()
-            self._update(slopes)
-
-        def exchange():
-            backward()
-            self._average(slopes)
-            self._update(slopes)
-
-        stages = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._feeds[0])}
-        if self._workers > 1:
-            stages.update(exchange=exchange, communication=lambda: self._average(slopes))
-        return stages
-
-    marks = ("input", "backward", "exchange", "update")
-
-    def marked_step(self, mark):
-        inputs, targets = next(self._feeds[0])
-        mark("input")
-        self._network.set_mask_stream(self._streams[0])
-        self._loss = self._network.backpropagate(inputs, targets)
-        mark("backward")
-        self._average(self._network.slopes)
-        mark("exchange")
-        self._update(self._network.slopes)
-        mark("update")
+    def ablate(self):
+        """Return the ablated step of one shard, which is what a worker in training has."""
+        return ReferenceAblation(
+            self._network, self._feeds[0], self._streams[0], self._average if self._workers > 1 else None, self._update
+        )
 
     def wait(self):
         """Return at once: numpy has finished when a step returns."""
@@ -135,6 +103,65 @@ class ReferenceSession(Session):
 
     def close(self):
         self._average.close()
+
+
+class ReferenceAblation(AblatedStep):
+    """The same calls as in a step, with stages left out."""
+
+    marks = ("input", "backward", "exchange", "update")
+
+    def __init__(self, network, feed, stream, average, update):
+        """Take a session's parts.
+
+        Args:
+            network: the ``ReferenceNetwork``.
+            feed: iterator of batches.
+            stream: random numbers of the dropout masks.
+            average: averages the gradients over the workers, in place; None for one worker.
+            update: updates the weights with gradients.
+        """
+        self._network = network
+        self._feed = feed
+        self._stream = stream
+        self._average = average
+        self._update = update
+
+    def stages(self):
+        network, slopes = self._network, self._network.slopes
+        inputs, targets = next(self._feed)
+        network.set_mask_stream(self._stream)
+
+        def forward():
+            network.loss(inputs, targets)
+
+        def backward():
+            network.backpropagate(inputs, targets)
+
+        def local():
+            backward()
+            self._update(slopes)
+
+        def exchange():
+            backward()
+            self._average(slopes)
+            self._update(slopes)
+
+        stages = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._feed)}
+        if self._average is not None:
+            stages.update(exchange=exchange, communication=lambda: self._average(slopes))
+        return stages
+
+    def marked_step(self, mark):
+        inputs, targets = next(self._feed)
+        mark("input")
+        self._network.set_mask_stream(self._stream)
+        self._network.backpropagate(inputs, targets)
+        mark("backward")
+        if self._average is not None:
+            self._average(self._network.slopes)
+        mark("exchange")
+        self._update(self._network.slopes)
+        mark("update")
 
 
 def _feed(job, network, rank, workers):

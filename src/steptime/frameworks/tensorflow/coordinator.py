@@ -12,7 +12,7 @@ import threading
 import numpy
 import tensorflow as tf
 
-from steptime.frameworks.tensorflow.ablation import ablation_stages_of
+from steptime.frameworks.tensorflow.ablation import ServedAblation
 from steptime.frameworks.tensorflow.cluster import STAGE, Line, call, cluster_of, listen, start_server
 from steptime.frameworks.tensorflow.server_training import CountedTraining
 from steptime.libraries.tensorflow import loader as loaders
@@ -86,7 +86,7 @@ class Coordinator(object):
 
             def stages():
                 with self._building:
-                    built = ablation_stages_of(self._job, self._training, batches)
+                    built = ServedAblation(self._job, self._training, batches).stages()
                 answers.update((STAGE + name, _silent(run)) for name, run in built.items())
                 return list(built)
 

@@ -3,7 +3,19 @@
 import functools
 
 from steptime.frameworks.tensorflow.cluster import STAGE, call, start_server
+from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.session import Session
+
+
+class CoordinatedAblation(AblatedStep):
+    """Stages that the coordinator runs; it sees no phase of a step end."""
+
+    def __init__(self, ask):
+        """``ask`` sends a request to the coordinator and returns its answer."""
+        self._ask = ask
+
+    def stages(self):
+        return {name: functools.partial(self._ask, STAGE + name) for name in self._ask("stages")}
 
 
 class CoordinatedSession(Session):
@@ -20,8 +32,8 @@ class CoordinatedSession(Session):
     def step(self):
         self._ask("step")
 
-    def stages(self):
-        return {name: functools.partial(self._ask, STAGE + name) for name in self._ask("stages")}
+    def ablate(self):
+        return CoordinatedAblation(self._ask)
 
     def batches_ahead(self):
         return self._ask("batches_ahead")

@@ -1,41 +1,47 @@
-"""The step with stages taken away, for the breakdown of a step: parts of the graph that are run by themselves.
-
-A batch that can be held: what the breakdown of a step needs, and training does not.
-"""
+"""The ablated step in a graph of TensorFlow 1: parts of the graph that are run alone, on a batch that is held."""
 
 import numpy
 import tensorflow
 
-
-def ablation_stages_of(session, strategy, take):
-    """Return the stages of ``Session.stages``.
-
-    Gradients that are exchanged without being computed are fed; they are zeros, because the servers apply them.
-
-    Args:
-        session: of this worker.
-        strategy: has ``batches`` (``HeldBatches``); ``stages``, which are ``{stage: fetches}``; ``open_stages`` for
-            what they need; and ``communication``, which is what exchanges and the gradients that it wants, or None.
-        take: what runs a callable that takes a batch.
-    """
-    strategy.open_stages(session)
-
-    def on_held(fetches):
-        run = session.make_callable(fetches, feed_list=[strategy.batches.hold])
-        return lambda: run(True)
-
-    stages = {name: on_held(fetches) for name, fetches in strategy.stages.items()}
-    take_one = session.make_callable([tensor.op for tensor in strategy.batches.fresh])
-    stages["input"] = lambda: take(take_one)
-    if strategy.communication:
-        fetches, wanted = strategy.communication
-        zeros = [numpy.zeros(each.shape.as_list(), numpy.float32) for each in wanted]
-        exchange = session.make_callable(fetches, feed_list=wanted)
-        stages["communication"] = lambda: exchange(*zeros)
-    return stages
-
+from steptime.worker.ablated_step import AblatedStep
 
 tf1 = tensorflow.compat.v1
+
+
+class GraphAblation(AblatedStep):
+    """Gradients that are exchanged without being computed are fed; they are zeros, because the servers apply them."""
+
+    def __init__(self, session, strategy, take):
+        """Take a session's parts.
+
+        Args:
+            session: TensorFlow's session of this worker.
+            strategy: has ``batches`` (``HeldBatches``); ``stages``, which are ``{stage: fetches}``; ``open_stages``
+                for what they need; and ``communication``, which is what exchanges and the gradients that it wants, or
+                None.
+            take: what runs a callable that takes a batch.
+        """
+        self._session = session
+        self._strategy = strategy
+        self._take = take
+
+    def stages(self):
+        session, strategy = self._session, self._strategy
+        strategy.open_stages(session)
+
+        def on_held(fetches):
+            run = session.make_callable(fetches, feed_list=[strategy.batches.hold])
+            return lambda: run(True)
+
+        stages = {name: on_held(fetches) for name, fetches in strategy.stages.items()}
+        take_one = session.make_callable([tensor.op for tensor in strategy.batches.fresh])
+        stages["input"] = lambda: self._take(take_one)
+        if strategy.communication:
+            fetches, wanted = strategy.communication
+            zeros = [numpy.zeros(each.shape.as_list(), numpy.float32) for each in wanted]
+            exchange = session.make_callable(fetches, feed_list=wanted)
+            stages["communication"] = lambda: exchange(*zeros)
+        return stages
 
 
 class HeldBatches(object):

@@ -2,7 +2,7 @@
 
 import collections
 
-from steptime.libraries.tensorflow.startup import clear_away
+from steptime.libraries.tensorflow.startup import collect_garbage
 from steptime.worker.framework import Framework
 from steptime.worker.session import Session
 
@@ -70,13 +70,13 @@ class GraphSession(Session):
         results = self._whole_step()
         self._strategy.begun(self._session)
         self._advance = self._whole_step
-        clear_away(for_good=True)
+        collect_garbage(for_good=True)
         return results
 
-    def stages(self):
-        from steptime.frameworks.tensorflow1.ablation import ablation_stages_of
+    def ablate(self):
+        from steptime.frameworks.tensorflow1.ablation import GraphAblation
 
-        return ablation_stages_of(self._session, self._strategy, self._take)
+        return GraphAblation(self._session, self._strategy, self._take)
 
     def batches_ahead(self):
         return self._strategy.batches.ahead

@@ -1,18 +1,19 @@
-"""The stages of a step in MXNet, for its breakdown: the same symbol and the same engine, with stages left out.
+"""The ablated step in MXNet: the same symbol and the same engine, with stages left out.
 
-Nothing here waits for the engine more often than a training step does; when a stage was over, the engine itself notes.
+Nothing here waits for the engine more often than a training step does; the engine itself notes when a stage ends.
 """
 
 from steptime.libraries.mxnet.engine import Arrays, EngineMarks, can_mark
+from steptime.worker.ablated_step import AblatedStep
 
 _BYTES = 4
 
 
-class Stages(object):
-    """Rungs and marked steps of one session.
+class MXNetAblation(AblatedStep):
+    """Stages that are issued to the engine.
 
-    ``written`` are the arrays that a stage may write last: when all of them are written, the stage is over.
-    ``marks`` are the phases whose ends the engine notes.
+    ``written``
+        The arrays that a stage may write last: when all of them are written, the stage is over.
     """
 
     def __init__(self, bound, update, feed, steps_ahead):
@@ -38,7 +39,6 @@ class Stages(object):
             ]
 
     def stages(self):
-        """Return the functions of ``Session.stages``."""
         bound, update = self._bound, self._update
         held = next(self._feed)
 
@@ -82,11 +82,8 @@ class Stages(object):
         return batch
 
     def marked_step(self, mark):
-        """Run a step, and call ``mark`` when the engine has reached the end of each phase.
-
-        Everything is issued before anything is waited for, so that the engine works as in training, except that
-        it is idle while the first operators of the next step are issued.
-        """
+        # Everything is issued before anything is waited for, so that the engine works as in training, except that it
+        # is idle while the first operators of the next step are issued.
         engine, update = self._engine, self._update
         batch = self._load()
         mark("input")
@@ -116,6 +113,5 @@ class Stages(object):
         self._transfers += sorted(found, key=lambda piece: piece[2])
 
     def transfers(self):
-        """Return the pieces of the marked steps since the last call: one for each parameter."""
         found, self._transfers = self._transfers, []
         return found if self._update.arriving else None

@@ -5,7 +5,7 @@ MXNet reads its environment when this module is imported; ``mxnet_environment`` 
 
 import mxnet
 
-from steptime.libraries.mxnet.ablation import Stages
+from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import batches, batches_ahead
 from steptime.libraries.mxnet.network import BoundWorkload
@@ -36,7 +36,7 @@ class MXNetSession(Session):
         self._feed = batches(job, context, mx_device)
         self._ahead = batches_ahead(job["loader"])
         self._update = update(self._bound)
-        self._stages = None
+        self._written = list(self._bound.weights.values())  # once these are written, a step is over
         self._steps = 0
 
     def step(self):
@@ -48,19 +48,10 @@ class MXNetSession(Session):
         self._bound.backpropagate(*next(self._feed))
         self._update.step()
 
-    def stages(self):
-        self._stages = Stages(self._bound, self._update, self._feed, _STEPS_AHEAD)
-        return self._stages.stages()
-
-    @property
-    def marks(self):
-        return self._stages.marks if self._stages is not None else ()
-
-    def marked_step(self, mark):
-        self._stages.marked_step(mark)
-
-    def transfers(self):
-        return self._stages.transfers()
+    def ablate(self):
+        ablation = MXNetAblation(self._bound, self._update, self._feed, _STEPS_AHEAD)
+        self._written = ablation.written
+        return ablation
 
     def batches_ahead(self):
         return self._ahead
@@ -69,7 +60,7 @@ class MXNetSession(Session):
         mxnet.nd.waitall()
 
     def clock(self):
-        return step_clock(list(self._bound.weights.values()) if self._stages is None else self._stages.written)
+        return step_clock(self._written)
 
     def loss(self):
         return float(self._bound.losses.asnumpy().mean())

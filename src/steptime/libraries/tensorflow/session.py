@@ -2,7 +2,7 @@
 
 import os
 
-from steptime.libraries.tensorflow.startup import clear_away
+from steptime.libraries.tensorflow.startup import collect_garbage
 from steptime.worker.session import Session
 
 
@@ -25,9 +25,6 @@ class TensorFlowSession(Session):
         self._strategy = strategy
         self._workers = context.workers
         self._batches = _batches(job, context)
-        # A GPU computes after the operation of the host that would tell the time.
-        self.marks = strategy.marks if job["device"] == "cpu" else ()
-        self._stamped = None
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
         self._loss = None
@@ -39,23 +36,15 @@ class TensorFlowSession(Session):
         """Take the first step, for which TensorFlow builds the graph."""
         loss = self._advance()
         self._run = self._advance
-        clear_away()
+        collect_garbage()
         return loss
 
-    def stages(self):
-        from steptime.libraries.tensorflow.ablation import ablation_stages_of
+    def ablate(self):
+        from steptime.libraries.tensorflow.ablation import TensorFlowAblation
 
-        return ablation_stages_of(self._tf, self._strategy, self._batches, together=self._workers > 1)
-
-    def marked_step(self, mark):
-        if self._stamped is None:
-            from steptime.libraries.tensorflow.ablation import StampedSteps
-
-            self._stamped = StampedSteps(self._strategy, self._batches)
-        self._loss = self._stamped.step(mark)
-
-    def transfers(self):
-        return self._stamped.transfers() if self._stamped else None
+        # A GPU computes after the operation of the host that would note the time.
+        marks = self._strategy.marks if self._job["device"] == "cpu" else ()
+        return TensorFlowAblation(self._strategy, self._batches, marks, several=self._workers > 1)
 
     def batches_ahead(self):
         return self._batches.ahead

@@ -27,7 +27,7 @@ def call_directly(addresses):
     os.environ[_NOT_BY_PROXY] = ",".join([known] * bool(known) + sorted(hosts))
 
 
-def clear_away(*, for_good=False):
+def collect_garbage(*, for_good=False):
     """Collect what the building of graphs left behind, before any step is timed.
 
     It is so much that Python's next full collection would take as long as dozens of short steps, some hundred steps

@@ -1,33 +1,92 @@
-"""What follows a step's forward pass, with stages taken away, for the breakdown of a step in torch."""
+"""A step in torch with stages taken away: the forward pass is the session's, what follows it is the strategy's."""
 
-ALONE = ("forward", "backward", "local")
-"""Rungs in which a worker exchanges nothing with others."""
+from steptime.worker.ablated_step import AblatedStep
+
+UNSYNCHRONIZED = ("forward", "backward", "local")
+"""Stages in which a worker exchanges nothing with others."""
 
 
-class Stages(object):
-    """The stages of a worker that agrees with nobody; strategies that exchange something have stages of their own.
+class TorchAblation(AblatedStep):
+    """The ablated step of one worker alone; strategies that exchange something override what they do differently.
 
-    Made in ablation runs only, before the first step.
+    Made by ``TorchStrategy.ablate`` and handed to the session, which gives it its forward pass by ``attach``.
 
-    ``marks``
-        Phases whose ends are marked: ``input`` and ``forward`` by the session, what follows by ``marked``.
+    ``update_marks``
+        The phases whose ends are marked on a CPU: ``input`` and ``forward`` here, what follows by ``marked_update``.
+    ``pieces``
+        The transfers of marked steps since the last ``transfers``; None where nobody sees them.
     """
 
-    marks = ("input", "forward", "backward", "update")
+    update_marks = ("input", "forward", "backward", "update")
+    pieces = None
 
     def __init__(self, strategy):
         """Take the steps of ``strategy`` apart, which has been prepared."""
         self.strategy = strategy
+        self.several = strategy.context.workers > 1
+        self._forward = None
+
+    def attach(self, forward):
+        """Take over the session's ``TorchForward``."""
+        self._forward = forward
+
+    @property
+    def marks(self):
+        # On a device, the host's clock would have to wait for what is queued there at every mark.
+        return self.update_marks if self.strategy.device.torch_device.type == "cpu" else ()
 
     def stages(self):
+        forward, updates = self._forward, self.updates()
+        held = next(forward.batches)
+        stages = {name: self._stage(name, held, update) for name, update in updates.items()}
+        stages.update(forward=self._stage("forward", held, _no_update), input=lambda: next(forward.batches))
+        if self.strategy.device.torch_device.type == "cuda":
+            pinned = [part.cpu().pin_memory() for part in held]
+            stages["h2d"] = self._stage("h2d", pinned, updates.get("exchange", updates.get("local")))
+        communication = self.communication()
+        if communication is not None:
+            stages["communication"] = communication
+        return stages
+
+    def _stage(self, name, held, update):
+        device = self.strategy.device.torch_device
+
+        def run():
+            self.enter(name)
+            inputs, targets = (part.to(device, non_blocking=True) for part in held)  # themselves, if they are there
+            update(self._forward.loss(inputs, targets))
+            self.leave(name)
+
+        return run
+
+    def marked_step(self, mark):
+        self.enter("marked")
+        inputs, targets = next(self._forward.batches)
+        mark("input")
+        loss = self._forward.loss(inputs, targets)
+        if "forward" in self.marks:
+            mark("forward")
+        self.marked_update(loss, mark)
+        self.leave("marked")
+
+    def transfers(self):
+        if self.pieces is None:
+            return None
+        seen, self.pieces = self.pieces, []
+        return seen
+
+    def updates(self):
         """Return ``{stage: function of the loss}``: the strategy's ``update`` with stages taken away."""
-        return {"backward": self.backward, "local": self.strategy.update}
+        updates = {"backward": self.backward, "local": self.strategy.update}
+        if self.several:
+            updates["exchange"] = self.strategy.update
+        return updates
 
     def enter(self, stage):
-        """Prepare for a step of a stage or for a ``marked`` one; nothing is sent in those of ``ALONE``."""
+        """Prepare for a step of a stage or for a ``marked`` one; ``UNSYNCHRONIZED`` ones send nothing."""
 
     def leave(self, stage):
-        """Prepare for the session's own step, which knows of no stages."""
+        """Undo ``enter``, so that the session's own step finds everything as in training."""
 
     def backward(self, loss):
         """Compute gradients, and give their memory back as training does."""
@@ -38,22 +97,18 @@ class Stages(object):
         """Return a function that exchanges what a step does and computes nothing; None where nothing is exchanged."""
         return
 
-    def marked(self, loss, mark):
-        """Do what the strategy's ``update`` does, and call ``mark(phase)`` at the end of each of ``marks``."""
+    def marked_update(self, loss, mark):
+        """Do what the strategy's ``update`` does, and call ``mark(phase)`` at the end of each phase behind forward."""
         loss.backward()
         mark("backward")
-        self.update()
+        self.apply_gradients()
         mark("update")
 
-    def update(self):
-        """Update the weights with the gradients that are there, and give these back."""
+    def apply_gradients(self):
+        """Update the weights with the gradients that are there, and give the gradients' memory back."""
         self.strategy.optimizer.step()
         self.strategy.optimizer.zero_grad(set_to_none=True)
 
-    def transfers(self):
-        """Return what ``Session.transfers`` does."""
-        return
 
-    def native(self):
-        """Return what ``Session.native`` does."""
-        return {}
+def _no_update(_):
+    """Replace the update in a step that ends with its forward pass."""

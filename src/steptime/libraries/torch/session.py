@@ -1,4 +1,4 @@
-"""One worker's training loop in torch, whatever the strategy."""
+"""A session in torch, whatever the strategy: forward pass and loss here, what follows in the strategy."""
 
 import contextlib
 
@@ -18,14 +18,42 @@ _LOSSES = {
 }
 
 
-def _nothing(_):
-    """Stand for an update in a step that ends with its forward pass."""
+class TorchForward(object):
+    """The forward half of a step: batches, and the loss of one in the job's precision.
+
+    ``batches``
+        An endless iterator of ``(inputs, targets)`` on the device.
+    ``output_shape``
+        Of the newest batch; None before the first.
+    """
+
+    def __init__(self, network, job, batches, device_type):
+        """Take what is called with inputs and gives outputs, the job, the batches, and ``cpu`` or ``cuda``."""
+        self._network = network
+        self._criterion = _LOSSES[job["workload"]["loss"]]
+        self._mixed = job["precision"] == "bf16"
+        self._device_type = device_type
+        self.batches = batches
+        self.output_shape = None
+
+    def loss(self, inputs, targets):
+        """Return the loss of one batch."""
+        with self._precision():
+            outputs = self._network(inputs)
+            loss = self._criterion(outputs, targets)
+        self.output_shape = outputs.shape
+        return loss
+
+    def _precision(self):
+        if self._mixed:
+            return torch.autocast(self._device_type, dtype=torch.bfloat16)
+        return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
 
 
 class TorchSession(Session):
     """Forward, backward and update of a network that a strategy has wrapped.
 
-    The options ``channels_last`` (yes, no, auto) and ``compile`` of the job are obeyed where the room has them.
+    The options ``channels_last`` (yes, no, auto) and ``compile`` of the job are obeyed where the framework has them.
     """
 
     def __init__(self, job, context, strategy):
@@ -39,83 +67,25 @@ class TorchSession(Session):
         self._strategy = strategy(job, context, self._device)
         layout = torch.channels_last if self._channels_last and strategy.innermost else torch.preserve_format
         self._built.module.to(self._device.torch_device, memory_format=layout).train()
-        forward = self._strategy.prepare(self._built)
-        self._forward = torch.compile(forward) if self._compiled else forward
-        self._criterion = _LOSSES[workload["loss"]]
+        network = self._strategy.prepare(self._built)
+        batches = open_batches(job, context, self._device.torch_device, self._channels_last)
+        self._forward = TorchForward(
+            torch.compile(network) if self._compiled else network, job, batches, self._device.torch_device.type
+        )
         self._mixed = job["precision"] == "bf16"
-        self._batches = open_batches(job, context, self._device.torch_device, self._channels_last)
         self._ahead = batches_ahead(job["loader"], self._device.torch_device)
         self._loss = None
-        self._output_shape = None
-        self._stages = None
 
     def step(self):
-        inputs, targets = next(self._batches)
-        with self._precision():
-            outputs = self._forward(inputs)
-            loss = self._criterion(outputs, targets)
+        loss = self._forward.loss(*next(self._forward.batches))
         self._strategy.update(loss)
         self._loss = loss.detach()
-        self._output_shape = outputs.shape
 
-    def stages(self):
-        self._stages = self._strategy.take_apart()
-        if self._stages is None:
-            return {}
-        updates = self._stages.stages()
-        held = next(self._batches)
-        stages = {name: self._stage(name, held, update) for name, update in updates.items()}
-        stages.update(forward=self._stage("forward", held, _nothing), input=lambda: next(self._batches))
-        if self._device.torch_device.type == "cuda":
-            pinned = [part.cpu().pin_memory() for part in held]
-            stages["h2d"] = self._stage("h2d", pinned, updates.get("exchange", updates.get("local")))
-        communication = self._stages.communication()
-        if communication is not None:
-            stages["communication"] = communication
-        return stages
-
-    def _stage(self, name, held, update):
-        stages, device = self._stages, self._device.torch_device
-
-        def run():
-            stages.enter(name)
-            inputs, targets = (part.to(device, non_blocking=True) for part in held)  # themselves, if they are there
-            with self._precision():
-                loss = self._criterion(self._forward(inputs), targets)
-            update(loss)
-            stages.leave(name)
-
-        return run
-
-    @property
-    def marks(self):
-        if self._stages is None or self._device.torch_device.type == "cuda":
-            return ()  # on a device, the host would have to wait for it at every mark
-        return self._stages.marks
-
-    def marked_step(self, mark):
-        stages, wanted = self._stages, self._stages.marks
-        stages.enter("marked")
-        inputs, targets = next(self._batches)
-        mark("input")
-        with self._precision():
-            loss = self._criterion(self._forward(inputs), targets)
-        if "forward" in wanted:
-            mark("forward")
-        stages.marked(loss, mark)
-        stages.leave("marked")
-        self._loss = loss.detach()
-
-    def transfers(self):
-        return self._stages.transfers()
-
-    def native(self):
-        return self._stages.native()
-
-    def _precision(self):
-        if self._mixed:
-            return torch.autocast(self._device.torch_device.type, dtype=torch.bfloat16)
-        return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
+    def ablate(self):
+        ablation = self._strategy.ablate()
+        if ablation is not None:
+            ablation.attach(self._forward)
+        return ablation
 
     def batches_ahead(self):
         return self._ahead
@@ -130,7 +100,7 @@ class TorchSession(Session):
         return sum(self._strategy.count(parameter) for parameter in self._built.module.parameters())
 
     def output_shape(self):
-        return list(self._output_shape)
+        return list(self._forward.output_shape)
 
     def get_weights(self):
         return {
@@ -156,9 +126,9 @@ class TorchSession(Session):
         return self._strategy.staleness()
 
     def close(self):
-        self._batches = None  # ends the loader's helpers
+        self._forward.batches = None  # ends the loader's helpers
         self._strategy.part()
 
     def abort(self):
-        self._batches = None
+        self._forward.batches = None
         self._strategy.abort()

@@ -1,8 +1,8 @@
-"""What a session in torch leaves to its strategy: wrapping the network, and turning a loss into new weights."""
+"""The strategy of a session in torch: it wraps the network, and turns a loss into new weights."""
 
 import torch
 
-from steptime.libraries.torch.ablation import Stages
+from steptime.libraries.torch.ablation import TorchAblation
 from steptime.libraries.torch.network import prefers_channels_last
 
 
@@ -26,7 +26,7 @@ class TorchStrategy(object):
         Args:
             job: the job.
             context: of this worker.
-            device: ``Cpu`` or ``Cuda`` of ``torch_devices``, for which the process has been set up.
+            device: ``Cpu`` or ``Cuda`` of ``devices.py``, for which the process has been set up.
         """
         self.job = job
         self.context = context
@@ -47,9 +47,9 @@ class TorchStrategy(object):
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
-    def take_apart(self):
-        """Return the ``Stages`` of ``update``, or None; called in ablation runs only, once, after ``prepare``."""
-        return Stages(self)
+    def ablate(self):
+        """Return the ``TorchAblation`` of this strategy's step, or None; called once, after ``prepare``."""
+        return TorchAblation(self)
 
     def count(self, parameter):
         """Return the number of values of a parameter of the whole network."""

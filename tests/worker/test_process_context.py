@@ -17,26 +17,26 @@ FULL = {
 
 
 def test_every_variable_of_the_protocol_is_read():
-    place = ProcessContext(FULL, "/run/folder")
-    assert (place.role, place.rank, place.workers, place.servers) == ("server", 1, 3, 2)
-    assert place.worker_addresses == ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"]
-    assert place.server_addresses == ["10.0.0.1:4", "10.0.0.1:5"]
-    assert (place.interface, place.folder) == ("eth0", "/run/folder")
+    context = ProcessContext(FULL, "/run/folder")
+    assert (context.role, context.rank, context.workers, context.servers) == ("server", 1, 3, 2)
+    assert context.worker_addresses == ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3"]
+    assert context.server_addresses == ["10.0.0.1:4", "10.0.0.1:5"]
+    assert (context.interface, context.folder) == ("eth0", "/run/folder")
 
 
 def test_the_root_address_falls_into_host_and_port():
-    place = ProcessContext(FULL, "")
-    assert (place.root_host, place.root_port) == ("10.0.0.1", 15000)
+    context = ProcessContext(FULL, "")
+    assert (context.root_host, context.root_port) == ("10.0.0.1", 15000)
 
 
 def test_the_root_of_an_ipv6_host_keeps_its_colons():
-    place = ProcessContext({"STEPTIME_ROOT_ADDRESS": "::1:15000"}, "")
-    assert (place.root_host, place.root_port) == ("::1", 15000)
+    context = ProcessContext({"STEPTIME_ROOT_ADDRESS": "::1:15000"}, "")
+    assert (context.root_host, context.root_port) == ("::1", 15000)
 
 
 def test_a_process_that_is_told_nothing_is_the_only_worker():
-    place = ProcessContext({}, "")
-    assert (place.name, place.workers, place.servers, place.cpus) == ("worker-0", 1, 0, [])
+    context = ProcessContext({}, "")
+    assert (context.name, context.workers, context.servers, context.cpus) == ("worker-0", 1, 0, [])
 
 
 @pytest.mark.parametrize("variable", ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"])
