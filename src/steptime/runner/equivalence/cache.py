@@ -11,26 +11,33 @@ from steptime.measurements.records import EquivalenceResult
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
-_ROOT = Path(steptime.__file__).parent
+_PACKAGE = Path(steptime.__file__).parent
 
 
 class CheckCache:
     """One small file per check; only passed checks are kept, so that a failure is always looked at afresh."""
 
-    def __init__(self, folder: Path, reference: Manifest) -> None:
+    def __init__(self, folder: Path, reference: Manifest, package: Path = _PACKAGE) -> None:
+        """Open the cache.
+
+        Args:
+            folder: of the files; made when the first is kept.
+            reference: the manifest of the framework that all others are compared with.
+            package: steptime's own folder, with the code of workers and libraries.
+        """
         self._folder = folder
-        self._shared = _digest_files(_ROOT / "worker") + _digest_framework(reference)
+        self._package = package
+        self._shared = _digest_files(package / "worker") + self._digest_framework(reference)
 
     def key(self, trial: Trial, workload: Workload, manifest: Manifest, ready: ReadyEnvironment, setting: str) -> str:
         """Return the name under which a check is kept.
 
         It covers the code of the worker half, of both frameworks and of the libraries that they share, the
-        environment's packages, the workload, the configuration
-        and ``setting``, which says how the check is done.
+        environment's packages, the workload, the configuration and ``setting``, which says how the check is done.
         """
         parts = [
             self._shared,
-            _digest_framework(manifest),
+            self._digest_framework(manifest),
             json.dumps(ready.packages, sort_keys=True),
             ready.python_version,
             json.dumps(workload.to_json(), sort_keys=True),
@@ -55,9 +62,9 @@ class CheckCache:
         partial.write_text(json.dumps(result.to_json()))
         partial.rename(self._folder / f"{key}.json")
 
-
-def _digest_framework(manifest: Manifest) -> str:
-    return "".join(map(_digest_files, [manifest.folder, *(_ROOT / "libraries" / name for name in manifest.libraries)]))
+    def _digest_framework(self, manifest: Manifest) -> str:
+        libraries = (self._package / "libraries" / name for name in manifest.libraries)
+        return "".join(map(_digest_files, [manifest.folder, *libraries]))
 
 
 def _digest_files(folder: Path) -> str:
