@@ -12,10 +12,10 @@ from settings import Setting
 
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned
-from steptime.model.interconnect import Interconnect, carriage
+from steptime.model.interconnect import Interconnect, communication_cost
 from steptime.model.step_graph import StepGraph
-from steptime.simulate.configuration import readiness, shares_of
-from steptime.simulate.link_contention import share
+from steptime.simulate.configuration import readiness_by_arithmetic, shares_of
+from steptime.simulate.link_contention import share_link
 
 Array = NDArray[np.float64]
 
@@ -79,12 +79,12 @@ def _seen(launch: AblationLaunch) -> Array | None:
 def _predicted(graph: StepGraph, workers: int, base: Calibration, between: Interconnect) -> tuple[Array, Array]:
     """Return the seconds of each bucket with as many in flight as the plan says, and with one."""
     sizes = np.array([message.bytes for message in graph.messages], dtype=np.float64)
-    cost = carriage("allreduce", sizes, workers, between)
-    moments = base.slowest * (base.forward + base.backward * readiness(graph, shares_of(graph)))
+    cost = communication_cost("allreduce", sizes, workers, between)
+    moments = base.slowest * (base.forward + base.backward * readiness_by_arithmetic(graph, shares_of(graph)))
     computing = np.array([base.slowest * (base.forward + base.backward)])
     start, transfer = (np.atleast_2d(each) for each in (cost.start, cost.transfer))
-    played = [
-        share(moments, start, transfer, computing, in_flight=count).ends - moments
+    simulated = [
+        share_link(moments, start, transfer, computing, in_flight=count).ends - moments
         for count in (graph.plan.in_flight, 1)
     ]
-    return played[0][0], played[1][0]
+    return simulated[0][0], simulated[1][0]

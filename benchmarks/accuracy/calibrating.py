@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from contestants import Contestant
+from link_pieces import Piece, interconnect_of
 from measuring import LONG, MIDDLE, SHORT
 from numpy.typing import NDArray
 from quiet import quiet, quietest
@@ -15,7 +16,7 @@ from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.store import Store
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES
 from steptime.model.interconnect import Interconnect
-from steptime.model.measured_links import Piece, interconnect_of, net_summary
+from steptime.model.measured_links import net_summary
 from steptime.worker.communication import CommunicationPlan
 
 _QUARTILES = 1.349

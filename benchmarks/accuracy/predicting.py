@@ -11,10 +11,11 @@ from settings import Setting
 from steptime.measurements.estimate import estimate
 from steptime.measurements.interval import Interval
 from steptime.model.collectives import Link
+from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
 from steptime.model.step_graph import StepGraph
-from steptime.simulate.simulate import Crew, Durations, play
-from steptime.simulate.stragglers import Spread
+from steptime.simulate.configuration import Durations, WorkerGroup
+from steptime.simulate.simulate import simulate
 
 _CORES = 2
 _PAYLOAD = 0.956
@@ -57,8 +58,8 @@ class Cell:
 def _step(graph: StepGraph, workers: int, calibration: Calibration, interconnect: Interconnect) -> float:
     """Return the seconds of a step as steptime plays it."""
     durations = Durations(calibration.forward, calibration.backward, calibration.update)
-    crew = Crew(workers=workers, slowest=calibration.slowest, spread=Spread(transient=calibration.varies))
-    return float(play(graph, durations, crew, interconnect).step[0])
+    group = WorkerGroup(workers=workers, slowest=calibration.slowest, spread=WorkerSpread(transient=calibration.varies))
+    return float(simulate(graph, durations, group, interconnect).step[0])
 
 
 def cells(settings: Iterable[Setting]) -> Iterator[Cell]:

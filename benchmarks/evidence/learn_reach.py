@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.priors import predict_curve
-from steptime.predict.curve.scores import Judged, judge
+from steptime.predict.curve.scores import ScoredPoint, predict_holdout
 from steptime.predict.curve.table import read_curves
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ REACHES = (2, 4)
 def main() -> None:
     """Predict, sort what was missed by regime and reach, and write."""
     curves = read_curves(Path(sys.argv[1]) if len(sys.argv) > 1 else POINTS)
-    points = judge(curves, predict_curve)
+    points = predict_holdout(curves, predict_curve)
     rule = json.loads(RULE.read_text())
     rule["source"] = (
         f"residuals of `steptime evidence` over {len(points)} held-out points of {len({p.curve for p in points})} "
@@ -41,7 +41,7 @@ def main() -> None:
     print(json.dumps({name: rule[name] for name in REGIMES.values()}, indent=1))
 
 
-def rows(points: Sequence[Judged], curves: Sequence[Curve]) -> list[dict[str, float]]:
+def rows(points: Sequence[ScoredPoint], curves: Sequence[ScalingCurve]) -> list[dict[str, float]]:
     """Return how many points there are of each reach, and the 90 % quantile of what was missed."""
     fitted = {curve.name: max(point.workers for point in curve.fit) for curve in curves}
     reaches = np.array([point.workers / fitted[point.curve] for point in points])

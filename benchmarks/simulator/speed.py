@@ -1,4 +1,4 @@
-"""How quick the simulator is: stochastic steps of many workers, a grid of configurations, one prediction.
+"""How quick the simulator is: a step graph, ten thousand configurations at once, one prediction.
 
 Run it on a quiet machine: ``python benchmarks/simulator/speed.py``. Each line is the shortest and the median wall time
 of repeated runs, and the least CPU time, which other load changes less; making the graph, which is done once per
@@ -7,24 +7,22 @@ workload and framework, is a line of its own.
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
 from steptime.model.collectives import Link
+from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.step_graph import step_graph
-from steptime.simulate.configuration import Crew, Durations, shares_of
-from steptime.simulate.grid import Array, Noise, Value, play_grid, play_steps
-from steptime.simulate.phases import Phases
-from steptime.simulate.simulate import play
-from steptime.simulate.stragglers import Spread
+from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
+from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
 _RUNS = 5
-_STEP = Durations(forward=0.11, backward=0.23, update=0.01, input=0.05)
+_STEP = Durations(forward=0.11, backward=0.23, update=0.01)
 _LINK = Interconnect(Link(3e9, 20e-6))
 
 
@@ -52,68 +50,21 @@ def main() -> None:
     )
     graphs = {name: step_graph(work, name, "allreduce", context) for name in ("pytorch", "horovod_pytorch", "caffe")}
     shares = shares_of(graphs["pytorch"])
-    spread, noise = Spread(0.02, 0.03), Noise(link=0.1, input=0.2)
-    for workers in (64, 1024, 32_768, 1_000_000):
-        timed(
-            f"10,000 stochastic steps, ResNet-152, DDP, {workers:,} workers",
-            lambda workers=workers: play_steps(
-                graphs["pytorch"],
-                _STEP,
-                Crew(workers, spread=spread, slowdown=0.1),
-                _LINK,
-                steps=10_000,
-                generator=np.random.default_rng(0),
-                noise=noise,
-                shares=shares,
-            ),
-        )
-    timed(
-        "10,000 stochastic steps, ResNet-152, Horovod, 1,024 workers",
-        lambda: play_steps(
-            graphs["horovod_pytorch"],
-            _STEP,
-            Crew(1024, spread=spread),
-            _LINK,
-            steps=10_000,
-            generator=np.random.default_rng(0),
-            noise=noise,
-            shares=shares,
-        ),
-    )
-    numbers = {
-        "workers": [float(2**power) for power in range(10)],
-        "bandwidth": list(np.geomspace(1e8, 2.5e10, 50)),
-        "batch": [8.0, 16.0, 32.0, 64.0, 128.0],
-        "latency": [5e-6, 2e-5, 1e-4, 1e-3],
-    }
-    graph_axes = {"framework": ["pytorch", "caffe"], "bucket_mb": [1.0, 5.0, 25.0, 50.0, 100.0]}
-
-    def played(changed: Mapping[str, Value], arrays: Mapping[str, Array]) -> Phases:
-        options = {"bucket_mb": changed["bucket_mb"]}
-        graph = step_graph(work, changed["framework"], "allreduce", PolicyContext(options=options))
-        return play(
-            graph,
-            Durations(forward=0.004 * arrays["batch"], backward=0.008 * arrays["batch"], update=0.01),
-            Crew(arrays["workers"], spread=spread),
-            Interconnect(Link(arrays["bandwidth"], arrays["latency"])),
-            shares=shares,
-        )
-
-    timed("grid of 100,000 configurations, ResNet-152", lambda: play_grid(graph_axes, numbers, played))
+    spread = WorkerSpread(0.02, 0.03)
     for name, graph in graphs.items():
         many = 10_000
         rates = np.geomspace(1e8, 2.5e10, many)
         timed(
             f"one deterministic prediction of {many:,}, {name}",
-            lambda graph=graph, rates=rates: play(
-                graph, _STEP, Crew(64, spread=spread), Interconnect(Link(rates, 2e-5)), shares=shares
+            lambda graph=graph, rates=rates: simulate(
+                graph, _STEP, WorkerGroup(64, spread=spread), Interconnect(Link(rates, 2e-5)), shares=shares
             ),
             per=many,
             unit="us",
         )
     timed(
         "one deterministic prediction by itself, pytorch",
-        lambda: play(graphs["pytorch"], _STEP, Crew(64, spread=spread), _LINK, shares=shares),
+        lambda: simulate(graphs["pytorch"], _STEP, WorkerGroup(64, spread=spread), _LINK, shares=shares),
         unit="us",
     )
 

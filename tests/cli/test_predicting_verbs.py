@@ -73,7 +73,7 @@ def test_fit_as_json_has_parameters_and_held_out_points(results, tmp_path):
     found = json.loads(result.stdout)
     group = next(each for each in found["groups"] if each["key"]["strategy"] == "allreduce")
     assert {"value", "low", "high", "how"} == set(group["parameters"]["backward_per_sample_s"])
-    assert {"verdict", "predicted", "measured_s", "nulls"} <= set(group["held"][0])
+    assert {"verdict", "predicted", "measured_s", "nulls"} <= set(group["held_out"][0])
 
 
 def test_fit_writes_beside_the_folder_where_no_file_is_named(results):
@@ -83,7 +83,15 @@ def test_fit_writes_beside_the_folder_where_no_file_is_named(results):
 
 def test_json_has_what_is_documented(profile):
     (found,) = predicted(profile, "--workers", "2", "batch_per_worker=32")
-    keys = {"workers", "step_time_s", "throughput_samples_per_s", "efficiency", "phases", "dominant_phase", "reach"}
+    keys = {
+        "workers",
+        "step_time_s",
+        "throughput_samples_per_s",
+        "efficiency",
+        "phases",
+        "dominant_phase",
+        "extrapolation",
+    }
     assert keys | {"refused"} <= set(found)
     assert set(found["step_time_s"]) == {"value", "low", "high"}
     assert found["refused"] is None
@@ -153,8 +161,8 @@ def test_values_are_completed_where_they_have_names():
 def test_a_report_stands_beside_the_profile_of_its_folder(results):
     CliRunner().invoke(app, ["fit", str(results)])
     found = json.loads(CliRunner().invoke(app, ["report", str(results), "--json"]).stdout)
-    bands = [trial["band"] for trial in found["trials"]]
-    assert all({"verdict", "predicted_s", "ratio", "phase"} == set(band) for band in bands if band)
+    bands = [trial["anomaly"] for trial in found["trials"]]
+    assert all({"verdict", "predicted_s", "ratio", "phase"} == set(anomaly_of) for anomaly_of in bands if anomaly_of)
     assert any(bands)
     assert "steps are normal" in CliRunner().invoke(app, ["report", str(results)]).stdout
 
@@ -162,7 +170,7 @@ def test_a_report_stands_beside_the_profile_of_its_folder(results):
 def test_a_report_without_a_profile_has_no_bands(results, tmp_path):
     copy = shutil.copytree(results, tmp_path / "copy")
     found = json.loads(CliRunner().invoke(app, ["report", str(copy), "--json"]).stdout)
-    assert [trial["band"] for trial in found["trials"]] == [None] * 4
+    assert [trial["anomaly"] for trial in found["trials"]] == [None] * 4
 
 
 def test_a_report_beside_a_profile_that_cannot_be_read_says_so_and_goes_on(results, tmp_path):

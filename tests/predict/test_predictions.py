@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, World, a_profile, a_setting, asked, observed
+from truth import KEY, World, a_deployment, a_profile, asked, observed
 
 from steptime.predict.predict import predict
-from steptime.predict.query import read_wishes
+from steptime.predict.query import read_queries
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_delay_is_paid_in_every_step_of_the_ring(profile):
 
 def test_a_strong_scaling_batch_is_shared(profile):
     found = asked(profile, 4, "global_batch=128")
-    assert found.setting.batch == 32
+    assert found.deployment.batch == 32
 
 
 def test_hosts_of_their_own_do_not_share_cores(profile):
@@ -67,17 +67,17 @@ def test_an_epoch_lasts_as_many_steps_as_it_has_samples(profile):
 
 
 def test_several_values_give_a_prediction_each(profile):
-    wishes = read_wishes(["interconnect.bandwidth=100Mbit/s,200Mbit/s", "bucket_mb=1,25"], profile)
-    found = predict(profile, [2, 3], wishes)
+    queries = read_queries(["interconnect.bandwidth=100Mbit/s,200Mbit/s", "bucket_mb=1,25"], profile)
+    found = predict(profile, [2, 3], queries)
     assert len(found) == 8
-    assert {tuple(each.wish.texts.values()) for each in found} == {
+    assert {tuple(each.query.texts.values()) for each in found} == {
         (rate, size) for rate in ("100Mbit/s", "200Mbit/s") for size in ("1", "25")
     }
 
 
 def test_another_workload_reaches_far_and_has_a_wide_interval(profile):
     same, other = asked(profile, 2), asked(profile, 2, "workload=resnet50")
-    assert other.reach > 5
+    assert other.extrapolation > 5
     assert np.log(other.step_s.high / other.step_s.low) > 2 * np.log(same.step_s.high / same.step_s.low)
 
 
@@ -85,13 +85,13 @@ def test_a_workload_that_was_measured_is_not_scaled():
     other = replace(KEY, workload="lenet5", input_shape=(1, 28, 28))
     both = [*observed(World(), 1), *observed(World(), 2, key=other)]
     found = asked(a_profile(both), 2, "workload=lenet5")
-    assert found.reach == 1.0
+    assert found.extrapolation == 1.0
 
 
 def test_a_profile_predicts_other_strategies_from_their_exchange(profile):
     found = asked(profile, 3, "strategy=ps_sync", "servers=1", "interconnect.bandwidth=200Mbit/s")
     assert found.refused is None
-    assert found.setting.servers == 1
+    assert found.deployment.servers == 1
 
 
 def test_more_servers_shorten_a_step_that_servers_hold_up(profile):
@@ -113,5 +113,5 @@ def test_the_true_step_is_predicted_well_where_it_was_measured_well():
     world = World(noise=0.01, launches=8)
     profile = a_profile(observed(world, 1))
     for workers, batch in ((2, 32), (3, 64)):
-        true, _ = world.step(KEY, a_setting(workers, batch))
+        true, _ = world.step(KEY, a_deployment(workers, batch))
         assert asked(profile, workers, f"batch_per_worker={batch}").step_s.value == pytest.approx(true, rel=0.04)

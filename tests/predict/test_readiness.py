@@ -2,14 +2,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, TRUTH, World, a_profile, a_setting, observed
+from truth import KEY, TRUTH, World, a_deployment, a_profile, observed
 
-from steptime.predict.fit import scene_of
-from steptime.predict.profile import LinkFacts
-from steptime.predict.step_model import play
-from steptime.predict.workload_graph import graph_of, readiness
+from steptime.predict.profile import LinkEstimate
+from steptime.predict.step_model import Contention, graph_of, measured_readiness, phases_of
+from steptime.predict.topology import step_model_of
 
-GRAPH = graph_of(KEY, a_setting(2, 32))
+GRAPH = graph_of(KEY, a_deployment(2, 32))
 SIZES = [message.bytes for message in GRAPH.messages]
 
 
@@ -19,20 +18,21 @@ def pieces(share: float) -> tuple[tuple[float, float], ...]:
 
 
 def test_pieces_of_the_graphs_sizes_say_when_messages_go():
-    assert readiness(GRAPH, [(), pieces(0.5), pieces(0.7)]) == pytest.approx(np.full(len(SIZES), 0.6))
+    assert measured_readiness(GRAPH, [(), pieces(0.5), pieces(0.7)]) == pytest.approx(np.full(len(SIZES), 0.6))
 
 
 @pytest.mark.parametrize("seen", [(), pieces(0.5)[1:], tuple((2 * size, share) for size, share in pieces(0.5))])
 def test_other_pieces_say_nothing(seen):
-    assert readiness(GRAPH, [seen]) is None
+    assert measured_readiness(GRAPH, [seen]) is None
 
 
 def test_gradients_that_are_ready_late_are_waited_for_longer():
-    link = LinkFacts(start_s=1e-4, rate=25e6, source="net", between_hosts=True)
-    scene = scene_of(KEY, a_setting(2, 32), link, (1, 1))
+    link = LinkEstimate(latency_s=1e-4, rate=25e6, source="net", between_hosts=True)
+    step_model = step_model_of(KEY, a_deployment(2, 32), link, Contention(1, 1))
     parameters = {name: np.array([value]) for name, value in TRUTH.items()}
     early, late = (
-        play(parameters, replace(scene, ready=np.full(len(SIZES), share)))["comm_exposed"][0] for share in (0.2, 1.0)
+        phases_of(parameters, replace(step_model, ready=np.full(len(SIZES), share)))["comm_exposed"][0]
+        for share in (0.2, 1.0)
     )
     assert late > early
 
@@ -43,7 +43,7 @@ def test_measured_readiness_reaches_the_scene_of_the_same_strategy_only():
         for each in observed(World(), 1, [(1, 32), (2, 32)])
     ]
     group = next(group for group in a_profile(observations).groups if group.key == KEY)
-    scene = scene_of(KEY, a_setting(2, 32), None, (1, 1), group.measured)
-    assert scene.ready == pytest.approx(np.full(len(SIZES), 0.5))
+    step_model = step_model_of(KEY, a_deployment(2, 32), None, Contention(1, 1), group.measured)
+    assert step_model.ready == pytest.approx(np.full(len(SIZES), 0.5))
     others = [each for each in group.measured if each.strategy != KEY.strategy]
-    assert scene_of(KEY, a_setting(2, 32), None, (1, 1), others).ready is None
+    assert step_model_of(KEY, a_deployment(2, 32), None, Contention(1, 1), others).ready is None

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from truth import KEY, MACHINE, SIZES, TRUTH, World, a_profile, a_setting, asked, observed
+from truth import KEY, MACHINE, SIZES, TRUTH, World, a_deployment, a_profile, asked, observed
 
 from steptime.predict.fit import fit_group
 
@@ -24,9 +24,9 @@ def world_of(seed: int) -> World:
     rng = np.random.default_rng(1000 + seed)
     start, rate, hidden = rng.standard_normal(3)
     varying = {
-        "start": float(np.exp(0.7 * start)),
-        "rate": float(np.exp(0.1 * rate)),
-        "hidden": float(1 / (1 + np.exp(-3.0 - hidden))),
+        "latency_factor": float(np.exp(0.7 * start)),
+        "bandwidth_factor": float(np.exp(0.1 * rate)),
+        "overlap_efficiency": float(1 / (1 + np.exp(-3.0 - hidden))),
     }
     return World(truth={**TRUTH, **varying})
 
@@ -46,7 +46,7 @@ def test_a_step_between_the_measured_sizes_is_predicted_within_its_interval_most
     for seed in range(40):
         world = world_of(seed)
         found = asked(a_profile(observed(world, seed)), 2, "batch_per_worker=24")
-        true, _ = world.step(KEY, a_setting(2, 24))
+        true, _ = world.step(KEY, a_deployment(2, 24))
         inside += found.step_s.low <= true <= found.step_s.high
     assert inside >= 34
 
@@ -56,14 +56,14 @@ def test_a_step_of_more_workers_than_measured_is_predicted_within_its_interval_m
     for seed in range(40):
         world = world_of(seed)
         found = asked(a_profile(observed(world, seed)), 4, "batch_per_worker=32")
-        true, _ = world.step(KEY, a_setting(4, 32))
+        true, _ = world.step(KEY, a_deployment(4, 32))
         inside += found.step_s.low <= true <= found.step_s.high
     assert inside >= 34
 
 
 def test_more_launches_narrow_every_interval_of_computing():
     few, many = (fit_group(KEY, observed(World(launches=launches), 1), MACHINE, []).parameters for launches in (2, 32))
-    for name in ("forward_per_sample_s", "backward_per_sample_s", "update_s", "beside"):
+    for name in ("forward_per_sample_s", "backward_per_sample_s", "update_s", "contention_factor"):
         assert many[name].high - many[name].low < few[name].high - few[name].low
 
 
@@ -76,7 +76,7 @@ def test_without_breakdown_the_interval_is_wider_and_the_profile_says_so():
     assert widths[1] > widths[0]
     group = next(group for group in totals.groups if group.key == KEY)
     assert any("breakdown" in note for note in group.notes)
-    assert group.parameters["backward_per_sample_s"].how == "split"
+    assert group.parameters["backward_per_sample_s"].how == "apportioned"
 
 
 def test_the_same_observations_give_the_same_profile():

@@ -1,11 +1,9 @@
 from dataclasses import replace
 
 import pytest
-from truth import KEY, World, a_profile, a_setting, asked, observed
+from truth import KEY, World, a_deployment, a_profile, asked, observed
 
 from steptime.predict.profile import Machine
-
-LOCAL = {"hosts": 1, "emulated": False, "alpha_s": None, "rate": None}
 
 
 def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32))):
@@ -13,8 +11,8 @@ def on_one_host(seed: int = 1, cores: int = 8, sizes=((1, 32), (2, 32))):
     world = World(machine=Machine(cpu=None, cores=cores, gpus=0))
     found = []
     for each in observed(world, seed, sizes):
-        setting = replace(each.setting, hosts=1, workers_per_host=each.setting.workers, emulated=False)
-        found.append(replace(each, setting=setting, alpha_s=None, rate=None))
+        deployment = replace(each.deployment, hosts=1, workers_per_host=each.deployment.workers, emulated=False)
+        found.append(replace(each, deployment=deployment, alpha_s=None, rate=None))
     return a_profile(found, machine=world.machine)
 
 
@@ -37,7 +35,7 @@ def test_more_workers_than_the_machine_holds_need_to_be_told_where_they_are():
 def test_workers_that_are_spread_over_hosts_are_predicted():
     found = asked(on_one_host(cores=2), 64, "workers_per_host=2", "interconnect.bandwidth=10Gbit/s")
     assert found.refused is None
-    assert found.setting.hosts == 32
+    assert found.deployment.hosts == 32
 
 
 def test_hosts_without_a_link_need_one():
@@ -79,9 +77,11 @@ def test_a_single_worker_says_nothing_of_several():
 
 def test_a_refusal_has_no_numbers():
     found = asked(on_one_host(), 4, "workers_per_host=2")
-    assert [found.step_s, found.throughput, found.efficiency, found.epoch_s, found.dominant, found.reach] == [None] * 6
+    assert [found.step_s, found.throughput, found.efficiency, found.epoch_s, found.dominant, found.extrapolation] == [
+        None
+    ] * 6
     assert found.phases == {}
 
 
 def test_the_setting_of_emulated_hosts_is_kept():
-    assert asked(a_profile(observed(World(), 1)), 3).setting == replace(a_setting(3, 64), batch=64)
+    assert asked(a_profile(observed(World(), 1)), 3).deployment == replace(a_deployment(3, 64), batch=64)

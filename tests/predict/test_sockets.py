@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from truth import KEY, TRUTH
 
-from steptime.predict.fit import scene_of
-from steptime.predict.observation import Setting
-from steptime.predict.profile import LinkFacts
-from steptime.predict.step_model import play
+from steptime.predict.observation import Deployment
+from steptime.predict.profile import LinkEstimate
+from steptime.predict.step_model import Contention, phases_of
+from steptime.predict.topology import step_model_of
 
 
 def _communicates(hosts: int, *, emulated: bool) -> float:
     """Return the seconds that ChainerMN's workers, one a host, wait for ResNet-50's gradients."""
     key = replace(KEY, framework="chainer", workload="resnet50", input_shape=(3, 64, 64))
-    setting = Setting(workers=hosts, batch=8, hosts=hosts, emulated=emulated)
-    link = LinkFacts(start_s=0.0, rate=25e6, source="net", between_hosts=True)
-    scene = scene_of(key, setting, link, (hosts, hosts))
-    phases = play({name: np.full(1, value) for name, value in TRUTH.items()}, scene)
+    deployment = Deployment(workers=hosts, batch=8, hosts=hosts, emulated=emulated)
+    link = LinkEstimate(latency_s=0.0, rate=25e6, source="net", between_hosts=True)
+    step_model = step_model_of(key, deployment, link, Contention(hosts, hosts))
+    phases = phases_of({name: np.full(1, value) for name, value in TRUTH.items()}, step_model)
     return float(phases["comm_exposed"][0])
 
 

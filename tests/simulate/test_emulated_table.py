@@ -8,9 +8,9 @@ from emulated_table import CALIBRATION, CELLS, LINKS
 from steptime.model.collectives import Link
 from steptime.model.interconnect import Interconnect
 from steptime.model.step_graph import step_graph
-from steptime.simulate.configuration import Crew, Durations
-from steptime.simulate.link_contention import share
-from steptime.simulate.simulate import play
+from steptime.simulate.configuration import Durations, WorkerGroup
+from steptime.simulate.link_contention import share_link
+from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
 
 _GLOO = 2.0
@@ -23,7 +23,7 @@ def _predicted(workload, rate, workers):
     four_latencies, megabits = LINKS[rate]
     link = Link(megabits * 1e6 / 8, four_latencies * 1e-3 / 4, _GLOO)
     durations = Durations(forward=0.0, backward=ready[-1] * 1e-3, update=(whole - ready[-1]) * 1e-3)
-    played = play(graph, durations, Crew(workers), Interconnect(link), ready=np.array(ready) / ready[-1])
+    played = simulate(graph, durations, WorkerGroup(workers), Interconnect(link), ready=np.array(ready) / ready[-1])
     return float(played.step[0]) * 1e3
 
 
@@ -61,7 +61,7 @@ def test_the_second_bucket_of_the_mlp_overtakes_the_first_as_it_was_seen_to():
     transfer = sizes * 8 / (LINKS[200][1] * 1e6)
     ready = np.array([CALIBRATION["mlp"][2][1]]) * 1e-3
 
-    played = share(ready, np.full((1, 2), LINKS[200][0] * 1e-3), transfer, ready[:, -1], in_flight=2)
+    played = share_link(ready, np.full((1, 2), LINKS[200][0] * 1e-3), transfer, ready[:, -1], in_flight=2)
 
     assert played.ends[0, 1] < played.ends[0, 0]
     assert played.ends[0] == pytest.approx([0.337, 0.245], rel=0.15)

@@ -19,11 +19,26 @@ KEYS = {
     "ladder_s": "by_ablation_s",
     # profiles
     "anatomy_launches": "ablation_launches",
+    "measured/setting": "deployment",
+    "link/start_s": "latency_s",
+    "net/start_s": "latency_s",
+    "groups/held": "held_out",
+    "held/off": "anomalous_phase",
+    "parameters/beside": "contention_factor",
+    "parameters/start": "latency_factor",
+    "parameters/rate": "bandwidth_factor",
+    "parameters/hidden": "overlap_efficiency",
+    # predictions
+    "predictions/reach": "extrapolation",
+    # reports beside profiles
+    "trials/band": "anomaly",
 }
 """Keys of JSON objects, by the old name; `parent/key` names a key of the object under the key `parent` only."""
 
 VALUES = {
     "gated": "not_equivalent",
+    "split": "apportioned",
+    "believed": "prior",
 }
 """Whole values that are names, by the old one."""
 

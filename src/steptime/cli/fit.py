@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from steptime.predict.profile import Group, Profile
-
-_SUFFIX = ".profile.json"
+    from steptime.predict.profile import Profile, ProfileGroup
 
 
 def fit(
@@ -24,12 +22,12 @@ def fit(
     from steptime.predict.fit import fit as fitted
     from steptime.predict.held_out import with_holdout
     from steptime.predict.observation import observe
-    from steptime.predict.profile_file import write_profile
+    from steptime.predict.profile import default_profile_path, write_profile
 
     store = Store.open(folder)
     observations = observe(store)
     profile = with_holdout(fitted(store, observations), observations)
-    path = output or profile_beside(folder)
+    path = output or default_profile_path(folder)
     write_profile(profile, path)
     for problem in store.problems:
         sys.stderr.write(f"{problem}\n")
@@ -42,13 +40,7 @@ def fit(
         sys.stderr.write(f"profile: {path}\n")
 
 
-def profile_beside(folder: Path) -> Path:
-    """Return where the profile of a results folder is written if nobody says where."""
-    whole = folder.resolve()
-    return whole.with_name(whole.name + _SUFFIX)
-
-
-def _form(group: "Group") -> dict[str, object]:
+def _form(group: "ProfileGroup") -> dict[str, object]:
     """A group without its draws, which the profile has."""
     data = group.model_dump(mode="json")
     for parameter in data["parameters"].values():
@@ -70,8 +62,8 @@ def _show(profile: "Profile") -> None:
     table.add_column("model", overflow="fold", min_width=16)
     for title in ("points", "held out", "median", "worst", "in 90 %", "best null"):
         table.add_column(title, justify="right")
-    held = [each for group in profile.groups for each in group.held]
-    rows = [(_name(group), str(len(group.measured)), group.held) for group in profile.groups if group.parameters]
+    held = [each for group in profile.groups for each in group.held_out]
+    rows = [(_name(group), str(len(group.measured)), group.held_out) for group in profile.groups if group.parameters]
     for name, measured, each in [*rows, *([("all", "", held)] if held else [])]:
         if each:
             errors = errors_of(each)
@@ -96,6 +88,6 @@ def _tell(profile: "Profile") -> None:
         sys.stdout.write(f"{about}: {note}\n")
 
 
-def _name(group: "Group") -> str:
+def _name(group: "ProfileGroup") -> str:
     key = group.key
     return f"{key.framework} {key.strategy}, {key.workload}"

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steptime.predict.predict import Interval, Prediction
+    from steptime.predict.predict import Prediction, PredictionInterval
 
 
 def _complete_keys(incomplete: str) -> list[str]:
@@ -41,15 +41,15 @@ def predict(
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
     from steptime.cli.arguments import Mistakes
     from steptime.predict.predict import predict as predicted
-    from steptime.predict.profile_file import read_profile
-    from steptime.predict.query import read_wishes, read_workers
+    from steptime.predict.profile import read_profile
+    from steptime.predict.query import read_queries, read_workers
 
     read = read_profile(profile)
     mistakes = Mistakes()
     counts = mistakes.read("--workers", workers, read_workers)
-    wishes = mistakes.read("overrides", "", lambda _: read_wishes(overrides or [], read))
+    queries = mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
-    found = predicted(read, counts or [], wishes or [])
+    found = predicted(read, counts or [], queries or [])
     if as_json:
         from steptime.cli.tables import print_json
         from steptime.predict.predict import BASELINE
@@ -67,8 +67,8 @@ def to_json(each: "Prediction") -> dict[str, Any]:
         "strategy": key.strategy,
         "workload": key.workload,
         "workers": each.workers,
-        "batch_per_worker": each.setting.batch if each.setting else None,
-        "changed": dict(each.wish.texts),
+        "batch_per_worker": each.deployment.batch if each.deployment else None,
+        "changed": dict(each.query.texts),
         "step_time_s": _bounds(each.step_s),
         "throughput_samples_per_s": each.throughput.value if each.throughput else None,
         "efficiency": each.efficiency.value if each.efficiency else None,
@@ -78,13 +78,13 @@ def to_json(each: "Prediction") -> dict[str, Any]:
             for name, phase in each.phases.items()
         },
         "dominant_phase": each.dominant,
-        "reach": each.reach,
+        "extrapolation": each.extrapolation,
         "refused": each.refused,
         "notes": list(each.notes),
     }
 
 
-def _bounds(interval: "Interval | None") -> dict[str, float | None]:
+def _bounds(interval: "PredictionInterval | None") -> dict[str, float | None]:
     if interval is None:
         return {"value": None, "low": None, "high": None}
     return {"value": interval.value, "low": interval.low, "high": interval.high}
@@ -98,12 +98,12 @@ def _show(found: "Sequence[Prediction]") -> None:
     from steptime.predict.predict import BASELINE
 
     console = Console(highlight=False)
-    changed = list(dict.fromkeys(key for each in found for key in each.wish.texts))
+    changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
     models: dict[str, list[Prediction]] = {}
     for each in found:
         models.setdefault(_model(each), []).append(each)
     for name, group in models.items():
-        batches = sorted({each.setting.batch for each in group if each.setting})
+        batches = sorted({each.deployment.batch for each in group if each.deployment})
         batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=name + batch, title_justify="left", title_style="bold")
         epochs = ["epoch"] if any(each.epoch_s for each in group) else []
@@ -114,7 +114,7 @@ def _show(found: "Sequence[Prediction]") -> None:
                 title, justify="left" if title == "mostly" else "right", no_wrap=not narrow, overflow="fold"
             )
         for each in group:
-            table.add_row(*(each.wish.texts.get(key, "") for key in changed), str(each.workers), *_cells(each))
+            table.add_row(*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each))
         console.print(table)
     console.print(f"Efficiency is relative to {BASELINE}. Reach is how far the data lies behind, as a ratio.")
     for reason in dict.fromkeys(each.refused for each in found if each.refused):
@@ -131,7 +131,7 @@ def _model(each: "Prediction") -> str:
 def _cells(each: "Prediction") -> list[str]:
     from steptime.units import format_seconds
 
-    if each.step_s is None or each.throughput is None or each.efficiency is None or each.reach is None:
+    if each.step_s is None or each.throughput is None or each.efficiency is None or each.extrapolation is None:
         return ["refused"]
     cells = [
         format_seconds(each.step_s.value),
@@ -139,7 +139,7 @@ def _cells(each: "Prediction") -> list[str]:
         f"{each.throughput.value:,.3g}" if each.throughput.value < 100 else f"{each.throughput.value:,.0f}",  # noqa: PLR2004 - three digits
         f"{each.efficiency.value:.0%}",
         str(each.dominant),
-        f"{each.reach:.3g}",
+        f"{each.extrapolation:.3g}",
     ]
     return [*cells, format_seconds(each.epoch_s.value)] if each.epoch_s else cells
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.cli.anomaly import tell_bands, with_bands
+from steptime.cli.anomaly import print_anomalies, with_anomalies
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,7 +41,7 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
     if as_json:
         from steptime.cli.tables import print_json
 
-        print_json(with_bands({**summary.to_json(), "net": net.to_json() if net else []}, folder))
+        print_json(with_anomalies({**summary.to_json(), "net": net.to_json() if net else []}, folder))
     else:
         from steptime.report.links import render_links
         from steptime.report.terminal import render
@@ -51,7 +51,7 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
             console.print(render(summary))
         if net:
             console.print(render_links(net))
-        tell_bands(summary.to_json(), folder)
+        print_anomalies(summary.to_json(), folder)
     if html is not None:
         from steptime.report.html import write_page
 

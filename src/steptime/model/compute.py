@@ -1,7 +1,4 @@
-"""How long one worker computes: by batch size, by layer, and on another device.
-
-How a worker's measured computing parts into layers, by their arithmetic and traffic.
-"""
+"""Computing of one worker: by batch size, by layer, and beside other workers on the same processors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,27 +8,30 @@ from numpy.typing import NDArray
 
 from steptime.model.collectives import Real
 
+Array = NDArray[np.float64]
 
-def step_seconds(batch: Real, per_step: Real, per_sample: Real, floor: Real = 0.0) -> Real:
-    """Return ``max(floor, c0 + c1 b)``: affine in the batch, and never quicker than its kernels can be started.
+BALANCE = 10.0
+"""FLOPs per byte of a processor whose rates nobody measured; only proportions of a measured time depend on it."""
 
-    >>> float(step_seconds(32, per_step=0.01, per_sample=0.001))
+
+def pass_seconds(batch: Real, fixed: Real, per_sample: Real) -> Real:
+    """Return the seconds of a forward or backward pass, affine in the batch: ``c0 + c1 b``.
+
+    >>> float(pass_seconds(32, fixed=0.01, per_sample=0.001))
     0.042
     """
-    seconds: Real = np.maximum(floor, per_step + per_sample * batch)
-    return seconds
+    return fixed + per_sample * batch
 
 
-def turns(workers: Real, cores: Real) -> Real:
-    """Return how many workers take turns on a core: ``ceil(p/c)``, since the slowest core decides.
+def turns(workers: int, processors: int) -> int:
+    """Return how many workers take turns on a processor: ``ceil(p/c)``, since the slowest processor decides.
 
-    With three workers on two cores a step takes twice as long, not one and a half times.
+    With three workers on two processors a step takes twice as long, not one and a half times.
 
-    >>> float(turns(3, 2))
-    2.0
+    >>> turns(3, 2)
+    2
     """
-    count: Real = np.maximum(1.0, np.ceil(np.asarray(workers, float) / cores))
-    return count
+    return max(1, -(-workers // processors))
 
 
 def roofline(flops: Real, traffic: Real, flop_rate: Real, memory_rate: Real) -> Real:
@@ -53,12 +53,6 @@ def layer_seconds(
     return total * (weights / whole if whole > 0 else np.full(len(weights), 1 / max(len(weights), 1)))
 
 
-Array = NDArray[np.float64]
-
-BALANCE = 10.0
-"""FLOPs per byte of a processor whose rates nobody measured; what is split is measured, so only proportions count."""
-
-
 @dataclass(frozen=True)
 class Shares:
     """Of each layer in the order of the forward pass, (layers,); each array adds up to 1."""
@@ -76,24 +70,6 @@ class Shares:
     def reached(self) -> Array:
         """Share of the forward pass that is over when a layer begins."""
         return np.cumsum(self.forward) - self.forward
-
-
-def launched_seconds(
-    flops: Sequence[float], traffic: Sequence[float], batch: float, device: tuple[float, float], launch: float
-) -> Array:
-    """Return the seconds of each layer for a batch: those of its roofline, and at least those of starting its kernel.
-
-    What makes small batches take as long as less small ones on devices: ``max(l, b max(F/R, M/B))`` (layers,).
-
-    Args:
-        flops: of each layer, per sample.
-        traffic: bytes of each layer, per sample.
-        batch: samples.
-        device: FLOPs and bytes per second that it reaches.
-        launch: seconds that starting a layer takes; layers without work need no start.
-    """
-    work = np.asarray(roofline(np.asarray(flops, float), np.asarray(traffic, float), *device), float)
-    return np.asarray(np.where(work > 0, np.maximum(launch, batch * work), 0.0), float)
 
 
 def layer_shares(

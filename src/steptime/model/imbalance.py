@@ -1,6 +1,9 @@
-"""Waiting for the slowest: how much longer than the mean the last of p workers takes."""
+"""Load imbalance: how much longer than the mean the slowest of p workers computes."""
+
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.model.collectives import Real
@@ -23,11 +26,29 @@ def expected_maximum(workers: float) -> float:
     return float(np.trapezoid(np.heaviside(x, 0.5) - reached, x))
 
 
-def imbalance_factor(workers: float, persistent_cv: Real, transient_cv: Real = 0.0) -> Real:
-    """Return the slowest worker's time over the mean: ``1 + m_p sqrt(v1^2 + v2^2)``.
+@dataclass(frozen=True)
+class WorkerSpread:
+    """How workers differ, as shares of their mean computing time.
 
-    Every step waits for the slowest of that step, so that differences that stay and those that change add up as
-    variances; only what stays can be cured by moving work.
+    Differences are normal and independent. Every step waits for the slowest worker of that step, so that persistent
+    and transient differences add up as variances.
     """
-    factor: Real = 1 + expected_maximum(workers) * np.sqrt(np.square(persistent_cv) + np.square(transient_cv))
-    return factor
+
+    persistent: Real = 0.0
+    """Standard deviation between workers that lasts for a launch; moving work cures it."""
+    transient: Real = 0.0
+    """Standard deviation of a worker from step to step."""
+
+    def imbalance_factor(self, workers: Real) -> NDArray[np.float64]:
+        """Return the expected time of the slowest worker over the mean: ``1 + m_p sqrt(v1^2 + v2^2)``.
+
+        m_p is ``expected_maximum(p)``.
+        """
+        every = np.asarray(workers, float)
+        known, where = np.unique(every, return_inverse=True)
+        largest = np.array([expected_maximum(float(each)) for each in known])[where].reshape(every.shape)
+        return np.asarray(1.0 + largest * np.hypot(self.persistent, self.transient), float)
+
+
+BALANCED = WorkerSpread()
+"""Workers that do not differ."""

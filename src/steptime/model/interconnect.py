@@ -1,4 +1,4 @@
-"""What one exchange costs between so many workers: a start that links do not notice, and time on the busiest link."""
+"""The interconnect and the cost of one collective operation over it: latencies, and time on the busiest link."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Switch:
-    """What a back end does with messages of at least a size."""
+    """Another link and algorithm that a back end uses for messages of at least a size."""
 
     size: float
     """Bytes."""
@@ -23,38 +23,34 @@ class Switch:
 
 @dataclass(frozen=True)
 class Interconnect:
-    """What joins workers; fields are numbers, or arrays of one value per configuration."""
+    """The links that join workers; fields are numbers, or arrays of one value per configuration."""
 
     link: Link
-    """Of a worker, or of a host where several share it."""
+    """Of a worker, or of a host whose workers share one card."""
     algorithm: str = "ring"
     """Of all-reduces between hosts: a key of ``ALLREDUCE``."""
     workers_per_host: Real = 1.0
-    inside: Link | None = None
-    """Within a host; None where that costs nothing beside the link between hosts."""
-    cards: Real = 1.0
-    """Of a host, each with a link of its own; messages are spread over them evenly."""
     switches: tuple[Switch, ...] = ()
-    """Sizes from which on something else holds, ascending."""
+    """By ascending size."""
 
 
 @dataclass(frozen=True)
-class Carriage:
-    """Seconds of exchanges that are alone, (..., messages)."""
+class CommunicationCost:
+    """Seconds of exchanges that have the interconnect to themselves, (..., messages)."""
 
     start: Array
-    """Latencies, during which the link is free for others."""
+    """Latencies, during which the link is free for other exchanges."""
     transfer: Array
     """Bytes on the busiest link."""
 
     @property
-    def alone(self) -> Array:
-        """Both."""
+    def total(self) -> Array:
+        """Latencies and transfer."""
         return self.start + self.transfer
 
 
-def carriage(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> Carriage:
-    """Return what messages of one operation cost.
+def communication_cost(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
+    """Return the cost of messages of one operation.
 
     Args:
         operation: ``allreduce``, ``reduce_scatter``, ``all_gather`` or ``star``.
@@ -63,41 +59,35 @@ def carriage(operation: str, sizes: Real, workers: Real, interconnect: Interconn
         interconnect: its numbers, or (configurations,).
 
     Every formula is linear in latency and in bytes per second, so that its two parts are the formula without bytes
-    and without latency.
+    and the formula without latency.
 
     >>> from steptime.model.collectives import Link
-    >>> carriage("allreduce", 1e9, 4, Interconnect(Link(1e9, 0.001))).alone
+    >>> communication_cost("allreduce", 1e9, 4, Interconnect(Link(1e9, 0.001))).total
     array([1.506])
     """
-    found = _plain(operation, sizes, workers, interconnect)
+    found = _cost_of_algorithm(operation, sizes, workers, interconnect)
     for switch in interconnect.switches:
         beyond = replace(interconnect, link=switch.link, algorithm=switch.algorithm)
-        there, other = np.asarray(sizes) >= switch.size, _plain(operation, sizes, workers, beyond)
-        found = Carriage(np.where(there, other.start, found.start), np.where(there, other.transfer, found.transfer))
+        there, other = np.asarray(sizes) >= switch.size, _cost_of_algorithm(operation, sizes, workers, beyond)
+        found = CommunicationCost(
+            np.where(there, other.start, found.start), np.where(there, other.transfer, found.transfer)
+        )
     return found
 
 
-def _plain(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> Carriage:
+def _cost_of_algorithm(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
     formula = _OPERATIONS[operation](interconnect.algorithm)
     count, width = _column(workers), np.atleast_1d(np.asarray(sizes, float))
     per_host = np.minimum(_column(interconnect.workers_per_host), count)
     hosts = np.ceil(count / per_host)
-    # A ring over all workers of a host crosses its card once: what shares the card is one worker's traffic.
-    card = replace(interconnect.link, rate=np.asarray(interconnect.link.rate) * interconnect.cards)
-    start, transfer = _parts(formula, width, np.where(per_host > 1, hosts, count), card)
-    if interconnect.inside is not None:
-        within = _parts(formula, width, per_host, interconnect.inside)
-        start, transfer = start + within[0], transfer + within[1]
-    shape = np.broadcast_shapes(start.shape, transfer.shape)
-    return Carriage(np.broadcast_to(start, shape), np.broadcast_to(transfer, shape))
-
-
-def _parts(formula: Callable[[Real, Real, Link], Real], sizes: Array, workers: Real, link: Link) -> tuple[Array, Array]:
-    rate, start = _column(link.rate), _column(link.start)
-    return (
-        np.asarray(formula(np.zeros_like(sizes), workers, Link(np.inf, start)), float),
-        np.asarray(formula(sizes, workers, Link(rate, rendezvous=_column(link.rendezvous))), float),
-    )
+    # A ring over all workers of a host crosses its card once: the card carries the traffic of one worker.
+    peers = np.where(per_host > 1, hosts, count)
+    rate, start = _column(interconnect.link.rate), _column(interconnect.link.start)
+    rendezvous = _column(interconnect.link.rendezvous)
+    starts = np.asarray(formula(np.zeros_like(width), peers, Link(np.inf, start)), float)
+    transfers = np.asarray(formula(width, peers, Link(rate, rendezvous=rendezvous)), float)
+    shape = np.broadcast_shapes(starts.shape, transfers.shape)
+    return CommunicationCost(np.broadcast_to(starts, shape), np.broadcast_to(transfers, shape))
 
 
 def _column(value: Real) -> Array:

@@ -1,4 +1,7 @@
-"""Communication behind the backward pass: which part of it the step still has to wait for."""
+"""Overlap: which part of communication and of input a step still has to wait for.
+
+Source of both formulas for communication: S. Shi et al., arXiv 1805.03812 and 1811.11141.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,4 +41,22 @@ def exposed(communication: Real, window: Real, hidden_share: Real) -> Real:
     """
     early = hidden_share * communication
     seconds: Real = communication - early + np.maximum(0.0, early - window)
+    return seconds
+
+
+def input_wait(reading: Real, waited_share: Real, *beside: Real) -> Real:
+    """Return the seconds that a step waits for its batch: ``max(s R, R - T)``.
+
+    The loader reads beside the step, so that only what takes longer than the rest of the step is waited for, and at
+    least a share of the reading that was measured not to overlap.
+
+    Args:
+        reading: R, seconds that the loader takes for a batch.
+        waited_share: s.
+        beside: the parts of the rest of the step, seconds that add up to T.
+    """
+    left = reading
+    for part in beside:
+        left = left - part
+    seconds: Real = np.maximum(waited_share * reading, left)
     return seconds

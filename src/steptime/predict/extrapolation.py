@@ -1,10 +1,9 @@
-"""How far a question is from what was measured, and by how much that widens its interval.
+"""Extrapolation: how far a query is from the measured configurations, and how much that widens its interval.
 
-The rule: the standard deviation of the logarithm of a step grows by a constant with each doubling of workers beyond
-the most that were measured, and by another, in quadrature, with the first step from one host to several. Both are read
-off the residuals of published curves (``extrapolation.json``). Another workload widens by what scaling by
-arithmetic missed where it could be checked; batch and bandwidth by what is believed, since no published
-table varies them alone.
+The standard deviation of the logarithm of a step grows by a constant with each doubling of workers beyond the most that
+were measured, and by another, in quadrature, with the first step from one host to several. Both are read off the
+residuals of published curves (``extrapolation.json``). Another workload adds the error that scaling by arithmetic had
+where it could be checked; batch and bandwidth add priors, since no published table varies them alone.
 """
 
 import json
@@ -21,7 +20,7 @@ _BANDWIDTH = 0.02
 
 
 @dataclass(frozen=True)
-class Rule:
+class ErrorGrowth:
     """Standard deviations of the logarithm of a step."""
 
     per_doubling: float
@@ -31,19 +30,19 @@ class Rule:
 
 
 @cache
-def rule() -> Rule:
-    """Return the rule that the evidence gives."""
+def error_growth() -> ErrorGrowth:
+    """Return the standard deviations that published curves give."""
     data = json.loads(Path(__file__).with_name("extrapolation.json").read_text(encoding="utf-8"))
-    seen = [(log2(row["reach"]), row["q90"] / _NORMAL_90, row["points"]) for row in data["regime_seen"]]
+    seen = [(log2(row["extrapolation"]), row["q90"] / _NORMAL_90, row["points"]) for row in data["regime_seen"]]
     per_doubling = float(np.average([sd / doublings for doublings, sd, _ in seen], weights=[n for *_, n in seen]))
-    out = [(log2(row["reach"]), row["q90"] / _NORMAL_90, row["points"]) for row in data["first_step_out"]]
+    out = [(log2(row["extrapolation"]), row["q90"] / _NORMAL_90, row["points"]) for row in data["first_step_out"]]
     rest = [max(sd**2 - (per_doubling * doublings) ** 2, 0.0) for doublings, sd, _ in out]
     crossing = float(np.sqrt(np.average(rest, weights=[n for *_, n in out])))
-    return Rule(per_doubling, crossing, float(np.sqrt(np.mean(np.square(data["workload"]["log_ratios"])))))
+    return ErrorGrowth(per_doubling, crossing, float(np.sqrt(np.mean(np.square(data["workload"]["log_ratios"])))))
 
 
 @dataclass(frozen=True)
-class Reach:
+class Extrapolation:
     """Ratios between what is asked and the nearest that was measured, each at least 1."""
 
     workers: float = 1.0
@@ -61,7 +60,7 @@ class Reach:
     @property
     def deviation(self) -> float:
         """The standard deviation of the logarithm of the step that comes on top of the parameters' own."""
-        found = rule()
+        found = error_growth()
         return float(
             np.sqrt(
                 (found.per_doubling * log2(self.workers)) ** 2
@@ -73,6 +72,6 @@ class Reach:
         )
 
 
-def beyond(asked: float, measured: list[float]) -> float:
+def ratio_outside(asked: float, measured: list[float]) -> float:
     """Return how far ``asked`` lies outside the range of what was measured, as a ratio; 1 inside it."""
     return max(1.0, asked / max(measured), min(measured) / asked)

@@ -1,6 +1,6 @@
-"""What the records of one trial say, in a few numbers per launch: all that a fit looks at.
+"""Observations: the records of one trial as a few numbers per launch, which are all that a fit reads.
 
-From a results folder to observations, one launch in memory at a time.
+Launches are read one at a time, so that a large results folder needs no memory.
 """
 
 from collections.abc import Iterable
@@ -21,8 +21,8 @@ from steptime.study.trial import OptionValue, ServerPlacement, Trial
 
 
 @dataclass(frozen=True)
-class Key:
-    """What a performance model is fitted for: all of a trial but its size and its hosts."""
+class GroupKey:
+    """The trials that one performance model describes: everything of a trial but its size and its hosts."""
 
     framework: str
     strategy: str
@@ -38,7 +38,7 @@ class Key:
     options: tuple[tuple[str, OptionValue], ...]
     """Sorted by name; without those that ``Setting`` has."""
 
-    def computes_as(self, other: "Key") -> bool:
+    def computes_as(self, other: "GroupKey") -> bool:
         """Say whether workers of both compute the same, whatever they exchange."""
         mine, theirs = dict(self.options), dict(other.options)
         alike = all(mine[name] == theirs[name] for name in mine.keys() & theirs.keys())
@@ -50,8 +50,8 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The size of a trial and what joins its workers; SI units."""
+class Deployment:
+    """The size of a trial: workers, servers, hosts and the links between them; SI units."""
 
     workers: int
     batch: int
@@ -97,8 +97,8 @@ class Observation:
     """One configuration as it was measured."""
 
     trial: str
-    key: Key
-    setting: Setting
+    key: GroupKey
+    deployment: Deployment
     steps_s: tuple[float, ...]
     """The median step of each good launch."""
     step_count: int
@@ -143,7 +143,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
     return Observation(
         trial=trial.id,
         key=key_of(trial),
-        setting=setting_of(trial),
+        deployment=deployment_of(trial),
         steps_s=tuple(steps),
         step_count=counts,
         launch_phases=tuple(launch_phases),
@@ -153,19 +153,21 @@ def _observation(store: Store, trial: Trial) -> Observation:
     )
 
 
-def key_of(trial: Trial) -> Key:
+def key_of(trial: Trial) -> GroupKey:
     """Return what of a trial decides which model describes it."""
     options = tuple(sorted((name, value) for name, value in trial.options.items() if name != BUCKET))
-    shared = {name: getattr(trial, name) for name in Key.__dataclass_fields__ if name not in ("options", "input_shape")}
-    return Key(**shared, input_shape=tuple(trial.input_shape), options=options)
+    shared = {
+        name: getattr(trial, name) for name in GroupKey.__dataclass_fields__ if name not in ("options", "input_shape")
+    }
+    return GroupKey(**shared, input_shape=tuple(trial.input_shape), options=options)
 
 
-def setting_of(trial: Trial) -> Setting:
+def deployment_of(trial: Trial) -> Deployment:
     """Return the size of a trial."""
     cluster = trial.cluster
     bucket = trial.options.get(BUCKET)
     rates = [host.bandwidth_bits_per_s for host in cluster.hosts if host.bandwidth_bits_per_s] if cluster else []
-    return Setting(
+    return Deployment(
         workers=trial.workers,
         batch=trial.batch_per_worker,
         servers=trial.servers,

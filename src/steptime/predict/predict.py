@@ -1,4 +1,4 @@
-"""From a profile and a wish to predictions with intervals, or to refusals that name the measurement that is missing."""
+"""Predicting: from a profile and a query to predictions with intervals, or to refusals that name what to measure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,17 +8,17 @@ import numpy as np
 from steptime.datasets.builtins import BUILTINS
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
-from steptime.predict.extrapolation import Reach, beyond
-from steptime.predict.fit import early_of, scene_of
-from steptime.predict.importance_sampling import NAMES
-from steptime.predict.observation import Key, Setting
-from steptime.predict.parameter_draws import DRAWS, Array, bounds
-from steptime.predict.profile import Group, Measured, Profile
-from steptime.predict.query import Wish, check_sizes
-from steptime.predict.step_model import play, step_of
+from steptime.model.policies import has_own_policy
+from steptime.predict.extrapolation import Extrapolation, ratio_outside
+from steptime.predict.importance_sampling import EXCHANGE_PARAMETERS, overlap_prior
+from steptime.predict.observation import Deployment, GroupKey
+from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
+from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
+from steptime.predict.query import Query, check_sizes
+from steptime.predict.step_model import Contention, costs_of, phases_of, step_of
 from steptime.predict.targets import Target, targets
-from steptime.predict.topology import Place, Refusal, group_of, place, spread_draws
-from steptime.predict.workload_graph import costs_of
+from steptime.predict.topology import Refusal, Topology, step_model_of, topology_of
+from steptime.simulate.phases import HIDDEN
 from steptime.study.strategies import strategy_named
 from steptime.workloads.costs import Costs
 from steptime.workloads.table import build_workload
@@ -31,14 +31,14 @@ _KNOWN_BY = {
     "update": "update_s",
     "input_wait": "input_share",
     "sync_wait": "persistent",
-    "comm_exposed": "hidden",
-    "comm_hidden": "hidden",
+    "comm_exposed": "overlap_efficiency",
+    "comm_hidden": "overlap_efficiency",
     "residual": "timing",
 }
 
 
 @dataclass(frozen=True)
-class Interval:
+class PredictionInterval:
     """A value with its interval of 90 %."""
 
     value: float
@@ -47,102 +47,113 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Phase:
+class PredictedPhase:
     """Seconds of a step."""
 
     value_s: float
     low_s: float
     high_s: float
     how: str
-    """As of the parameter behind it, see ``form.How``."""
+    """As of the parameter behind it, see ``profile.How``."""
 
 
 @dataclass(frozen=True)
 class Prediction:
     """One configuration that was asked for."""
 
-    key: Key
-    wish: Wish
+    key: GroupKey
+    query: Query
     workers: int
-    setting: Setting | None
-    step_s: Interval | None
-    throughput: Interval | None
+    deployment: Deployment | None
+    step_s: PredictionInterval | None
+    throughput: PredictionInterval | None
     """Samples per second over all workers."""
-    efficiency: Interval | None
+    efficiency: PredictionInterval | None
     """Throughput per worker over that of ``BASELINE``, which is predicted too."""
-    epoch_s: Interval | None
-    phases: Mapping[str, Phase | None]
+    epoch_s: PredictionInterval | None
+    phases: Mapping[str, PredictedPhase | None]
     dominant: str | None
-    reach: float | None
+    extrapolation: float | None
     refused: str | None
     notes: tuple[str, ...] = ()
 
 
-def predict(profile: Profile, workers: Sequence[int], wishes: Sequence[Wish]) -> list[Prediction]:
-    """Return a prediction for each model, wish and number of workers.
+def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) -> list[Prediction]:
+    """Return a prediction for each model, query and number of workers.
 
     Raises UsageError with every size that cannot be.
     """
-    check_sizes(workers, wishes)
+    check_sizes(workers, queries)
     return [
-        predict_one(profile, target, wish, count)
-        for wish in wishes
-        for target in targets(profile, wish)
+        predict_one(profile, target, query, count)
+        for query in queries
+        for target in targets(profile, query)
         for count in workers
     ]
 
 
-def predict_one(profile: Profile, target: Target, wish: Wish, workers: int) -> Prediction:
+def predict_one(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
     """Return the prediction of one configuration, refused where the data cannot support it."""
     try:
-        return _predicted(profile, target, wish, workers)
+        return _predict(profile, target, query, workers)
     except Refusal as refusal:
-        return Prediction(target.key, wish, workers, None, None, None, None, None, {}, None, None, refused=str(refusal))
+        return Prediction(
+            target.key, query, workers, None, None, None, None, None, {}, None, None, refused=str(refusal)
+        )
 
 
-def _predicted(profile: Profile, target: Target, wish: Wish, workers: int) -> Prediction:
-    group = group_of(target)
+def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
+    group = _computing_group(target)
     if strategy_named(target.key.strategy).single_baseline and workers > 1:
         message = (
             f"only one worker of {target.key.framework} was measured, which exchanges with nobody; ask for a "
             "strategy=allreduce with interconnect.bandwidth=RATE, or measure workers: 2"
         )
         raise Refusal(message)
-    where = place(profile, target, wish, workers)
+    topology = topology_of(profile, target, query, workers)
+    deployment = topology.deployment
     cost = costs_of(target.key.workload, target.key.input_shape, target.key.classes)
     rng = np.random.default_rng(_SEED)
-    parameters, scaled = _parameters(target, group, where, cost, rng)
-    reach = _reach(group, where, scaled)
-    error = np.exp(np.hypot(reach.deviation, group.spread) * rng.standard_normal(DRAWS))
-    seen = [each for each in _known(target) if each.strategy == target.key.strategy]
-    phases = play(parameters, scene_of(target.key, where.setting, where.link, where.crowd, seen))
+    parameters, scaled = _parameters(target, group, topology, cost, rng)
+    extrapolation = _extrapolation(group, topology, scaled)
+    error = np.exp(np.hypot(extrapolation.deviation, group.spread) * rng.standard_normal(DRAWS))
+    seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
+    model = step_model_of(target.key, deployment, topology.link, topology.contention, seen)
+    phases = phases_of(parameters, model)
     step = step_of(phases)
-    alone = replace(where.setting, workers=1, servers=0, hosts=1, workers_per_host=1)
-    baseline = step_of(play(parameters, scene_of(target.key, alone, None, (1, where.crowd[1]))))
-    samples = wish.samples or _samples(target.key)
-    rate = workers * where.setting.batch
+    alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
+    one = Contention(1, topology.contention.processors)
+    baseline = step_of(phases_of(parameters, step_model_of(target.key, alone, None, one)))
+    samples = query.samples or _samples(target.key)
+    rate = workers * deployment.batch
     shown = {name: _phase(name, values, group, target) for name, values in phases.items()}
     return Prediction(
         key=target.key,
-        wish=wish,
+        query=query,
         workers=workers,
-        setting=where.setting,
+        deployment=deployment,
         step_s=_interval(step, error),
         throughput=_interval(rate / step, 1 / error),
         efficiency=_interval(baseline / step, np.ones(DRAWS) if workers == 1 else 1 / error),
         epoch_s=_interval(samples / rate * step, error) if samples else None,
         phases=shown,
         dominant=max(
-            (name for name, phase in shown.items() if phase and name != "comm_hidden"),
+            (name for name, phase in shown.items() if phase and name != HIDDEN),
             key=lambda name: phases[name].mean(),
         ),
-        reach=reach.factor,
+        extrapolation=extrapolation.factor,
         refused=None,
         notes=tuple(group.notes),
     )
 
 
-def _known(target: Target) -> list[Measured]:
+def _computing_group(target: Target) -> ProfileGroup:
+    if target.computing is None:
+        raise Refusal(target.refused or "nothing was measured")
+    return target.computing
+
+
+def _measured_workload(target: Target) -> list[MeasuredConfiguration]:
     """Return measured steps of the very workload that is asked for."""
     groups = [group for group in (target.exchange, target.computing) if group is not None]
     return [
@@ -154,34 +165,34 @@ def _known(target: Target) -> list[Measured]:
 
 
 def _parameters(
-    target: Target, group: Group, where: Place, cost: Costs, rng: np.random.Generator
+    target: Target, group: ProfileGroup, topology: Topology, cost: Costs, rng: np.random.Generator
 ) -> tuple[dict[str, Array], float]:
     """Return draws of all parameters, and by how much computing was scaled to another workload."""
     found = {name: parameter.array for name, parameter in group.parameters.items()}
     source = target.exchange
-    early, early_spread = early_of(target.key)
-    believed = {
-        "start": np.ones(DRAWS),
-        "rate": np.ones(DRAWS),
-        "hidden": 1 / (1 + np.exp(-early - early_spread * rng.standard_normal(DRAWS))),
+    overlap, overlap_spread = overlap_prior(own_policy=has_own_policy(target.key.framework, target.key.strategy))
+    prior = {
+        "latency_factor": np.ones(DRAWS),
+        "bandwidth_factor": np.ones(DRAWS),
+        "overlap_efficiency": 1 / (1 + np.exp(-overlap - overlap_spread * rng.standard_normal(DRAWS))),
     }
-    for name in NAMES:
-        holds = source is not None and (name == "hidden" or where.factors)
-        found[name] = source.parameters[name].array if source is not None and holds else believed[name]
-    found["start"] = found["start"] * spread_draws(where.spread[0], rng, DRAWS)
-    found["rate"] = found["rate"] * spread_draws(where.spread[1], rng, DRAWS)
+    for name in EXCHANGE_PARAMETERS:
+        holds = source is not None and (name == "overlap_efficiency" or topology.factors)
+        found[name] = source.parameters[name].array if source is not None and holds else prior[name]
+    for name, spread in zip(("latency_factor", "bandwidth_factor"), topology.spread, strict=True):
+        found[name] = found[name] * draw_factors(spread, rng)
     if target.key.loader != group.key.loader:
         found["input_per_sample_s"] = np.zeros(DRAWS)
-    if target.carried is not None:
-        found = _elsewhere(found, target, rng)
+    if target.transferred is not None:
+        found = _on_other_device(found, target, rng)
     if target.key.workload == group.key.workload and target.key.input_shape == group.key.input_shape:
         return found, 1.0
-    return _scaled(found, group, cost)
+    return _scaled_to_workload(found, group, cost)
 
 
-def _elsewhere(found: dict[str, Array], target: Target, rng: np.random.Generator) -> dict[str, Array]:
-    """Carry computing to another device by the data sheets of both, with the doubt of such a factor."""
-    here, there = target.carried or (None, None)
+def _on_other_device(found: dict[str, Array], target: Target, rng: np.random.Generator) -> dict[str, Array]:
+    """Transfer computing to another device by the data sheets of both, with the uncertainty of such a factor."""
+    here, there = target.transferred or (None, None)
     if here is None or there is None:
         return found
     key = target.key
@@ -194,12 +205,12 @@ def _elsewhere(found: dict[str, Array], target: Target, rng: np.random.Generator
         key.precision,
     )
     doubt = np.log(moved.high / moved.low) / (2 * 1.645)
-    factor = moved.factor * spread_draws(doubt, rng, DRAWS)
+    factor = moved.factor * draw_factors(doubt, rng)
     passes = [f"{name}_{part}" for name in ("forward", "backward") for part in ("fixed_s", "per_sample_s")]
     return found | {name: found[name] * factor for name in (*passes, "update_s")}
 
 
-def _scaled(found: dict[str, Array], group: Group, cost: Costs) -> tuple[dict[str, Array], float]:
+def _scaled_to_workload(found: dict[str, Array], group: ProfileGroup, cost: Costs) -> tuple[dict[str, Array], float]:
     """Scale computing to another workload: passes by arithmetic, what is fixed by layers, the update by weights."""
     known = costs_of(group.key.workload, group.key.input_shape, group.key.classes)
     layers = len(cost.layers) / len(known.layers)
@@ -214,27 +225,27 @@ def _scaled(found: dict[str, Array], group: Group, cost: Costs) -> tuple[dict[st
     return scaled, max(cost.forward_flops / known.forward_flops, known.forward_flops / cost.forward_flops, 1.0 + 1e-9)
 
 
-def _reach(group: Group, where: Place, scaled: float) -> Reach:
-    setting = where.setting
-    models = where.nearest or group.measured
-    crosses = setting.crosses and not any(each.setting.crosses for each in models)
-    rates = [each.link.rate for each in where.nearest if each.link and each.link.source != "believed"]
-    return Reach(
-        workers=beyond(setting.workers, [*(each.setting.workers for each in models), 1]),
-        batch=beyond(setting.batch, [each.setting.batch for each in group.measured]),
-        bandwidth=beyond(where.link.rate, rates) if where.link and rates else 1.0,
+def _extrapolation(group: ProfileGroup, topology: Topology, scaled: float) -> Extrapolation:
+    deployment = topology.deployment
+    models = topology.nearest or group.measured
+    crosses = deployment.crosses and not any(each.deployment.crosses for each in models)
+    rates = [each.link.rate for each in topology.nearest if each.link and each.link.source != "prior"]
+    return Extrapolation(
+        workers=ratio_outside(deployment.workers, [*(each.deployment.workers for each in models), 1]),
+        batch=ratio_outside(deployment.batch, [each.deployment.batch for each in group.measured]),
+        bandwidth=ratio_outside(topology.link.rate, rates) if topology.link and rates else 1.0,
         workload=scaled,
         crosses=crosses,
     )
 
 
-def _interval(values: Array, error: Array) -> Interval:
+def _interval(values: Array, error: Array) -> PredictionInterval:
     low, high = bounds(values * error)
     middle = float(np.median(values))
-    return Interval(middle, min(low, middle), max(high, middle))
+    return PredictionInterval(middle, min(low, middle), max(high, middle))
 
 
-def _phase(name: str, values: Array, group: Group, target: Target) -> Phase | None:
+def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> PredictedPhase | None:
     if name == "h2d" and target.key.device != "cpu":
         return None  # it is part of what was measured as computing, and nothing here tells it apart
     low, high = bounds(values)
@@ -242,8 +253,8 @@ def _phase(name: str, values: Array, group: Group, target: Target) -> Phase | No
     nothing = not values.any()
     source = group.parameters.get(_KNOWN_BY.get(name, ""))
     how = "measured" if nothing or source is None else source.how
-    return Phase(middle, low, high, how)
+    return PredictedPhase(middle, low, high, how)
 
 
-def _samples(key: Key) -> int | None:
+def _samples(key: GroupKey) -> int | None:
     return BUILTINS[key.dataset].samples if key.dataset and key.dataset in BUILTINS else None

@@ -1,31 +1,39 @@
-"""A profile: a performance model fitted to a results folder, as it stands in its file.
+"""A profile: performance models fitted to a results folder, and the JSON file that holds them.
 
 Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
 
 1. First version: groups with parameters and their draws, links, and the errors on points held out.
 """
 
+import json
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steptime.predict.observation import Key, Setting
+from steptime.errors import StoreError
+from steptime.measurements.jsonlines import write_whole
+from steptime.predict.observation import Deployment, GroupKey
 
 SCHEMA = 1
 
-How = Literal["measured", "split", "believed"]
-"""``measured``: fitted to records of that phase; ``split``: a measured total, divided by the workload's arithmetic;
-``believed``: no record says anything of it, and its draws are wide."""
+How = Literal["measured", "apportioned", "prior"]
+"""``measured``: fitted to records of that phase; ``apportioned``: a measured total, divided by the workload's
+arithmetic; ``prior``: no record says anything about it, and its draws are wide."""
 
 
-class _Form(BaseModel):
+LinkSource = Literal["net", "cluster", "prior"]
+"""``net``: micro-benchmark of the back end; ``cluster``: plain sockets before a launch; ``prior``: nothing measured."""
+
+
+class _ProfileForm(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Parameter(_Form):
+class FittedParameter(_ProfileForm):
     """One number of a model with its interval of 90 %; SI units, shares of 1."""
 
     value: float
@@ -33,7 +41,7 @@ class Parameter(_Form):
     high: float
     how: How
     draws: list[float]
-    """What it may be, each with the same probability; the k-th draws of all parameters of a group belong together."""
+    """Equally probable values; the k-th draws of all parameters of a group belong together."""
 
     @cached_property
     def array(self) -> NDArray[np.float64]:
@@ -41,25 +49,24 @@ class Parameter(_Form):
         return np.asarray(self.draws, dtype=np.float64)
 
 
-class LinkFacts(_Form):
-    """What joins workers, before the factors that a group's own records put on it."""
+class LinkEstimate(_ProfileForm):
+    """The link between workers, before the factors that a group's own records put on it."""
 
-    start_s: float
+    latency_s: float
     """Seconds of one step of the exchange's algorithm before its bytes."""
     rate: float
     """Bytes per second."""
-    source: Literal["net", "cluster", "believed"]
-    """``net``: micro-benchmark of the back end; ``cluster``: plain sockets before each launch; or nobody measured."""
+    source: LinkSource
     between_hosts: bool
     nominal_rate: float | None = None
-    """That was asked for, where somebody asked."""
+    """The bandwidth that was asked for; None where nobody asked."""
     alpha_s: float | None = None
     """One way of one byte over a plain socket."""
     error: float = 0.0
     """Largest relative error of the line through the micro-benchmark's sizes."""
 
 
-class NetLink(_Form):
+class NetLink(_ProfileForm):
     """A row of the network benchmark, as far as prediction needs it."""
 
     framework: str
@@ -71,18 +78,18 @@ class NetLink(_Form):
     between_hosts: bool
     nominal_rate: float | None
     delay_s: float
-    start_s: float
+    latency_s: float
     rate: float
     alpha_s: float | None
     worst_error: float
 
 
-class Measured(_Form):
+class MeasuredConfiguration(_ProfileForm):
     """One configuration that the group rests on."""
 
     trial: str
     strategy: str
-    setting: Setting
+    deployment: Deployment
     step_s: float
     low_s: float
     high_s: float
@@ -90,13 +97,13 @@ class Measured(_Form):
     ablation_launches: int
     phases: dict[str, float | None]
     """Means of its ablation launches, seconds; empty where there are none."""
-    link: LinkFacts | None
+    link: LinkEstimate | None
     """None where its workers have nothing between them."""
     pieces: list[tuple[float, float]]
     """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
 
 
-class Expected(_Form):
+class PredictedSeconds(_ProfileForm):
     """Predicted seconds with an interval of 90 %."""
 
     value_s: float
@@ -104,41 +111,41 @@ class Expected(_Form):
     high_s: float
 
 
-class Held(_Form):
-    """A configuration that was left out, and what the rest says of it; seconds."""
+class HeldOut(_ProfileForm):
+    """A configuration that was left out of the fit, and its prediction from the other configurations; seconds."""
 
     trial: str
     workers: int
     batch: int
     measured_s: float
-    predicted: Expected
-    phases: dict[str, Expected | None]
-    """What the rest predicts of each phase."""
+    predicted: PredictedSeconds
+    phases: dict[str, PredictedSeconds | None]
+    """Predictions of each phase."""
     verdict: Literal["normal", "suspicious", "broken"]
-    off: str | None
-    """The phase to look at where the step is not normal; see ``band``."""
+    anomalous_phase: str | None
+    """The phase to look at where the step is not normal; see ``anomaly_of``."""
     nulls: dict[str, float]
-    """What the null models make of the same rest."""
+    """Predictions of the null models from the same other configurations."""
 
 
-class Group(_Form):
+class ProfileGroup(_ProfileForm):
     """The model of one framework, strategy, workload, loader, device and precision."""
 
-    key: Key
-    measured: list[Measured]
-    """Configurations of this strategy, then others that tell what its workers compute."""
-    parameters: dict[str, Parameter]
+    key: GroupKey
+    measured: list[MeasuredConfiguration]
+    """Configurations of this strategy, then others that show the computing of its workers."""
+    parameters: dict[str, FittedParameter]
     spread: float
     """Relative standard deviation of a launch around the model of its phase."""
-    held: list[Held]
+    held_out: list[HeldOut]
     notes: list[str]
-    """What the data did not have, in sentences."""
+    """Gaps of the data, in sentences."""
     refused: str | None = None
     """Why nothing can be predicted at all, and which measurement would help; None where something can."""
 
 
-class Machine(_Form):
-    """Where it was measured."""
+class Machine(_ProfileForm):
+    """The machine that was measured."""
 
     cpu: str | None
     cores: int
@@ -147,7 +154,7 @@ class Machine(_Form):
     """The devices' name as their driver has it."""
 
 
-class Profile(_Form):
+class Profile(_ProfileForm):
     """Everything that prediction needs; no records are read again."""
 
     format_version: int = Field(SCHEMA, alias="schema")
@@ -157,7 +164,64 @@ class Profile(_Form):
     machine: Machine
     steps: int
     """Step records that were read."""
-    groups: list[Group]
+    groups: list[ProfileGroup]
     net: list[NetLink]
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+PROFILE_SUFFIX = ".profile.json"
+
+
+def default_profile_path(folder: Path) -> Path:
+    """Return the path of the profile of a results folder, where a command names no other."""
+    whole = folder.resolve()
+    return whole.with_name(whole.name + PROFILE_SUFFIX)
+
+
+def write_profile(profile: Profile, path: Path) -> None:
+    """Write ``profile``; raises StoreError when it cannot be written."""
+    write_whole(path, (profile.model_dump_json(by_alias=True) + "\n").encode())
+
+
+def read_profile(path: Path) -> Profile:
+    """Read a profile.
+
+    Raises StoreError when there is none, when it is damaged, or when it has another schema: its numbers would mean
+    something else here.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        message = f"there is no profile {path}; make one: steptime fit RESULTS -o {path}"
+        raise StoreError(message) from None
+    except IsADirectoryError:
+        message = f"{path} is a folder, not a profile; if it holds results: steptime fit {path} -o PROFILE"
+        raise StoreError(message) from None
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read as a profile ({error}); make it again: steptime fit RESULTS -o {path}"
+        raise StoreError(message) from error
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        message = f"{path} is no profile or a damaged one ({error}); make it again: steptime fit RESULTS -o {path}"
+        raise StoreError(message) from error
+    if not isinstance(data, dict) or "groups" not in data:
+        message = f"{path} is no profile: it has no groups; make one: steptime fit RESULTS -o {path}"
+        raise StoreError(message)
+    if data.get("schema") != SCHEMA:
+        message = (
+            f"{path}, key schema: this profile has schema {data.get('schema')!r}, written by steptime "
+            f"{data.get('written_by', 'of an unknown version')}, and this steptime reads {SCHEMA}; "
+            f"fit the results again: steptime fit RESULTS -o {path}"
+        )
+        raise StoreError(message)
+    try:
+        return Profile.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        message = (
+            f"{path}, key {place}: {first['msg']}; the file was changed; fit again: steptime fit RESULTS -o {path}"
+        )
+        raise StoreError(message) from error

@@ -1,4 +1,4 @@
-"""What a prediction is asked for: workers and ``key.path=value`` changes, read with all mistakes at once."""
+"""The query of a prediction: workers and ``key.path=value`` changes, read with all mistakes at once."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ _MOST_WORKERS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Wish:
-    """One way to change what was measured; None where nothing is changed."""
+class Query:
+    """Changes to measured configurations; None where a field stays as it was measured."""
 
     framework: str | None = None
     strategy: str | None = None
@@ -141,8 +141,8 @@ def _between(found: Sequence[int], last: int, wrong: list[str]) -> list[int]:
     return filled
 
 
-def read_wishes(overrides: Sequence[str], profile: Profile) -> list[Wish]:
-    """Return one wish for each combination of the values given.
+def read_queries(overrides: Sequence[str], profile: Profile) -> list[Query]:
+    """Return one query for each combination of the values given.
 
     Raises UsageError with every override that is unknown, unreadable or in contradiction to another.
     """
@@ -163,7 +163,7 @@ def read_wishes(overrides: Sequence[str], profile: Profile) -> list[Wish]:
     wrong += _contradictions(values)
     if wrong:
         raise UsageError(wrong)
-    return [_wish(values, chosen) for chosen in product(*values.values())]
+    return [_query(values, chosen) for chosen in product(*values.values())]
 
 
 def _values(override: str, key: str, text: str, wrong: list[str]) -> Iterator[tuple[str, Any]]:
@@ -175,10 +175,10 @@ def _values(override: str, key: str, text: str, wrong: list[str]) -> Iterator[tu
             wrong.append(f"override {override!r}: {error}")
 
 
-def _wish(values: Mapping[str, list[tuple[str, Any]]], chosen: Sequence[tuple[str, Any]]) -> Wish:
+def _query(values: Mapping[str, list[tuple[str, Any]]], chosen: Sequence[tuple[str, Any]]) -> Query:
     fields = {_READERS[key][0]: value for key, (_, value) in zip(values, chosen, strict=True)}
     several = {key: text for key, (text, _) in zip(values, chosen, strict=True) if len(values[key]) > 1}
-    return Wish(**fields, texts=several)
+    return Query(**fields, texts=several)
 
 
 def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> Iterator[str]:
@@ -220,29 +220,29 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
                 )
 
 
-def check_sizes(workers: Sequence[int], wishes: Sequence[Wish]) -> None:
-    """Raise UsageError with every size of a wish that no number of ``workers`` can have."""
+def check_sizes(workers: Sequence[int], queries: Sequence[Query]) -> None:
+    """Raise UsageError with every size of a query that no number of ``workers`` can have."""
     wrong: dict[str, None] = {}
-    for wish in wishes:
+    for query in queries:
         for count in workers:
-            wrong |= dict.fromkeys(_misfits(count, wish))
+            wrong |= dict.fromkeys(_misfits(count, query))
     if wrong:
         raise UsageError(list(wrong))
 
 
-def _misfits(count: int, wish: Wish) -> Iterator[str]:
-    if wish.global_batch and wish.global_batch % count:
-        yield f"global_batch={wish.global_batch} cannot be shared equally by {count} workers (--workers)"
-    if wish.hosts and wish.hosts > count:
-        yield f"hosts={wish.hosts} contradicts --workers {count}: a host without a worker does nothing"
-    if wish.hosts and wish.workers_per_host and wish.hosts * wish.workers_per_host < count:
-        room = wish.hosts * wish.workers_per_host
+def _misfits(count: int, query: Query) -> Iterator[str]:
+    if query.global_batch and query.global_batch % count:
+        yield f"global_batch={query.global_batch} cannot be shared equally by {count} workers (--workers)"
+    if query.hosts and query.hosts > count:
+        yield f"hosts={query.hosts} contradicts --workers {count}: a host without a worker does nothing"
+    if query.hosts and query.workers_per_host and query.hosts * query.workers_per_host < count:
+        room = query.hosts * query.workers_per_host
         yield (
-            f"hosts={wish.hosts} and workers_per_host={wish.workers_per_host} hold {room} workers, which contradicts "
+            f"hosts={query.hosts} and workers_per_host={query.workers_per_host} hold {room} workers, which contradicts "
             f"--workers {count}; take one of both away"
         )
-    if wish.strategy and strategy_named(wish.strategy).single_baseline and count > 1:
+    if query.strategy and strategy_named(query.strategy).single_baseline and count > 1:
         yield (
-            f"strategy={wish.strategy} contradicts --workers {count}: it has one worker; "
+            f"strategy={query.strategy} contradicts --workers {count}: it has one worker; "
             "ask for example strategy=allreduce"
         )

@@ -1,19 +1,29 @@
-"""One step played with draws of its parameters: from a setting and a link to the seconds of every phase."""
+"""The performance model of one step: from parameters, a step graph and a link to the seconds of every phase.
 
-from collections.abc import Mapping
+Parameters come as draws, so that every phase has as many values as its parameters have draws.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from steptime.model.collectives import Link
+from steptime.model.compute import pass_seconds, turns
+from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
-from steptime.model.step_graph import StepGraph
-from steptime.predict.observation import Setting
-from steptime.predict.parameter_draws import Array
-from steptime.simulate.phases import Phases
-from steptime.simulate.simulate import Crew, Durations
-from steptime.simulate.simulate import play as played_step
-from steptime.simulate.stragglers import Spread
+from steptime.model.layer_work import work_of
+from steptime.model.overlap import input_wait
+from steptime.model.step_graph import StepGraph, step_graph
+from steptime.predict.observation import Deployment, GroupKey
+from steptime.predict.posterior import Array
+from steptime.simulate.configuration import Durations, WorkerGroup
+from steptime.simulate.phases import HIDDEN, Phases
+from steptime.simulate.simulate import simulate
+from steptime.worker.communication import PolicyContext
+from steptime.workloads.costs import Costs, costs
+from steptime.workloads.table import build_workload
 
 Parameters = Mapping[str, Array]
 """Draws of each parameter, (draws,); see ``MEANINGS``."""
@@ -26,59 +36,75 @@ MEANINGS: Mapping[str, str] = {
     "update_s": "update of the weights, s",
     "input_per_sample_s": "loading alone, s per sample",
     "input_share": "share of loading that a step waits for",
-    "beside": "factor on computing of workers that compute beside each other",
+    "contention_factor": "factor on computing of workers that share memory and caches with other workers",
     "persistent": "spread of workers that stays, share of computing",
     "transient": "spread of workers from step to step, share of computing",
     "timing": "timed step over the sum of the phases, one worker",
-    "start": "factor on the link's start of a step",
-    "rate": "factor on the link's rate",
-    "hidden": "share of what the step graph lets hide behind computing that does hide",
+    "latency_factor": "factor on the link's latency of a step of the exchange's algorithm",
+    "bandwidth_factor": "factor on the link's bandwidth",
+    "overlap_efficiency": "share of the communication that the step graph lets hide behind computing that does hide",
 }
+
+_SAME_SIZE = 0.01
+"""Relative difference of sizes that padding makes."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """All that a step needs beside parameters."""
+class Contention:
+    """Workers that share processors, and how many workers the processors can run at once."""
 
-    setting: Setting
-    graph: StepGraph
-    """What the framework exchanges after what."""
-    link: Link | None
-    """None for a worker who exchanges with nobody."""
-    crowd: int
-    """Workers that share processors."""
-    slots: int
-    """Workers that those processors can run at once."""
-    ready: Array | None = None
-    """Share of the backward pass after which each message can go, where that was measured."""
+    workers: int
+    processors: int
 
     @property
-    def sharing(self) -> int:
+    def turns(self) -> int:
         """How many workers take turns on a processor."""
-        return max(1, -(-self.crowd // self.slots))
+        return turns(self.workers, self.processors)
+
+    @property
+    def alone(self) -> bool:
+        """Whether a worker has all processors for itself."""
+        return self.workers == 1
 
 
-def play(parameters: Parameters, scene: Scene) -> dict[str, Array]:
-    """Return the seconds of every phase that sums to the step, and ``comm_hidden`` beside them, (draws,) each.
+@dataclass(frozen=True)
+class StepModel:
+    """All that the phases of a step follow from, but the parameters."""
+
+    deployment: Deployment
+    graph: StepGraph
+    """The framework's tasks of a step and their dependences."""
+    link: Link | None
+    """None for a worker that exchanges with nobody."""
+    contention: Contention
+    ready: Array | None = None
+    """Share of the backward pass after which each message can go, where it was measured."""
+
+
+def phases_of(parameters: Parameters, model: StepModel) -> dict[str, Array]:
+    """Return the seconds of every phase that sums to the step, and of ``comm_hidden``, (draws,) each.
 
     Computing is affine in the batch, ``ceil(p/c)`` times as long where p workers share c processors, and a measured
-    factor longer beside others. The simulator plays it on the step graph; of what hides there, a share does not.
+    contention factor longer beside other workers. The simulator runs the step graph on it; of the communication that
+    hides there, the share ``overlap_efficiency`` does hide.
     """
-    setting = scene.setting
-    factor = scene.sharing * (parameters["beside"] if scene.crowd > 1 else 1.0)
-    forward = factor * (parameters["forward_fixed_s"] + parameters["forward_per_sample_s"] * setting.batch)
-    backward = factor * (parameters["backward_fixed_s"] + parameters["backward_per_sample_s"] * setting.batch)
+    batch, contention = model.deployment.batch, model.contention
+    factor = contention.turns * (1.0 if contention.alone else parameters["contention_factor"])
+    forward, backward = (
+        factor * pass_seconds(batch, parameters[f"{name}_fixed_s"], parameters[f"{name}_per_sample_s"])
+        for name in ("forward", "backward")
+    )
     update = factor * parameters["update_s"]
     exposed = hidden = sync = np.zeros_like(forward)
-    if scene.link is not None:
-        played = _exchanged(parameters, scene, scene.link, (forward, backward, update))
-        backward, update, sync = played.backward, played.update, played.sync_wait
-        hides = np.maximum(played.comm_hidden, 0.0)
-        exposed = np.maximum(played.comm_exposed, 0.0) + (1.0 - parameters["hidden"]) * hides
-        hidden = parameters["hidden"] * hides
+    if model.link is not None:
+        simulated = _simulate_exchange(parameters, model, model.link, Durations(forward, backward, update))
+        backward, update, sync = simulated.backward, simulated.update, simulated.sync_wait
+        hides = np.maximum(simulated.comm_hidden, 0.0)
+        exposed = np.maximum(simulated.comm_exposed, 0.0) + (1.0 - parameters["overlap_efficiency"]) * hides
+        hidden = parameters["overlap_efficiency"] * hides
     computing = forward + backward + update
-    reading = scene.sharing * parameters["input_per_sample_s"] * setting.batch
-    waiting = np.maximum(parameters["input_share"] * reading, reading - computing - sync - exposed)
+    reading = contention.turns * parameters["input_per_sample_s"] * batch
+    waiting = np.asarray(input_wait(reading, parameters["input_share"], computing, sync, exposed))
     return {
         "input_wait": waiting,
         "h2d": np.zeros_like(computing),
@@ -94,24 +120,67 @@ def play(parameters: Parameters, scene: Scene) -> dict[str, Array]:
 
 def step_of(phases: Mapping[str, Array]) -> Array:
     """Return the seconds of a step from its phases."""
-    total: Array = sum((value for name, value in phases.items() if name != "comm_hidden"), start=np.zeros(1))
+    total: Array = sum((value for name, value in phases.items() if name != HIDDEN), start=np.zeros(1))
     return total
 
 
-def _exchanged(parameters: Parameters, scene: Scene, link: Link, parts: tuple[Array, Array, Array]) -> Phases:
-    setting = scene.setting
-    forward, backward, update = parts
-    return played_step(
-        scene.graph,
-        Durations(forward=forward, backward=backward, update=update),
-        Crew(
-            workers=setting.workers,
-            spread=Spread(parameters["persistent"], parameters["transient"]),
-            colocated=setting.placement == "colocated",
+def _simulate_exchange(parameters: Parameters, model: StepModel, link: Link, durations: Durations) -> Phases:
+    deployment = model.deployment
+    return simulate(
+        model.graph,
+        durations,
+        WorkerGroup(
+            workers=deployment.workers,
+            spread=WorkerSpread(parameters["persistent"], parameters["transient"]),
+            colocated=deployment.placement == "colocated",
         ),
         Interconnect(
-            replace(link, rate=link.rate * parameters["rate"], latency=link.latency * parameters["start"]),
-            workers_per_host=setting.workers_per_host if setting.hosts > 1 else 1,
+            replace(
+                link,
+                rate=link.rate * parameters["bandwidth_factor"],
+                latency=link.latency * parameters["latency_factor"],
+            ),
+            workers_per_host=deployment.workers_per_host if deployment.hosts > 1 else 1,
         ),
-        ready=scene.ready,
+        ready=model.ready,
     )
+
+
+@cache
+def costs_of(workload: str, input_shape: tuple[int, ...], classes: int) -> Costs:
+    """Return the costs of a workload of the library."""
+    return costs(build_workload(workload, input_shape, classes))
+
+
+@cache
+def graph_of(key: GroupKey, deployment: Deployment) -> StepGraph:
+    """Return the step graph of a framework and strategy; the strategy must be one that ``has_policy``."""
+    options = dict(key.options)
+    if deployment.bucket_mb is not None:
+        options["bucket_mb"] = deployment.bucket_mb
+    return step_graph(
+        work_of(build_workload(key.workload, key.input_shape, key.classes)),
+        key.framework,
+        key.strategy,
+        PolicyContext(
+            workers=deployment.workers,
+            servers=deployment.servers,
+            options=options,
+            device="cuda" if key.device == "cuda" else "cpu",
+            batch=deployment.batch,
+        ),
+    )
+
+
+def measured_readiness(graph: StepGraph, measured: Iterable[Sequence[tuple[float, float]]]) -> Array | None:
+    """Return after which share of the backward pass each message can go, averaged over measured pieces of its sizes.
+
+    None where no pieces of these sizes were measured: the simulator then takes the layers' arithmetic.
+    """
+    sizes = np.array([message.bytes for message in graph.messages], dtype=np.float64)
+    seen = [
+        [share for _, share in pieces]
+        for pieces in measured
+        if len(pieces) == len(sizes) and np.allclose([size for size, _ in pieces], sizes, rtol=_SAME_SIZE)
+    ]
+    return np.mean(seen, axis=0) if seen else None

@@ -1,4 +1,4 @@
-"""Which models answer a wish: where computing is taken from, where exchanging, and what nobody measured."""
+"""Targets of a query: the groups of a profile that know of its computing and of its exchange, or a refusal."""
 
 import re
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from steptime.errors import WorkloadError
 from steptime.model.devices import DEVICES, Device
-from steptime.predict.observation import Key
-from steptime.predict.profile import Group, Machine, Profile
-from steptime.predict.query import Wish
+from steptime.predict.observation import GroupKey
+from steptime.predict.profile import Machine, Profile, ProfileGroup
+from steptime.predict.query import Query
 from steptime.study.strategies import strategy_named
 from steptime.workloads.table import build_workload
 
@@ -19,25 +19,25 @@ _CHANGED = ("strategy", "workload", "loader", "device", "precision")
 class Target:
     """What is asked for, and the groups that know of it."""
 
-    key: Key
-    computing: Group | None
+    key: GroupKey
+    computing: ProfileGroup | None
     """Whose workers compute as those asked for, but for the workload."""
-    exchange: Group | None
+    exchange: ProfileGroup | None
     """That exchanges in the same way, whatever it computes."""
     refused: str | None = None
-    carried: tuple[Device, Device] | None = None
+    transferred: tuple[Device, Device] | None = None
     """From the device that was measured to the one that is asked for, by their data sheets."""
 
 
-def targets(profile: Profile, wish: Wish) -> list[Target]:
-    """Return one target for each group that the wish leaves apart."""
+def targets(profile: Profile, query: Query) -> list[Target]:
+    """Return one target for each group that the query leaves apart."""
     found: dict[tuple[object, ...], Target] = {}
-    for group in _candidates(profile, wish):
-        key = _changed(group.key, wish)
-        name = tuple(getattr(key, part) for part in Key.__dataclass_fields__ if part != "options")
+    for group in _candidates(profile, query):
+        key = _changed(group.key, query)
+        name = tuple(getattr(key, part) for part in GroupKey.__dataclass_fields__ if part != "options")
         measured = any(each.key == key for each in profile.groups)
         # Groups that differ in options alone stay apart where they were measured.
-        found.setdefault((*name, key.options if measured else ()), _carried(profile, _target(profile, key), wish))
+        found.setdefault((*name, key.options if measured else ()), _on_device(profile, _target(profile, key), query))
     exact = [target for target in found.values() if any(each.key == target.key for each in profile.groups)]
     derived = [
         target
@@ -47,9 +47,9 @@ def targets(profile: Profile, wish: Wish) -> list[Target]:
     return [*exact, *derived]
 
 
-def _candidates(profile: Profile, wish: Wish) -> list[Group]:
-    groups = [group for group in profile.groups if wish.framework in {None, group.key.framework}]
-    if wish.strategy is not None:
+def _candidates(profile: Profile, query: Query) -> list[ProfileGroup]:
+    groups = [group for group in profile.groups if query.framework in {None, group.key.framework}]
+    if query.strategy is not None:
         return groups
     return [
         group
@@ -58,25 +58,25 @@ def _candidates(profile: Profile, wish: Wish) -> list[Group]:
     ]
 
 
-def _is_single(group: Group) -> bool:
+def _is_single(group: ProfileGroup) -> bool:
     return strategy_named(group.key.strategy).single_baseline
 
 
-def _carried(profile: Profile, target: Target, wish: Wish) -> Target:
+def _on_device(profile: Profile, target: Target, query: Query) -> Target:
     """Return the target on the device that is asked for, refused where nothing relates it to what was measured."""
-    if wish.device is None or wish.device not in DEVICES or target.computing is None:
+    if query.device is None or query.device not in DEVICES or target.computing is None:
         return target
     here = measured_device(profile.machine)
     if here is None:
         reason = (
             f"the measured device ({profile.machine.gpu}) is not in the table of data sheets, so that nothing relates "
-            f"it to {wish.device}; measure one worker there"
+            f"it to {query.device}; measure one worker there"
         )
         return replace(target, computing=None, refused=reason)
-    return replace(target, carried=(here, DEVICES[wish.device]))
+    return replace(target, transferred=(here, DEVICES[query.device]))
 
 
-def _same_question(one: Key, other: Key) -> bool:
+def _same_question(one: GroupKey, other: GroupKey) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in ("framework", *_CHANGED))
 
 
@@ -91,9 +91,9 @@ def measured_device(machine: Machine) -> Device | None:
     return DEVICES[max(found, key=len)] if found else None
 
 
-def _changed(key: Key, wish: Wish) -> Key:
-    changes = {name: value for name in _CHANGED if (value := getattr(wish, name)) is not None}
-    if wish.device in DEVICES:  # by its data sheet, from what was measured on another
+def _changed(key: GroupKey, query: Query) -> GroupKey:
+    changes = {name: value for name in _CHANGED if (value := getattr(query, name)) is not None}
+    if query.device in DEVICES:  # by its data sheet, from what was measured on another
         changes["device"] = "cuda"
     changed = replace(key, **changes)
     if changed.workload == key.workload:
@@ -105,13 +105,13 @@ def _changed(key: Key, wish: Wish) -> Key:
     return replace(changed, input_shape=tuple(workload.input_shape), classes=workload.classes, dataset=None)
 
 
-def _target(profile: Profile, key: Key) -> Target:
+def _target(profile: Profile, key: GroupKey) -> Target:
     groups = [group for group in profile.groups if group.key.framework == key.framework]
     computing, refused = _computing(groups, key)
     return Target(key, computing, _exchange(groups, key), refused)
 
 
-def _computing(groups: Sequence[Group], key: Key) -> tuple[Group | None, str | None]:
+def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGroup | None, str | None]:
     whole = [group for group in groups if group.parameters]
     if not whole:
         reasons = [group.refused for group in groups if group.refused]
@@ -140,11 +140,11 @@ def _computing(groups: Sequence[Group], key: Key) -> tuple[Group | None, str | N
     )
 
 
-def _distance(one: Key, other: Key) -> tuple[bool, bool, bool]:
+def _distance(one: GroupKey, other: GroupKey) -> tuple[bool, bool, bool]:
     return one.workload != other.workload, one.strategy != other.strategy, one.input_shape != other.input_shape
 
 
-def _exchange(groups: Sequence[Group], key: Key) -> Group | None:
+def _exchange(groups: Sequence[ProfileGroup], key: GroupKey) -> ProfileGroup | None:
     found = [
         group
         for group in groups

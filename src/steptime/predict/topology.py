@@ -1,68 +1,116 @@
-"""Where the workers of a question run, and over what they exchange; or why that is not known."""
+"""Topology: where the workers of a configuration run, which processors they share, and over which link they exchange.
+
+``contention_of`` and ``step_model_of`` serve measured and predicted configurations alike; ``topology_of`` resolves a
+query, or raises Refusal with the measurement that is missing.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
 from steptime.model.policies import has_policy
-from steptime.predict.fit import crowd_of
-from steptime.predict.link_facts import LATENCIES, SPREADS, Spread, matching, spread_of
-from steptime.predict.observation import Setting
-from steptime.predict.profile import Group, LinkFacts, Measured, Profile
-from steptime.predict.query import Wish
+from steptime.predict.links import (
+    LATENCIES,
+    PRIOR_SPREADS,
+    LinkSpread,
+    benchmark_of,
+    benchmarked_link,
+    prior_spread,
+)
+from steptime.predict.observation import Deployment, GroupKey
+from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile
+from steptime.predict.query import Query
+from steptime.predict.step_model import (
+    Contention,
+    StepModel,
+    graph_of,
+    measured_readiness,
+)
 from steptime.predict.targets import Target
 from steptime.study.strategies import strategy_named
 
 _FAR = 2.0
 """Times the most workers measured, up to which an exchange may be predicted from steps alone."""
 _CROWDED = 2
-"""Workers per processor, up to which nobody needs to have measured it."""
-_BELIEVED_ALPHA = 30e-6
+"""Workers per processor, up to which contention need not have been measured."""
+_PRIOR_ALPHA = 30e-6
 _ALPHA_SPREAD = 1.0
-_BELIEVED_SHARE, _SHARE_SPREAD = 0.85, 0.25
-"""Of a nominal rate that messages reach, and the spread of its logarithm."""
-_EXACT: Spread = (0.0, 0.0)
+_DELAY_SPREAD = 0.2
+_PRIOR_SHARE, _SHARE_SPREAD = 0.85, 0.25
+"""Of a nominal bandwidth that messages reach, and the spread of its logarithm."""
+_EXACT: LinkSpread = (0.0, 0.0)
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
     """The data cannot support a number; the message says which measurement would."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Everything about a question but what is computed."""
+def contention_of(deployment: Deployment, key: GroupKey, machine: Machine) -> Contention:
+    """Return how many workers share processors, and how many of these workers the processors can run at once."""
+    shared = deployment.workers if deployment.emulated else min(deployment.workers, deployment.workers_per_host)
+    processors = machine.gpus if key.device == "cuda" else machine.cores // max(key.threads, 1)
+    return Contention(shared, max(processors, 1))
 
-    setting: Setting
-    crowd: tuple[int, int]
-    """Workers that share processors, and slots of those."""
-    link: LinkFacts | None
-    spread: Spread
-    """Further standard deviations of the logarithms of the link's start and rate."""
+
+def step_model_of(
+    key: GroupKey,
+    deployment: Deployment,
+    link: LinkEstimate | None,
+    contention: Contention,
+    measured: Sequence[MeasuredConfiguration] = (),
+) -> StepModel:
+    """Return the performance model of a step; ``measured`` are configurations of the same workload."""
+    graph = graph_of(key, deployment)
+    return StepModel(
+        deployment=deployment,
+        graph=graph,
+        ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
+        link=None if link is None else _link(link, deployment),
+        contention=contention,
+    )
+
+
+def _link(estimate: LinkEstimate, deployment: Deployment) -> Link:
+    # Emulated hosts have sockets between them and nothing else; of other hosts nobody knows.
+    rendezvous = SOCKET_RENDEZVOUS_BYTES if deployment.emulated else np.inf
+    return Link(rate=estimate.rate, latency=estimate.latency_s, rendezvous=rendezvous)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Workers, processors and link of a query."""
+
+    deployment: Deployment
+    contention: Contention
+    link: LinkEstimate | None
+    spread: LinkSpread
+    """Beyond the uncertainty of the group's own factors."""
     factors: bool
-    """Whether the group's own factors on start and rate hold for this link."""
-    nearest: list[Measured]
+    """Whether the group's own factors on latency and bandwidth hold for this link."""
+    nearest: list[MeasuredConfiguration]
     """Configurations of the same strategy."""
 
 
-def place(profile: Profile, target: Target, wish: Wish, workers: int) -> Place:
-    """Return where ``workers`` workers run; raises Refusal where that needs what nobody measured."""
-    own = _own(target)
-    setting = _setting(profile, target, wish, workers, own)
-    crowd = _crowd(profile, target, wish, setting, own)
-    if workers == 1 and not setting.servers:
-        return Place(setting, crowd, None, _EXACT, factors=False, nearest=own)
+def topology_of(profile: Profile, target: Target, query: Query, workers: int) -> Topology:
+    """Return the topology of ``workers`` workers; raises Refusal where it needs a measurement that is missing."""
+    own = _own_configurations(target)
+    deployment = _deployment(profile, target, query, workers, own)
+    contention = _contention(profile, target, query, deployment, own)
+    if workers == 1 and not deployment.servers:
+        return Topology(deployment, contention, None, _EXACT, factors=False, nearest=own)
     if not has_policy(target.key.strategy):
         message = (
             f"nobody has a formula for what {target.key.strategy} exchanges, and a step of {workers} workers does "
             f"not follow from others; measure it: workers: {workers}"
         )
         raise Refusal(message)
-    link, spread, factors = _link(profile, target, wish, setting, own)
-    return Place(setting, crowd, link, spread, factors=factors, nearest=own)
+    link, spread, factors = _link_asked(profile, target, query, deployment, own)
+    return Topology(deployment, contention, link, spread, factors=factors, nearest=own)
 
 
-def _own(target: Target) -> list[Measured]:
+def _own_configurations(target: Target) -> list[MeasuredConfiguration]:
     for group in (target.computing, target.exchange):
         if group is not None:
             found = [each for each in group.measured if each.strategy == target.key.strategy]
@@ -71,84 +119,83 @@ def _own(target: Target) -> list[Measured]:
     return []
 
 
-def _setting(profile: Profile, target: Target, wish: Wish, workers: int, own: Sequence[Measured]) -> Setting:
+def _deployment(
+    profile: Profile, target: Target, query: Query, workers: int, own: Sequence[MeasuredConfiguration]
+) -> Deployment:
     models = own or (target.computing.measured if target.computing else [])
-    like = max(models, key=lambda each: each.setting.workers).setting
+    like = max(models, key=lambda each: each.deployment.workers).deployment
     machine = profile.machine
-    apart = wish.hosts or wish.workers_per_host or wish.bandwidth or wish.delay_s is not None
-    if wish.workers_per_host:
-        per_host = wish.workers_per_host
-    elif wish.hosts:
-        per_host = -(-workers // wish.hosts)
+    apart = query.hosts or query.workers_per_host or query.bandwidth or query.delay_s is not None
+    if query.workers_per_host:
+        per_host = query.workers_per_host
+    elif query.hosts:
+        per_host = -(-workers // query.hosts)
     elif like.emulated or like.hosts > 1:
         per_host = like.workers_per_host
     elif apart:
-        per_host = crowd_of(replace(like, workers=workers, workers_per_host=workers), target.key, machine)[1]
+        together = replace(like, workers=workers, workers_per_host=workers)
+        per_host = contention_of(together, target.key, machine).processors
     else:
         per_host = workers
-    batch = wish.batch_per_worker or (wish.global_batch // workers if wish.global_batch else like.batch)
-    servers = (wish.servers or max(like.servers, 1)) if strategy_named(target.key.strategy).servers else 0
+    batch = query.batch_per_worker or (query.global_batch // workers if query.global_batch else like.batch)
+    servers = (query.servers or max(like.servers, 1)) if strategy_named(target.key.strategy).servers else 0
     return replace(
         like,
         workers=workers,
         batch=batch,
         servers=servers,
-        placement=(wish.server_placement or like.placement or "own") if servers else None,
+        placement=(query.server_placement or like.placement or "own") if servers else None,
         hosts=-(-workers // per_host),
         workers_per_host=per_host,
-        emulated=like.emulated and not wish.cores_per_host,
-        bandwidth=wish.bandwidth or like.bandwidth,
-        delay_s=like.delay_s if wish.delay_s is None else wish.delay_s,
-        bucket_mb=wish.bucket_mb or like.bucket_mb,
+        emulated=like.emulated and not query.cores_per_host,
+        bandwidth=query.bandwidth or like.bandwidth,
+        delay_s=like.delay_s if query.delay_s is None else query.delay_s,
+        bucket_mb=query.bucket_mb or like.bucket_mb,
     )
 
 
-def _crowd(profile: Profile, target: Target, wish: Wish, setting: Setting, own: Sequence[Measured]) -> tuple[int, int]:
-    crowd, slots = crowd_of(setting, target.key, profile.machine)
-    if wish.cores_per_host:
-        slots = max(wish.cores_per_host // max(target.key.threads, 1), 1)
-    most = max([crowd_of(each.setting, target.key, profile.machine)[0] for each in own], default=1)
-    if crowd > max(_CROWDED * slots, _FAR * most):
-        where = "emulated hosts, which share one machine" if setting.emulated else "one host"
+def _contention(
+    profile: Profile, target: Target, query: Query, deployment: Deployment, own: Sequence[MeasuredConfiguration]
+) -> Contention:
+    found = contention_of(deployment, target.key, profile.machine)
+    if query.cores_per_host:
+        found = replace(found, processors=max(query.cores_per_host // max(target.key.threads, 1), 1))
+    measured = [contention_of(each.deployment, target.key, profile.machine).workers for each in own]
+    most = max(measured, default=1)
+    if found.workers > max(_CROWDED * found.processors, _FAR * most):
+        where = "emulated hosts, which share one machine" if deployment.emulated else "one host"
         remedy = (
             "give hosts of their own: cores_per_host=1"
-            if setting.emulated
+            if deployment.emulated
             else "say how they are spread: workers_per_host=N interconnect.bandwidth=RATE"
         )
         message = (
-            f"{setting.workers} workers on {where} would be {crowd} on {slots} processors, and no more "
-            f"than {most} were measured together; {remedy}, or measure workers: {setting.workers}"
+            f"{deployment.workers} workers on {where} would be {found.workers} on {found.processors} processors, and "
+            f"no more than {most} were measured together; {remedy}, or measure workers: {deployment.workers}"
         )
         raise Refusal(message)
-    return crowd, slots
+    return found
 
 
-def _link(
-    profile: Profile, target: Target, wish: Wish, setting: Setting, own: Sequence[Measured]
-) -> tuple[LinkFacts, Spread, bool]:
-    """Return the link, what is uncertain of it beyond the group's factors, and whether those hold for it."""
-    crosses = setting.hosts > 1 or (setting.emulated and setting.servers > 0)
+def _link_asked(
+    profile: Profile, target: Target, query: Query, deployment: Deployment, own: Sequence[MeasuredConfiguration]
+) -> tuple[LinkEstimate, LinkSpread, bool]:
+    """Return the link, its uncertainty beyond the group's factors, and whether these factors hold for it."""
+    crosses = deployment.hosts > 1 or (deployment.emulated and deployment.servers > 0)
     known = [each.link for each in own if each.link is not None and each.link.between_hosts == crosses]
-    asked = crosses and (wish.bandwidth is not None or wish.delay_s is not None)
-    row = matching(target.key.framework, target.key.strategy, replace(setting, emulated=crosses), profile.net)
+    asked = crosses and (query.bandwidth is not None or query.delay_s is not None)
+    row = benchmark_of(target.key.framework, target.key.strategy, replace(deployment, emulated=crosses), profile.net)
     if row is not None:
-        link = LinkFacts(
-            start_s=row.start_s,
-            rate=row.rate,
-            source="net",
-            between_hosts=crosses,
-            nominal_rate=row.nominal_rate,
-            alpha_s=row.alpha_s,
-            error=abs(row.worst_error),
-        )
-        return (link, _EXACT, True) if any(each.source == "net" for each in known) else (link, spread_of(link), False)
+        link = benchmarked_link(row, between_hosts=crosses, nominal_rate=row.nominal_rate)
+        exact = any(each.source == "net" for each in known)
+        return link, _EXACT if exact else prior_spread(link), exact
     if known and not asked:
-        best = min(known, key=lambda link: link.source == "believed")
-        if wish.bandwidth is None:  # who knows the card of a host has hosts of which no more than one is asked for
-            _needs_benchmark(best, setting, own)
+        best = min(known, key=lambda link: link.source == "prior")
+        if query.bandwidth is None:  # a user who knows a host's card asks for hosts that have it, however many
+            _check_extrapolation(best, deployment, own)
         return best, _EXACT, True
     if asked:
-        return _asked(setting, wish, known)
+        return _link_by_query(deployment, query, known)
     inside = "between workers of one host" if not crosses else "between hosts"
     message = (
         f"no exchange {inside} was measured for {target.key.framework} with {target.key.strategy}; `steptime net` "
@@ -157,55 +204,46 @@ def _link(
     raise Refusal(message)
 
 
-def _needs_benchmark(link: LinkFacts, setting: Setting, own: Sequence[Measured]) -> None:
-    most = max(each.setting.workers for each in own)
-    if link.source == "believed" and setting.workers > _FAR * most:
+def _check_extrapolation(link: LinkEstimate, deployment: Deployment, own: Sequence[MeasuredConfiguration]) -> None:
+    most = max(each.deployment.workers for each in own)
+    if link.source == "prior" and deployment.workers > _FAR * most:
         message = (
-            f"{setting.workers} workers are more than {_FAR:g} times the most measured ({most}), and steps alone do "
+            f"{deployment.workers} workers are more than {_FAR:g} times the most measured ({most}), and steps alone do "
             "not show the latency that grows with them; `steptime net` would supply it"
         )
         raise Refusal(message)
 
 
-def _asked(setting: Setting, wish: Wish, known: Sequence[LinkFacts]) -> tuple[LinkFacts, Spread, bool]:
-    base = next((link for link in known if link.source != "believed"), None)
+def _link_by_query(
+    deployment: Deployment, query: Query, known: Sequence[LinkEstimate]
+) -> tuple[LinkEstimate, LinkSpread, bool]:
+    """Return a link of the bandwidth and delay that are asked for, in proportion to a measured link if there is one."""
+    base = next((link for link in known if link.source != "prior"), None)
     if base is None:
-        if wish.bandwidth is None:
+        if query.bandwidth is None:
             message = (
                 "interconnect.delay alone says nothing of a link that nobody measured; give interconnect.bandwidth "
                 "too, or measure it: `steptime net`"
             )
             raise Refusal(message)
-        alpha = _BELIEVED_ALPHA if wish.delay_s is None else wish.delay_s + _BELIEVED_ALPHA
-        start = _ALPHA_SPREAD if wish.delay_s is None else SPREADS["cluster"][0]
-        believed = LinkFacts(
-            start_s=LATENCIES * alpha,
-            rate=_BELIEVED_SHARE * wish.bandwidth,
-            source="believed",
+        alpha = _PRIOR_ALPHA if query.delay_s is None else query.delay_s + _PRIOR_ALPHA
+        latency_spread = _ALPHA_SPREAD if query.delay_s is None else PRIOR_SPREADS["cluster"][0]
+        link = LinkEstimate(
+            latency_s=LATENCIES * alpha,
+            rate=_PRIOR_SHARE * query.bandwidth,
+            source="prior",
             between_hosts=True,
-            nominal_rate=wish.bandwidth,
+            nominal_rate=query.bandwidth,
             alpha_s=alpha,
         )
-        return believed, (start, _SHARE_SPREAD), False
-    reached = base.rate / base.nominal_rate if base.nominal_rate else _BELIEVED_SHARE
-    rate = base.rate if wish.bandwidth is None else reached * wish.bandwidth
-    alpha = base.alpha_s or base.start_s / LATENCIES
-    start = base.start_s
-    if wish.delay_s is not None:
-        # Latencies per step stay; what the links themselves take is what was measured beside the nominal delay.
-        start = base.start_s / alpha * max(wish.delay_s + _BELIEVED_ALPHA, 1e-6)
-    link = base.model_copy(update={"rate": rate, "start_s": start, "nominal_rate": setting.bandwidth})
-    return link, (0.2 if wish.delay_s is not None else 0.0, 0.0 if base.nominal_rate else _SHARE_SPREAD), True
-
-
-def group_of(target: Target) -> Group:
-    """Return the group that computes; raises Refusal where there is none."""
-    if target.computing is None:
-        raise Refusal(target.refused or "nothing was measured")
-    return target.computing
-
-
-def spread_draws(spread: float, rng: np.random.Generator, count: int) -> "np.typing.NDArray[np.float64]":
-    """Return draws of a factor around 1."""
-    drawn: np.typing.NDArray[np.float64] = np.exp(spread * rng.standard_normal(count))
-    return drawn
+        return link, (latency_spread, _SHARE_SPREAD), False
+    reached = base.rate / base.nominal_rate if base.nominal_rate else _PRIOR_SHARE
+    rate = base.rate if query.bandwidth is None else reached * query.bandwidth
+    alpha = base.alpha_s or base.latency_s / LATENCIES
+    latency = base.latency_s
+    if query.delay_s is not None:
+        # Latencies per step stay; the links themselves add to the nominal delay as much as was measured.
+        latency = base.latency_s / alpha * max(query.delay_s + _PRIOR_ALPHA, 1e-6)
+    link = base.model_copy(update={"rate": rate, "latency_s": latency, "nominal_rate": deployment.bandwidth})
+    spread = (_DELAY_SPREAD if query.delay_s is not None else 0.0, 0.0 if base.nominal_rate else _SHARE_SPREAD)
+    return link, spread, True

@@ -1,4 +1,7 @@
-"""What is played: a graph, one worker's durations, who takes part, and what joins them, for all configurations."""
+"""The input of a simulation: a step graph, one worker's durations, the workers and the interconnect.
+
+Every number may be an array with one value per configuration, so that many configurations are simulated at once.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -7,62 +10,63 @@ from numpy.typing import NDArray
 
 from steptime.model.collectives import Real
 from steptime.model.compute import Shares, layer_shares
+from steptime.model.imbalance import BALANCED, WorkerSpread
 from steptime.model.interconnect import Interconnect
 from steptime.model.step_graph import StepGraph
-from steptime.simulate.stragglers import EVEN, Spread
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Durations:
-    """Seconds of one worker's step without others: numbers, or (configurations,)."""
+    """Seconds of one worker's step without other workers: numbers, or (configurations,)."""
 
     forward: Real
     backward: Real
     update: Real = 0.0
     input: Real = 0.0
-    """Until the next batch is there; beside the step."""
+    """Seconds until the next batch is ready; the loader works while the step runs."""
     h2d: Real = 0.0
 
 
 @dataclass(frozen=True)
-class Crew:
-    """Who takes part, and how they differ: numbers, or (configurations,)."""
+class WorkerGroup:
+    """The workers of one training job and how they differ: numbers, or (configurations,)."""
 
     workers: Real
-    spread: Spread = EVEN
+    spread: WorkerSpread = BALANCED
     slowest: Real | None = None
-    """Time of the slowest over the mean; None for what is expected of the spread."""
+    """Computing time of the slowest worker over the mean; None for the value expected from the spread."""
     slowdown: Real = 0.0
     """How much longer computing takes while an exchange is under way, as a share."""
     negotiation: Real | None = None
-    """Seconds until all workers of a fused exchange know what all have; None for an all-reduce without bytes."""
+    """Seconds of one negotiation of a fused exchange; None for the seconds of an all-reduce without bytes."""
     colocated: bool = False
     """Whether servers share hosts and links with workers."""
     update_rate: Real | None = None
-    """Bytes of gradients that a server applies per second; None for what the workers' own update takes."""
+    """Bytes of gradients that a server applies per second; None for the rate of the workers' own update."""
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Everything as arrays of one length, (configurations,)."""
+class Configurations:
+    """Configurations to simulate, as arrays of one length, (configurations,)."""
 
     graph: StepGraph
-    crew: Crew
+    group: WorkerGroup
     interconnect: Interconnect
     shares: Shares
     ready: Array
     """Share of the backward pass after which each message can go, (configurations or 1, messages)."""
     forward: Array
+    """Forward pass of the slowest worker."""
     backward: Array
-    """Both of the slowest worker."""
+    """Backward pass of the slowest worker."""
     update: Array
     workers: Array
 
     @property
-    def carrier(self) -> Interconnect:
-        """The interconnect, with the framework's own algorithm where it has one."""
+    def collective_interconnect(self) -> Interconnect:
+        """The interconnect with the all-reduce algorithm of the framework, where the framework brings one."""
         own = self.graph.plan.algorithm
         return self.interconnect if own is None else replace(self.interconnect, algorithm=own)
 
@@ -72,8 +76,8 @@ class Scene:
         return self.forward + self.backward
 
     @property
-    def moments(self) -> Array:
-        """When each message can go, (configurations, messages)."""
+    def ready_s(self) -> Array:
+        """Seconds after the step's begin at which each message can go, (configurations, messages)."""
         return self.forward[:, None] + self.backward[:, None] * self.ready
 
     @property
@@ -92,6 +96,6 @@ def shares_of(graph: StepGraph) -> Shares:
     )
 
 
-def readiness(graph: StepGraph, shares: Shares) -> Array:
+def readiness_by_arithmetic(graph: StepGraph, shares: Shares) -> Array:
     """Return the share of the backward pass after which each message can go, (1, messages)."""
     return shares.passed[[message.after for message in graph.messages]][None, :]

@@ -1,6 +1,7 @@
-"""Exchanges that are put together as they come: what is ready at a look travels together, and then comes the next look.
+"""Tensor fusion (Horovod): gradients that are ready when a cycle begins travel together.
 
-The looks follow each other at the cycle, or as soon as the exchanges of the last one are over if these take longer.
+Cycles follow each other at the cycle time, or as soon as the exchanges of the last cycle are over if these take longer.
+Source: A. Sergeev, M. Del Balso, "Horovod: fast and easy distributed deep learning in TensorFlow", arXiv 1802.05799.
 """
 
 from collections.abc import Callable
@@ -16,8 +17,8 @@ _ON_AVERAGE = 0.5
 
 
 @dataclass(frozen=True)
-class Held:
-    """How much longer things take while computing holds the core that their thread waits for; (configurations,)."""
+class BusyCore:
+    """Delays while computing holds the core that the communication thread waits for; (configurations,)."""
 
     until: Array | float = 0.0
     """When the computing is over."""
@@ -27,12 +28,12 @@ class Held:
     """Seconds more for an exchange, likewise."""
 
     def longer(self, begin: Array, most: Array | float) -> Array:
-        """Return by how much something that begins then takes longer."""
+        """Return by how many seconds a look or an exchange that begins then takes longer."""
         found: Array = np.minimum(most, np.maximum(self.until - begin, 0.0))
         return found
 
 
-_NEVER = Held()
+_FREE_CORE = BusyCore()
 
 
 def fuse(  # noqa: PLR0913 - each is a quantity of the situation
@@ -44,7 +45,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
     cycle: Array | float,
     negotiation: Array | float = 0.0,
     phase: Array | float = _ON_AVERAGE,
-    held: Held = _NEVER,
+    busy_core: BusyCore = _FREE_CORE,
 ) -> tuple[Array, Array, Array]:
     """Return when the last exchange is over, the seconds of all exchanges, and how many there were; (configurations,).
 
@@ -56,7 +57,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
         cycle: seconds between two looks.
         negotiation: seconds of each look that finds something, until all workers know what all have.
         phase: where in a cycle a gradient becomes ready, as a share of the wait for the next look.
-        held: by computing that the threads of exchanges wait for.
+        busy_core: delays by computing that the threads of exchanges wait for.
     """
     rows, count = ready.shape
     sums = np.concatenate([[0.0], np.cumsum(sizes)])
@@ -71,7 +72,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
         earliest = ready[every, head]
         look = np.maximum(clock, earliest + phase * cycle)
         seen = np.maximum(_ready_by(ready, look, first), head + 1)
-        agreeing = negotiation + held.longer(look, held.look)
+        agreeing = negotiation + busy_core.longer(look, busy_core.look)
         clock = np.where(active, look + agreeing, clock)
         spent = np.where(active, spent + agreeing, spent)
         while True:
@@ -80,7 +81,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
                 break
             place = np.minimum(head, count - 1)
             stop = np.minimum(closes[place], seen)
-            seconds = lasting(sums[np.maximum(stop, place)] - sums[place]) + held.longer(clock, held.exchange)
+            seconds = lasting(sums[np.maximum(stop, place)] - sums[place]) + busy_core.longer(clock, busy_core.exchange)
             seconds = np.where(going, seconds, 0.0)
             clock, spent, exchanges = clock + seconds, spent + seconds, exchanges + going
             head = np.where(going, stop, head)

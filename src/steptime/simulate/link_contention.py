@@ -1,4 +1,4 @@
-"""Exchanges during the backward pass that share a link with each other, and processors with the computing.
+"""Link contention: exchanges during the backward pass that share one link, and processors with the computing.
 
 Each exchange has a time that it takes alone, of which a part occupies the link. While several are in flight they
 progress at full speed as long as the link has room for them, else each at the share that fits; computing progresses
@@ -20,8 +20,8 @@ _TIMELY = 1e-12
 
 
 @dataclass(frozen=True)
-class Shared:
-    """When things were over, in seconds since the step's begin."""
+class SharedExchanges:
+    """Ends of exchanges and of computing, in seconds since the step's begin."""
 
     ends: Array
     """Of each exchange, (configurations, messages)."""
@@ -31,15 +31,15 @@ class Shared:
     """Seconds in which at least one exchange was under way, (configurations,)."""
 
 
-def in_order(ready: Array, alone: Array) -> Array:
+def finish_in_order(ready: Array, alone: Array) -> Array:
     """Return the end of the last exchange where they follow each other one by one and computing does not notice."""
     return finish(ready, alone)
 
 
-def share(  # noqa: PLR0913 - each is a quantity of the situation
+def share_link(  # noqa: PLR0913 - each is a quantity of the situation
     ready: Array, start: Array, transfer: Array, computing: Array, *, in_flight: int = 1, slowdown: Array | float = 0.0
-) -> Shared:
-    """Play exchanges that are launched in order, up to so many at once.
+) -> SharedExchanges:
+    """Simulate exchanges that are launched in order, up to so many at once.
 
     Args:
         ready: seconds of undisturbed computing after which each can go, (configurations, messages).
@@ -93,4 +93,4 @@ def share(  # noqa: PLR0913 - each is a quantity of the situation
             done = (holds[:, slot] >= 0) & (left[:, slot] <= grain)
             ends[every[done], holds[done, slot]] = clock[done]
             holds[:, slot] = np.where(done, -1, holds[:, slot])
-    return Shared(ends, computed, busy)
+    return SharedExchanges(ends, computed, busy)

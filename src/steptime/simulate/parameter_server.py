@@ -18,7 +18,7 @@ _SAME = 1e-9
 
 
 @dataclass(frozen=True)
-class Shop:
+class ServerGroup:
     """Workers, servers and the links between them; (configurations,) each."""
 
     workers: Array
@@ -33,7 +33,7 @@ class Shop:
 
 
 @dataclass(frozen=True)
-class Keys:
+class PushedKeys:
     """The messages of a step, in the order in which the backward pass completes them."""
 
     sizes: Array
@@ -48,29 +48,31 @@ class Keys:
     """Of those that wait for their worker's link, the highest goes first, (keys,)."""
 
 
-def served_step(keys: Keys, shop: Shop, forward: Array, *, at_start: bool, next_overlaps: bool) -> Array:
+def simulate_served_step(
+    keys: PushedKeys, group: ServerGroup, forward: Array, *, at_start: bool, next_overlaps: bool
+) -> Array:
     """Return the seconds of a step until the update, (configurations,).
 
     Args:
         keys: what is sent.
-        shop: who takes part.
+        group: the workers, the servers and their links.
         forward: seconds of the forward pass.
         at_start: whether weights are all pulled when a step begins, or each in answer to its push.
         next_overlaps: whether the next forward pass starts with the weights that have come.
     """
-    links = _Links(keys, shop)
+    links = _Links(keys, group)
     backward: Array = keys.ready[-1]
     if at_start:
-        begun = _gated(keys, forward, links.pull_all(), 0.0)
+        begun = _end_of_forward(keys, forward, links.pull_all(), 0.0)
         applied = np.max(links.push_all(begun), axis=0)
         # A worker hears of the update by one message, and asks for weights by the next.
-        return np.asarray(np.maximum(begun + backward, applied) + 2.0 * shop.start, float)
+        return np.asarray(np.maximum(begun + backward, applied) + 2.0 * group.start, float)
     if not next_overlaps:
         coming = links.answer_all(links.push_all(forward))
         return np.asarray(np.maximum(forward + backward, np.max(coming, axis=0)), float)
     clock, coming, period = np.zeros_like(forward), np.zeros_like(keys.ready), np.zeros_like(forward)
     for _ in range(_STEPS):
-        begun = _gated(keys, forward, coming, clock)
+        begun = _end_of_forward(keys, forward, coming, clock)
         coming = links.answer_all(links.push_all(begun))
         before, period = period, begun + backward - clock
         clock = begun + backward
@@ -79,7 +81,7 @@ def served_step(keys: Keys, shop: Shop, forward: Array, *, at_start: bool, next_
     return period
 
 
-def _gated(keys: Keys, forward: Array, coming: Array, earliest: Array | float) -> Array:
+def _end_of_forward(keys: PushedKeys, forward: Array, coming: Array, earliest: Array | float) -> Array:
     """Return when a forward pass is over whose layers wait for their weights: the longest of all ways through it."""
     return np.asarray(np.maximum(earliest + forward, np.max(coming + forward - keys.needed, axis=0)), float)
 
@@ -87,18 +89,18 @@ def _gated(keys: Keys, forward: Array, coming: Array, earliest: Array | float) -
 class _Links:
     """When each link, and each server, is free again."""
 
-    def __init__(self, keys: Keys, shop: Shop) -> None:
-        self._keys, self._shop = keys, shop
+    def __init__(self, keys: PushedKeys, group: ServerGroup) -> None:
+        self._keys, self._group = keys, group
         count, servers = keys.shares.shape
         rows = keys.ready.shape[1]
         self._every = np.arange(rows)
         # What a worker sends to the server of its own host does not cross its link.
-        inside = 1.0 / servers if shop.colocated else 0.0
-        others = shop.workers - 1.0 if shop.colocated else shop.workers
+        inside = 1.0 / servers if group.colocated else 0.0
+        others = group.workers - 1.0 if group.colocated else group.workers
         sizes = keys.sizes[:, None]
-        self._own = sizes * (1.0 - inside) / shop.rate
-        self._crowd = keys.shares[:, :, None] * sizes[:, None] * others / shop.rate
-        self._adds = keys.shares[:, :, None] * sizes[:, None] * shop.workers / shop.update_rate
+        self._own = sizes * (1.0 - inside) / group.rate
+        self._incast = keys.shares[:, :, None] * sizes[:, None] * others / group.rate
+        self._adds = keys.shares[:, :, None] * sizes[:, None] * group.workers / group.update_rate
         self._holds = np.broadcast_to(keys.shares[:, :, None] > 0, (count, servers, rows))
         self._up, self._down = np.zeros(rows), np.zeros(rows)
         self._into, self._out = np.zeros((servers, rows)), np.zeros((servers, rows))
@@ -111,13 +113,13 @@ class _Links:
         for chosen in self._turns(ready):
             begin = np.maximum(self._up, ready[chosen, self._every])
             self._up = begin + self._own[chosen, self._every]
-            free = np.maximum(self._into, self._down) if self._shop.colocated else self._into
+            free = np.maximum(self._into, self._down) if self._group.colocated else self._into
             holds = self._holds[chosen, :, self._every].T
-            into = np.maximum(free, begin) + self._crowd[chosen, :, self._every].T
+            into = np.maximum(free, begin) + self._incast[chosen, :, self._every].T
             self._into = np.where(holds, into, self._into)
-            if self._shop.colocated:
+            if self._group.colocated:
                 self._down = np.maximum(self._down, np.where(holds, into, 0.0).max(axis=0))
-            begins = np.maximum(self._adding, np.maximum(into, self._up) + self._shop.start)
+            begins = np.maximum(self._adding, np.maximum(into, self._up) + self._group.start)
             added = begins + self._adds[chosen, :, self._every].T
             self._adding = np.where(holds, added, self._adding)
             applied[chosen, self._every] = np.where(holds, added, 0.0).max(axis=0)
@@ -131,21 +133,21 @@ class _Links:
         """Send all weights at once, in the order of the forward pass; return when a worker has each."""
         count, rows = self._keys.ready.shape
         order = np.broadcast_to(np.arange(count)[::-1, None], (count, rows))
-        return self._pull_in(order, np.broadcast_to(self._shop.start, (count, rows)))
+        return self._pull_in(order, np.broadcast_to(self._group.start, (count, rows)))
 
     def _pull_in(self, order: Places, asked: Array) -> Array:
         there = np.zeros(asked.shape)
         for chosen in order:
             begin = asked[chosen, self._every]
             self._down = np.maximum(self._down, begin) + self._own[chosen, self._every]
-            free = np.maximum(self._out, self._up) if self._shop.colocated else self._out
+            free = np.maximum(self._out, self._up) if self._group.colocated else self._out
             holds = self._holds[chosen, :, self._every].T
-            out = np.maximum(free, begin) + self._crowd[chosen, :, self._every].T
+            out = np.maximum(free, begin) + self._incast[chosen, :, self._every].T
             self._out = np.where(holds, out, self._out)
             last = np.where(holds, out, 0.0).max(axis=0)
-            if self._shop.colocated:
+            if self._group.colocated:
                 self._up = np.maximum(self._up, last)
-            there[chosen, self._every] = np.maximum(last, self._down) + self._shop.start
+            there[chosen, self._every] = np.maximum(last, self._down) + self._group.start
         return there
 
     def _turns(self, ready: Array) -> Places:

@@ -1,4 +1,4 @@
-"""The time of a step, and where it goes."""
+"""The phases of simulated steps."""
 
 from dataclasses import dataclass, fields
 
@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-BESIDE = "comm_hidden"
-"""The one that is not part of the sum."""
+HIDDEN = "comm_hidden"
+"""The phase that overlaps with others, and is not part of the sum."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,4 @@ class Phases:
 
     def parts(self) -> dict[str, Array]:
         """Return the phases that add up to the step."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != BESIDE}
-
-    def dominant(self) -> list[str]:
-        """Return the name of the longest phase of each configuration."""
-        parts = self.parts()
-        names = list(parts)
-        return [names[place] for place in np.argmax(np.stack(list(parts.values())), axis=0)]
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != HIDDEN}

@@ -1,11 +1,13 @@
-"""Workers without steps: closed queues in front of servers and links that they share."""
+"""Updates per second of asynchronous workers: closed queues in front of the servers and links that workers share.
+
+Sources: M. Reiser, S. Lavenberg, "Mean-value analysis of closed multichain queuing networks", JACM 27 (1980) 313;
+F. Baskett, K. Chandy, R. Muntz, F. Palacios, JACM 22 (1975) 248; F. Pollaczek, Math. Z. 32 (1930) 64.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-
-from steptime.model.parameter_server import asynchronous_bound
 
 Array = NDArray[np.float64]
 
@@ -14,6 +16,20 @@ _EVEN_SERVICE = 0.6
 _RAMP_S = 0.3
 _MOST = 4096
 """Workers up to which the recursion runs; beyond, the servers are busy all the time or never."""
+
+
+def asynchronous_bound(workers: Array, thinking: Array, service: Array) -> Array:
+    """Return the updates per second that workers at their own pace reach at most: ``min(p/(Z+S), 1/S)``.
+
+    The bound is close where times vary little; see ``updates_in_turn`` for times that vary.
+
+    Args:
+        workers: p.
+        thinking: Z, seconds that a worker computes between two visits to the server.
+        service: S, seconds of one update at the server.
+    """
+    found: Array = np.minimum(workers / (thinking + service), 1 / np.asarray(service, dtype=float))
+    return found
 
 
 def updates_in_turn(
@@ -86,14 +102,6 @@ def updates_over_links(
     longest = np.max(stations, axis=0)
     in_turn = 1.0 - _chance(workers, thinking, stations, strays)
     return _between(workers, thinking, stations, 1.0 - in_turn * _RAMP_S / (longest + _RAMP_S))
-
-
-def staleness(workers: Array) -> Array:
-    """Return how many updates of others come between a worker's pull and its own update, in the mean: ``p - 1``.
-
-    Between two updates of one worker every other one updates once, in the mean, whatever the times (J. Little, 1961).
-    """
-    return np.maximum(np.asarray(workers, float) - 1.0, 0.0)
 
 
 def _chance(

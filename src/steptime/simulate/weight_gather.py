@@ -1,4 +1,4 @@
-"""Passes whose layers wait for their weights to be gathered, and whose gradients are scattered behind them."""
+"""Sharded training: passes whose layers wait for an all-gather of their weights, with a reduce-scatter behind each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Group:
+class LayerGroup:
     """Neighbouring layers that are gathered together; seconds, (configurations,) each."""
 
     forward: Array
@@ -23,7 +23,7 @@ class Group:
     """Of the exchange behind the group's backward pass."""
 
 
-def gathered(groups: Sequence[Group], prefetch: int) -> Array:
+def finish_gathered(groups: Sequence[LayerGroup], prefetch: int) -> Array:
     """Return when both passes and all exchanges are over, (configurations,).
 
     One exchange at a time. With ``prefetch`` 0 computing waits for each of them; with k the exchange for a group is
@@ -36,12 +36,14 @@ def gathered(groups: Sequence[Group], prefetch: int) -> Array:
     nothing = np.zeros_like(np.asarray(groups[0].forward, float))
     forward = [(group.forward, group.gather, nothing) for group in groups]
     backward = [(group.backward, group.gather * group.again, group.scatter) for group in reversed(groups)]
-    link, clock = _walk(backward, prefetch, *_walk(forward, prefetch, nothing, nothing))
+    link, clock = _finish_pass(backward, prefetch, *_finish_pass(forward, prefetch, nothing, nothing))
     over: Array = np.maximum(link, clock)
     return over
 
 
-def _walk(steps: Sequence[tuple[Array, Array, Array]], prefetch: int, link: Array, clock: Array) -> tuple[Array, Array]:
+def _finish_pass(
+    steps: Sequence[tuple[Array, Array, Array]], prefetch: int, link: Array, clock: Array
+) -> tuple[Array, Array]:
     """Return when link and processor are free behind one pass; steps are (computing, gathering, scattering)."""
     there: list[Array] = []
     for place, (computing, gather, scatter) in enumerate(steps):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.table import COLUMNS, read_curves
 
 USUAL = {
@@ -40,7 +40,7 @@ def write(folder: Path, rows, columns=COLUMNS) -> Path:
     return path
 
 
-def curve(folder: Path, seconds, holdout=(), **changes) -> Curve:
+def curve(folder: Path, seconds, holdout=(), **changes) -> ScalingCurve:
     """Return one curve from {workers: seconds}; those in ``holdout`` are to be predicted."""
     rows = [row(w, t, "holdout" if w in holdout else "fit", **changes) for w, t in seconds.items()]
     return read_curves(write(folder, rows))[0]

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from steptime.predict.curve.assessment import assess
-from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.priors import learned_sources, predict_curve
-from steptime.predict.curve.scores import judge, score
+from steptime.predict.curve.scores import predict_holdout, score
 from steptime.predict.curve.table import read_curves
 
 POINTS = Path(__file__).parent / "data" / "published-scaling.csv"
 
 
 @pytest.fixture(scope="module")
-def curves() -> list[Curve]:
+def curves() -> list[ScalingCurve]:
     return read_curves(POINTS)
 
 
@@ -73,8 +73,8 @@ def test_no_holdout_time_is_looked_at(curves):
         replace(curve, holdout=tuple(replace(point, step_time=point.step_time * 7) for point in curve.holdout))
         for curve in some
     ]
-    assert [point.predicted for point in judge(changed, predict_curve)] == [
-        point.predicted for point in judge(some, predict_curve)
+    assert [point.predicted for point in predict_holdout(changed, predict_curve)] == [
+        point.predicted for point in predict_holdout(some, predict_curve)
     ]
 
 
@@ -84,15 +84,15 @@ def test_one_point_beyond_the_host_is_worth_more_than_all_beliefs(curves):
         if curve.regime(curve.holdout[0].workers) == "first_step_out" and len(curve.holdout) > 1:
             first, *rest = curve.holdout
             told.append(replace(curve, fit=(*curve.fit, first), holdout=tuple(rest)))
-    judged = judge(told, predict_curve)
-    errors = [point.ape for point in judged]
+    scored = predict_holdout(told, predict_curve)
+    errors = [point.ape for point in scored]
     assert len(errors) == 55
     assert np.median(errors) < 3
     assert np.percentile(errors, 90) < 14.3
-    assert score(judged).coverage90 >= 0.75
+    assert score(scored).coverage90 >= 0.75
 
 
 def test_scores_of_the_parts_make_the_whole(found, curves):
     sources = found["summary"]["by_source"].values()
     assert sum(source["n"] for source in sources) == found["summary"]["all"]["n"]
-    assert score(judge(curves[:3], predict_curve)).n == sum(len(curve.holdout) for curve in curves[:3])
+    assert score(predict_holdout(curves[:3], predict_curve)).n == sum(len(curve.holdout) for curve in curves[:3])

@@ -5,24 +5,24 @@ import pytest
 from tables import curve
 
 from steptime.predict.curve.assessment import assess
-from steptime.predict.curve.nulls import judge_references
-from steptime.predict.curve.priors import beliefs_for, learned_sources
-from steptime.predict.curve.scores import Judged, score
+from steptime.predict.curve.nulls import score_references
+from steptime.predict.curve.priors import learned_sources, priors_for
+from steptime.predict.curve.scores import ScoredPoint, score
 
 
-def judged(measured, predicted, low=0.5, high=2.0):
-    return Judged("one", "somewhere", "seen", 8, measured, predicted, low, high)
+def scored(measured, predicted, low=0.5, high=2.0):
+    return ScoredPoint("one", "somewhere", "seen", 8, measured, predicted, low, high)
 
 
 def test_errors_are_in_percent_of_what_was_measured():
-    found = score([judged(1.0, 1.1), judged(1.0, 0.8)])
+    found = score([scored(1.0, 1.1), scored(1.0, 0.8)])
     assert (found.mape, found.median_ape) == pytest.approx((15.0, 15.0))
     assert found.bias == pytest.approx(-5.0)
 
 
 def test_a_truth_outside_its_interval_costs_twenty_times_its_distance():
-    inside = score([judged(1.0, 1.0)])
-    outside = score([judged(4.0, 1.0)])
+    inside = score([scored(1.0, 1.0)])
+    outside = score([scored(4.0, 1.0)])
     assert inside.interval_score == pytest.approx(np.log(4))
     assert outside.interval_score == pytest.approx(np.log(4) + 20 * np.log(2))
     assert (inside.coverage90, outside.coverage90) == (1, 0)
@@ -30,13 +30,13 @@ def test_a_truth_outside_its_interval_costs_twenty_times_its_distance():
 
 def test_the_last_time_repeats_and_the_first_scales_perfectly(tmp_path):
     one = curve(tmp_path, {1: 0.2, 4: 0.3, 16: 0.4}, holdout={16})
-    found = judge_references([one])
+    found = score_references([one])
     assert [found[name][0].predicted for name in ("linear", "last")] == pytest.approx([0.2, 0.3])
 
 
 def test_each_doubling_costs_the_same_in_the_third_null(tmp_path):
     one = curve(tmp_path, {1: 0.2, 4: 0.3, 16: 0.4}, holdout={16})
-    assert judge_references([one])["log2"][0].predicted == pytest.approx(0.4)
+    assert score_references([one])["log2"][0].predicted == pytest.approx(0.4)
 
 
 def test_an_assessment_has_every_point_and_every_null(tmp_path):
@@ -72,4 +72,4 @@ def test_curves_without_anything_to_predict_give_an_empty_assessment(tmp_path):
 def test_a_source_is_never_predicted_with_what_was_learned_from_it():
     assert learned_sources()
     for source in learned_sources():
-        assert beliefs_for(source) != beliefs_for("a source that nobody knows")
+        assert priors_for(source) != priors_for("a source that nobody knows")

@@ -7,8 +7,8 @@ import pytest
 from tables import curve
 
 from steptime.predict.curve.curve import workers
-from steptime.predict.curve.parameters import INDEX, PARAMETERS, expert_beliefs, normals
-from steptime.predict.curve.posterior import explain, predict
+from steptime.predict.curve.parameters import INDEX, PARAMETERS, expert_priors, normals
+from steptime.predict.curve.posterior import predict, weigh_samples
 from steptime.predict.curve.shape import relative_times
 
 _CURVES = 80
@@ -29,9 +29,9 @@ def form(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def beliefs():
-    noise = replace(expert_beliefs()["noise"], mean=float(np.log(_NOISE)), spread=0.1)
-    return {**expert_beliefs(), "noise": noise}
+def priors():
+    noise = replace(expert_priors()["noise"], mean=float(np.log(_NOISE)), spread=0.1)
+    return {**expert_priors(), "noise": noise}
 
 
 @pytest.fixture(scope="module", params=_SEEDS)
@@ -45,8 +45,8 @@ def _draw(form, generator):
     points = (*form.fit, *form.holdout)
     count = workers(points)
     hosts = np.array([form.hosts(point.workers) for point in points], dtype=float)
-    believed = normals(expert_beliefs())
-    parameters = generator.normal(believed.mean, believed.spread)[None]
+    prior_normals = normals(expert_priors())
+    parameters = generator.normal(prior_normals.mean, prior_normals.spread)[None]
     parameters[0, INDEX["noise"]] = np.log(_NOISE)
     walk, host_walk, crossing = (np.exp(parameters[0, INDEX[name]]) for name in ("walk", "host_walk", "crossing"))
     drift = walk * _walked(count, generator) + host_walk * _walked(hosts, generator)
@@ -64,20 +64,20 @@ def _walked(steps, generator):
     return np.cumsum(np.sqrt(np.diff(np.log2(steps), prepend=0.0)) * generator.normal(size=len(steps)))
 
 
-def test_nine_of_ten_truths_lie_in_their_intervals(drawn, beliefs):
+def test_nine_of_ten_truths_lie_in_their_intervals(drawn, priors):
     inside = []
     for one, _ in drawn:
         asked = [(point.workers, point.servers) for point in one.holdout]
-        found = predict(one, asked, beliefs, _LOG_SAMPLES)
+        found = predict(one, asked, priors, _LOG_SAMPLES)
         inside += [each.low <= point.step_time <= each.high for each, point in zip(found, one.holdout, strict=True)]
     assert 0.85 <= np.mean(inside) <= 0.95
 
 
-def test_parameters_are_recovered_inside_their_intervals(drawn, beliefs):
+def test_parameters_are_recovered_inside_their_intervals(drawn, priors):
     """Of all parameters of all curves nine in ten; of each alone no fewer than chance would leave of 80 curves."""
     inside = {name: [] for name in _DRAWN}
     for one, truth in drawn:
-        weighted = explain(one, one.fit, one.holdout, beliefs, _LOG_SAMPLES)
+        weighted = weigh_samples(one, one.fit, one.holdout, priors, _LOG_SAMPLES)
         for name in _DRAWN:
             values = weighted.parameters[:, INDEX[name]]
             order = np.argsort(values)

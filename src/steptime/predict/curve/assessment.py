@@ -4,26 +4,26 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from steptime.predict.curve.curve import Curve
-from steptime.predict.curve.nulls import judge_references
+from steptime.predict.curve.curve import ScalingCurve
+from steptime.predict.curve.nulls import score_references
 from steptime.predict.curve.priors import predict_curve
 from steptime.predict.curve.reference_models import NULLS
-from steptime.predict.curve.scores import Judged, judge, score, score_groups, summary
+from steptime.predict.curve.scores import ScoredPoint, predict_holdout, score, score_groups, summary
 
 
-def assess(curves: Sequence[Curve]) -> dict[str, Any]:
+def assess(curves: Sequence[ScalingCurve]) -> dict[str, Any]:
     """Return what ``steptime evidence --json`` prints."""
-    points = judge(curves, predict_curve)
-    references = judge_references(curves)
+    points = predict_holdout(curves, predict_curve)
+    references = score_references(curves)
     return {
         "points": [_form(point) for point in points],
         "summary": summary(points),
         "null_models": {name: _score_of(references[name]) for name in NULLS},
-        "reference_models": {name: _score_of(judged) for name, judged in references.items() if name not in NULLS},
+        "reference_models": {name: _score_of(scored) for name, scored in references.items() if name not in NULLS},
     }
 
 
-def _form(point: Judged) -> dict[str, Any]:
+def _form(point: ScoredPoint) -> dict[str, Any]:
     return {
         "curve": point.curve,
         "source": point.source,
@@ -37,7 +37,7 @@ def _form(point: Judged) -> dict[str, Any]:
     }
 
 
-def _score_of(points: Sequence[Judged]) -> dict[str, Any]:
+def _score_of(points: Sequence[ScoredPoint]) -> dict[str, Any]:
     if not points:
         return {"n": 0}
     return {

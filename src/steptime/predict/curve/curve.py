@@ -57,7 +57,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictedPoint:
     """A predicted time in seconds with its interval of 90 %."""
 
     value: float
@@ -66,7 +66,7 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ScalingCurve:
     """A set-up with the points that a model may see and those that it has to predict, by rising workers."""
 
     name: str

@@ -25,7 +25,7 @@ FORWARD_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
-class Layer:
+class JobLayer:
     """One layer with weights, in the order in which the backward pass reaches it."""
 
     backward_share: float
@@ -37,7 +37,7 @@ class Layer:
 class Job:
     """One training job: what it sends and over what."""
 
-    layers: tuple[Layer, ...]
+    layers: tuple[JobLayer, ...]
     """Never empty."""
     host_size: float
     """Workers in one host; infinite where no limit is known."""
@@ -68,14 +68,14 @@ class InformedModel(Protocol):
         ...
 
 
-def even_layers(count: int, gradient_bytes: float) -> tuple[Layer, ...]:
+def even_layers(count: int, gradient_bytes: float) -> tuple[JobLayer, ...]:
     """Return layers that are all alike, for a job of which only the sum is known."""
-    return tuple(Layer(1 / count, gradient_bytes / count) for _ in range(count))
+    return tuple(JobLayer(1 / count, gradient_bytes / count) for _ in range(count))
 
 
-def scaled(layers: Sequence[Layer], factor: float) -> tuple[Layer, ...]:
+def scaled(layers: Sequence[JobLayer], factor: float) -> tuple[JobLayer, ...]:
     """Return layers whose gradients take ``factor`` times the bytes."""
-    return tuple(Layer(layer.backward_share, layer.gradient_bytes * factor) for layer in layers)
+    return tuple(JobLayer(layer.backward_share, layer.gradient_bytes * factor) for layer in layers)
 
 
 PERCENT_OF_PEAK = 0.72

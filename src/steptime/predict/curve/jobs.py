@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 
 from steptime.model.collectives import Link
-from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import LAYERS_OF_UNKNOWN, facts_of, layers_of, workload_of
-from steptime.predict.curve.informed_models import Job, Layer, even_layers, scaled
+from steptime.predict.curve.informed_models import Job, JobLayer, even_layers, scaled
 from steptime.predict.curve.scores import Asked
 from steptime.workloads.costs import costs
 from steptime.workloads.table import LIBRARY, build_workload
@@ -15,7 +15,7 @@ from steptime.workloads.table import LIBRARY, build_workload
 _INSIDE_LATENCY = 5e-6
 
 
-def job_of(curve: Curve, asked: Asked) -> Job:
+def job_of(curve: ScalingCurve, asked: Asked) -> Job:
     """Return the job of a curve; mixed precision of which nothing is known sends between two and four bytes a value."""
     facts = facts_of(curve.setup)
     servers = np.array([np.nan if count is None else count for _, count in asked], dtype=float)
@@ -29,7 +29,7 @@ def job_of(curve: Curve, asked: Asked) -> Job:
 
 
 @cache
-def _layers(workload: str, gradient_bytes: float) -> tuple[Layer, ...]:
+def _layers(workload: str, gradient_bytes: float) -> tuple[JobLayer, ...]:
     if workload not in LIBRARY:
         return even_layers(layers_of(workload) or LAYERS_OF_UNKNOWN, gradient_bytes)
     found = list(reversed(costs(build_workload(workload)).layers))
@@ -38,6 +38,6 @@ def _layers(workload: str, gradient_bytes: float) -> tuple[Layer, ...]:
     for layer in found:
         waiting += layer.backward_flops / whole
         if layer.parameters:
-            layers.append(Layer(waiting, layer.gradient_bytes))
+            layers.append(JobLayer(waiting, layer.gradient_bytes))
             waiting = 0.0
     return tuple(layers)

@@ -11,10 +11,10 @@ from math import sqrt
 
 import numpy as np
 
-from steptime.predict.curve.curve import Curve
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import facts_of
-from steptime.predict.curve.parameters import INDEX, PARAMETERS, Belief, Beliefs, expert_beliefs
-from steptime.predict.curve.posterior import explain
+from steptime.predict.curve.parameters import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
+from steptime.predict.curve.posterior import weigh_samples
 
 _EXPERT_CURVES = 16
 _ROUNDS = 8
@@ -30,32 +30,32 @@ Moments = tuple[float, float]
 """Mean and variance."""
 
 
-def learn(curves: Iterable[Curve], rounds: int = _ROUNDS) -> dict[str, Belief]:
+def learn(curves: Iterable[ScalingCurve], rounds: int = _ROUNDS) -> dict[str, NormalPrior]:
     """Return beliefs from all points of the curves given."""
     known = list(curves)
-    beliefs: Beliefs = expert_beliefs()
+    priors: Priors = expert_priors()
     for _ in range(rounds):
-        found = [(curve, _moments(curve, beliefs)) for curve in known]
-        beliefs = {parameter.name: _update(parameter.name, parameter.expert, found) for parameter in PARAMETERS}
-    return dict(beliefs)
+        found = [(curve, _moments(curve, priors)) for curve in known]
+        priors = {parameter.name: _update(parameter.name, parameter.expert, found) for parameter in PARAMETERS}
+    return dict(priors)
 
 
-def learn_by_source(curves: Sequence[Curve]) -> dict[str, dict[str, Belief]]:
+def learn_by_source(curves: Sequence[ScalingCurve]) -> dict[str, dict[str, NormalPrior]]:
     """Return beliefs without each source, by its name, and those from all sources under the empty name."""
     sources = sorted({curve.setup.source for curve in curves})
     left_out = {name: learn(curve for curve in curves if curve.setup.source != name) for name in sources}
     return {"": learn(curves), **left_out}
 
 
-def _moments(curve: Curve, beliefs: Beliefs) -> Mapping[str, Moments]:
+def _moments(curve: ScalingCurve, priors: Priors) -> Mapping[str, Moments]:
     points = sorted((*curve.fit, *curve.holdout), key=lambda point: point.workers)
-    weighted = explain(curve, points, points[-1:], beliefs, _LOG_SAMPLES)
+    weighted = weigh_samples(curve, points, points[-1:], priors, _LOG_SAMPLES)
     means = weighted.weights @ weighted.parameters
     variances = weighted.weights @ np.square(weighted.parameters - means)
     return {name: (float(means[INDEX[name]]), float(variances[INDEX[name]])) for name in _spoken_of(curve)}
 
 
-def _spoken_of(curve: Curve) -> Collection[str]:
+def _spoken_of(curve: ScalingCurve) -> Collection[str]:
     """Return the parameters that a curve can say anything of."""
     facts, most = facts_of(curve.setup), max(point.workers for point in (*curve.fit, *curve.holdout))
     names = {parameter.name for parameter in PARAMETERS}
@@ -71,7 +71,7 @@ def _spoken_of(curve: Curve) -> Collection[str]:
     return names
 
 
-def _update(name: str, expert: Belief, found: Sequence[tuple[Curve, Mapping[str, Moments]]]) -> Belief:
+def _update(name: str, expert: NormalPrior, found: Sequence[tuple[ScalingCurve, Mapping[str, Moments]]]) -> NormalPrior:
     by_source: dict[str, list[Moments]] = {}
     for curve, moments in found:
         if name in moments:
@@ -84,4 +84,4 @@ def _update(name: str, expert: Belief, found: Sequence[tuple[Curve, Mapping[str,
         sum(weight * float(np.mean([v + (one - mean) ** 2 for one, v in members])) for weight, members in groups)
         / total
     )
-    return Belief(mean, sqrt(variance))
+    return NormalPrior(mean, sqrt(variance))

@@ -21,7 +21,7 @@ _SEED = 20170301
 
 
 @dataclass(frozen=True)
-class Belief:
+class NormalPrior:
     """A normal distribution behind a link."""
 
     mean: float
@@ -29,7 +29,7 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class CurveParameter:
     """One parameter of the curve model; median and spread are what an expert would say who has seen no curve."""
 
     name: str
@@ -39,9 +39,9 @@ class Parameter:
     meaning: str
 
     @property
-    def expert(self) -> Belief:
+    def expert(self) -> NormalPrior:
         """The belief before any curve was seen."""
-        return Belief(float(np.log(self.median) if self.link == "log" else logit(self.median)), self.spread)
+        return NormalPrior(float(np.log(self.median) if self.link == "log" else logit(self.median)), self.spread)
 
     def natural(self, normal: Array) -> Array:
         """Return values in natural units."""
@@ -50,33 +50,43 @@ class Parameter:
 
 
 PARAMETERS = (
-    Parameter("jump", "log", 0.015, 1.0, "share of compute added by leaving one worker"),
-    Parameter("contention", "log", 0.005, 1.2, "share of compute added by each doubling inside a host"),
-    Parameter("crowding", "log", 0.01, 1.3, "share of compute added in a full host, linear in its workers"),
-    Parameter("inside", "log", 0.4, 1.0, "exposed time of the exchange inside a host, over bytes and nominal rate"),
-    Parameter("efficiency", "log", 0.85, 0.3, "reached share of the network's nominal rate, were the hosts quick"),
-    Parameter("stack_rate", "log", 6e9, 0.8, "bytes per second that a host moves per card, were the network quick"),
-    Parameter("hidden", "logit", 0.8, 1.5, "share of the exchange between hosts that may hide, all but a bucket"),
-    Parameter("flat", "logit", 0.98, 1.5, "flat ring (1) or two levels (0); servers apart (1) or on the hosts (0)"),
-    Parameter("latency", "log", 1.0, 1.0, "latency of a step between hosts, over the usual one of the transport"),
-    Parameter("host_jump", "log", 0.015, 1.0, "share of compute added by the first further host"),
-    Parameter("host_doubling", "log", 0.01, 1.0, "share of compute added by each doubling of hosts"),
-    Parameter("chopping", "log", 0.02, 1.2, "exponent of hosts by which a stack gets slower: its pieces get smaller"),
-    Parameter("sharing", "log", 0.2, 1.5, "exponent of further doublings, where it is not stated who shares a host"),
-    Parameter("half", "logit", 0.5, 3.0, "whether mixed precision sends two bytes per value (1) or four (0)"),
-    Parameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),
-    Parameter("walk", "log", 0.012, 0.7, "relative drift from the model per root of a doubling of workers"),
-    Parameter("host_walk", "log", 0.02, 1.0, "relative drift from the model per root of a doubling of hosts"),
-    Parameter("crossing", "log", 0.04, 0.8, "relative error common to all points beyond one host"),
+    CurveParameter("jump", "log", 0.015, 1.0, "share of compute added by leaving one worker"),
+    CurveParameter("contention", "log", 0.005, 1.2, "share of compute added by each doubling inside a host"),
+    CurveParameter("crowding", "log", 0.01, 1.3, "share of compute added in a full host, linear in its workers"),
+    CurveParameter(
+        "inside", "log", 0.4, 1.0, "exposed time of the exchange inside a host, over bytes and nominal rate"
+    ),
+    CurveParameter("efficiency", "log", 0.85, 0.3, "reached share of the network's nominal rate, were the hosts quick"),
+    CurveParameter(
+        "stack_rate", "log", 6e9, 0.8, "bytes per second that a host moves per card, were the network quick"
+    ),
+    CurveParameter("hidden", "logit", 0.8, 1.5, "share of the exchange between hosts that may hide, all but a bucket"),
+    CurveParameter(
+        "flat", "logit", 0.98, 1.5, "flat ring (1) or two levels (0); servers apart (1) or on the hosts (0)"
+    ),
+    CurveParameter("latency", "log", 1.0, 1.0, "latency of a step between hosts, over the usual one of the transport"),
+    CurveParameter("host_jump", "log", 0.015, 1.0, "share of compute added by the first further host"),
+    CurveParameter("host_doubling", "log", 0.01, 1.0, "share of compute added by each doubling of hosts"),
+    CurveParameter(
+        "chopping", "log", 0.02, 1.2, "exponent of hosts by which a stack gets slower: its pieces get smaller"
+    ),
+    CurveParameter(
+        "sharing", "log", 0.2, 1.5, "exponent of further doublings, where it is not stated who shares a host"
+    ),
+    CurveParameter("half", "logit", 0.5, 3.0, "whether mixed precision sends two bytes per value (1) or four (0)"),
+    CurveParameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),
+    CurveParameter("walk", "log", 0.012, 0.7, "relative drift from the model per root of a doubling of workers"),
+    CurveParameter("host_walk", "log", 0.02, 1.0, "relative drift from the model per root of a doubling of hosts"),
+    CurveParameter("crossing", "log", 0.04, 0.8, "relative error common to all points beyond one host"),
 )
 """In the order of the columns of a sample."""
 
 INDEX: Mapping[str, int] = {parameter.name: column for column, parameter in enumerate(PARAMETERS)}
 
-Beliefs = Mapping[str, Belief]
+Priors = Mapping[str, NormalPrior]
 
 
-def expert_beliefs() -> dict[str, Belief]:
+def expert_priors() -> dict[str, NormalPrior]:
     """Return the beliefs before any curve was seen."""
     return {parameter.name: parameter.expert for parameter in PARAMETERS}
 
@@ -109,9 +119,9 @@ class Normals:
         return density
 
 
-def normals(beliefs: Beliefs) -> Normals:
+def normals(priors: Priors) -> Normals:
     """Return beliefs in the order of the parameters."""
     return Normals(
-        np.array([beliefs[parameter.name].mean for parameter in PARAMETERS]),
-        np.array([beliefs[parameter.name].spread for parameter in PARAMETERS]),
+        np.array([priors[parameter.name].mean for parameter in PARAMETERS]),
+        np.array([priors[parameter.name].spread for parameter in PARAMETERS]),
     )

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.predict.curve.curve import Array, Curve, Point, Prediction, times, workers
-from steptime.predict.curve.parameters import INDEX, LOG_SAMPLES, Beliefs, Normals, normals
+from steptime.predict.curve.curve import Array, Point, PredictedPoint, ScalingCurve, times, workers
+from steptime.predict.curve.parameters import INDEX, LOG_SAMPLES, Normals, Priors, normals
 from steptime.predict.curve.shape import relative_times
 
 _SCALE_VARIANCE = 1.0
@@ -30,7 +30,7 @@ LEVEL = 0.9
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedSamples:
     """Samples of the parameters with weights that add up to one, and predictions of each."""
 
     parameters: Array
@@ -41,44 +41,44 @@ class Weighted:
 
 
 def predict(
-    curve: Curve, points: Sequence[tuple[int, int | None]], beliefs: Beliefs, log_samples: int = LOG_SAMPLES
-) -> list[Prediction]:
+    curve: ScalingCurve, points: Sequence[tuple[int, int | None]], priors: Priors, log_samples: int = LOG_SAMPLES
+) -> list[PredictedPoint]:
     """Return predictions for (workers, servers) from the fit points of a curve."""
     if not points:
         return []
     asked = [Point(count, servers, 1.0) for count, servers in points]
-    weighted = explain(curve, curve.fit, asked, beliefs, log_samples)
+    weighted = weigh_samples(curve, curve.fit, asked, priors, log_samples)
     spread = ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     logs = weighted.mean[:, :, None] + weighted.deviation[:, :, None] * spread
     weights = np.repeat(weighted.weights / _HALVES, _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
     found = [np.exp(_quantiles(logs[:, point].ravel(), weights, tails)) for point in range(len(asked))]
-    return [Prediction(float(middle), float(low), float(high)) for low, middle, high in found]
+    return [PredictedPoint(float(middle), float(low), float(high)) for low, middle, high in found]
 
 
-def explain(
-    curve: Curve, seen: Sequence[Point], asked: Sequence[Point], beliefs: Beliefs, log_samples: int = LOG_SAMPLES
-) -> Weighted:
+def weigh_samples(
+    curve: ScalingCurve, seen: Sequence[Point], asked: Sequence[Point], priors: Priors, log_samples: int = LOG_SAMPLES
+) -> WeightedSamples:
     """Weight samples by the points ``seen`` and predict those ``asked``.
 
     Samples of what is believed beforehand rarely explain good points; in further rounds half of them are drawn from
     where the ones before found explanations, widened, and all are weighted by what both say of them.
     """
-    believed = near = normals(beliefs)
+    prior_normals = near = normals(priors)
     for _ in range(_ROUNDS):
-        found = _weigh(curve, seen, asked, (believed, near), min(log_samples, _SEARCH_LOG_SAMPLES))
+        found = _weigh(curve, seen, asked, (prior_normals, near), min(log_samples, _SEARCH_LOG_SAMPLES))
         mean = found.weights @ found.parameters
         spread = np.sqrt(found.weights @ np.square(found.parameters - mean))
-        near = Normals(mean, np.clip(_WIDER * spread, _LEAST_SPREAD * believed.spread, believed.spread))
-    return _weigh(curve, seen, asked, (believed, near), log_samples)
+        near = Normals(mean, np.clip(_WIDER * spread, _LEAST_SPREAD * prior_normals.spread, prior_normals.spread))
+    return _weigh(curve, seen, asked, (prior_normals, near), log_samples)
 
 
 def _weigh(
-    curve: Curve, seen: Sequence[Point], asked: Sequence[Point], drawn: tuple[Normals, Normals], log_samples: int
-) -> Weighted:
+    curve: ScalingCurve, seen: Sequence[Point], asked: Sequence[Point], drawn: tuple[Normals, Normals], log_samples: int
+) -> WeightedSamples:
     """Weigh samples of which one half is drawn as believed, so that no tail is lost, the other near explanations."""
     parameters = np.concatenate([one.samples(log_samples - 1) for one in drawn])
-    believed, near = (one.log_density(parameters) for one in drawn)
+    prior_normals, near = (one.log_density(parameters) for one in drawn)
     everything = [*seen, *asked]
     count, known = workers(everything), len(seen)
     logs = np.log(times(seen))
@@ -91,14 +91,14 @@ def _weigh(
     solved = np.linalg.solve(lower, np.concatenate([residual, covariance[:, :known, known:]], axis=-1))
     left, cross = solved[..., 0], solved[..., 1:]
     score = -0.5 * np.sum(left**2, axis=-1) - np.sum(np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1)
-    score += believed - np.logaddexp(believed, near)
+    score += prior_normals - np.logaddexp(prior_normals, near)
     weights = np.exp(score - score.max())
     mean = model[:, known:] + np.einsum("nkp,nk->np", cross, left)
     variance = np.diagonal(covariance, axis1=1, axis2=2)[:, known:] - np.sum(cross**2, axis=1)
-    return Weighted(parameters, weights / weights.sum(), mean, np.sqrt(np.maximum(variance, 1e-12)))
+    return WeightedSamples(parameters, weights / weights.sum(), mean, np.sqrt(np.maximum(variance, 1e-12)))
 
 
-def _covariance(curve: Curve, count: Array, parameters: Array) -> Array:
+def _covariance(curve: ScalingCurve, count: Array, parameters: Array) -> Array:
     walk = np.exp(2 * parameters[:, INDEX["walk"]])
     crossing = np.exp(2 * parameters[:, INDEX["crossing"]])
     host_walk = np.exp(2 * parameters[:, INDEX["host_walk"]])

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from steptime.predict.curve.curve import Array, Curve, Prediction
+from steptime.predict.curve.curve import Array, PredictedPoint, ScalingCurve
 
 _TAIL = 0.1
 """Share of truths that may lie outside an interval of 90 %."""
 
 
 @dataclass(frozen=True)
-class Judged:
+class ScoredPoint:
     """A predicted point beside its measurement; times in seconds."""
 
     curve: str
@@ -49,7 +49,7 @@ class Score:
     """Mean of the logarithmic width, and of twenty times how far (in log) a truth lies outside; lower is better."""
 
 
-def score(points: Sequence[Judged]) -> Score:
+def score(points: Sequence[ScoredPoint]) -> Score:
     """Return the score of points; there must be one."""
     ape = np.array([point.ape for point in points])
     measured, predicted, low, high = (
@@ -66,13 +66,13 @@ def score(points: Sequence[Judged]) -> Score:
     )
 
 
-def score_groups(points: Sequence[Judged], group: Callable[[Judged], str]) -> dict[str, dict[str, float]]:
+def score_groups(points: Sequence[ScoredPoint], group: Callable[[ScoredPoint], str]) -> dict[str, dict[str, float]]:
     """Return the scores of groups of points, by the group's name."""
     names = sorted({group(point) for point in points})
     return {name: asdict(score([point for point in points if group(point) == name])) for name in names}
 
 
-def summary(points: Sequence[Judged]) -> dict[str, Any]:
+def summary(points: Sequence[ScoredPoint]) -> dict[str, Any]:
     """Return the scores of all points, by source and by class; empty where there is no point."""
     if not points:
         return {"all": {"n": 0}, "by_source": {}, "by_class": {}}
@@ -92,20 +92,20 @@ def _interval_scores(measured: Array, low: Array, high: Array) -> Array:
 Asked = Sequence[tuple[int, int | None]]
 """Workers and servers of points; None where the servers are not stated."""
 
-Predictor = Callable[[Curve, Asked], Sequence[Prediction]]
+Predictor = Callable[[ScalingCurve, Asked], Sequence[PredictedPoint]]
 """Says what the points asked for take, from a curve that has none but its fit points."""
 
 
-def judge(curves: Sequence[Curve], predictor: Predictor) -> list[Judged]:
+def predict_holdout(curves: Sequence[ScalingCurve], predictor: Predictor) -> list[ScoredPoint]:
     """Return predictions of all holdout points, in the order of the curves; the predictor never sees their times."""
     return [point for curve in curves if curve.holdout for point in _judge_curve(curve, predictor)]
 
 
-def _judge_curve(curve: Curve, predictor: Predictor) -> list[Judged]:
+def _judge_curve(curve: ScalingCurve, predictor: Predictor) -> list[ScoredPoint]:
     asked = [(point.workers, point.servers) for point in curve.holdout]
     predictions = predictor(replace(curve, holdout=()), asked)
     return [
-        Judged(
+        ScoredPoint(
             curve=curve.name,
             source=curve.setup.source,
             regime=curve.regime(point.workers),

@@ -9,7 +9,7 @@ table does not say who shares a host, workers beyond the measured ones may come 
 import numpy as np
 
 from steptime.model.overlap import exposed
-from steptime.predict.curve.curve import Array, Curve
+from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import Facts, facts_of
 from steptime.predict.curve.parameters import INDEX, PARAMETERS
 
@@ -18,7 +18,7 @@ _BACKWARD_SHARE = 0.66
 """Of a step's computing, while which gradients become ready."""
 
 
-def relative_times(curve: Curve, workers: Array, servers: Array, seconds: float, parameters: Array) -> Array:
+def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds: float, parameters: Array) -> Array:
     """Return times relative to one worker, (samples, points).
 
     Args:
@@ -47,8 +47,8 @@ def relative_times(curve: Curve, workers: Array, servers: Array, seconds: float,
     return relative
 
 
-def _half(facts: Facts, belief: Array) -> Array | float:
-    return belief if 0 < facts.half_bytes < 1 else facts.half_bytes
+def _half(facts: Facts, prior: Array) -> Array | float:
+    return prior if 0 < facts.half_bytes < 1 else facts.half_bytes
 
 
 def _ring_share(workers: Array) -> Array:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from steptime.errors import choices_message
-from steptime.predict.curve.curve import FIT, HOLDOUT, Curve, EvidenceError, Point, Setup
+from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
 from steptime.study.strategies import STRATEGIES
 
 Value = TypeVar("Value")
@@ -32,7 +32,7 @@ _MANY = 20
 """So many mistakes are listed; a table with more has one cause."""
 
 
-def read_curves(path: Path) -> list[Curve]:
+def read_curves(path: Path) -> list[ScalingCurve]:
     """Return the curves of a CSV in the order of their first rows.
 
     Raises:
@@ -144,7 +144,7 @@ class _Row:
         self.mistakes.append(f"{self.place}: {column} {what}")
 
 
-def _curves(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str]) -> list[Curve]:
+def _curves(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str]) -> list[ScalingCurve]:
     grouped: dict[str, list[tuple[str, Setup, Point]]] = {}
     for name, role, setup, point in rows:
         grouped.setdefault(name, []).append((role, setup, point))
@@ -165,7 +165,7 @@ def _curves(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: lis
             mistakes.append(f"{place}: no row has the role {FIT}; nothing could be fitted")
         ordered = sorted(members, key=lambda member: member[2].workers)
         curves.append(
-            Curve(
+            ScalingCurve(
                 name=name,
                 setup=members[0][1],
                 fit=tuple(point for role, _, point in ordered if role == FIT),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from brute_force import fused
 
-from steptime.simulate.fusion import Held, fuse
+from steptime.simulate.fusion import BusyCore, fuse
 
 
 def _seconds(size):
@@ -22,7 +22,7 @@ def test_ends_are_those_of_a_loop(threshold, cycle, held, seed):
     looks = {"threshold": threshold, "cycle": cycle, "negotiation": 0.01}
     waiting = list(zip(ready, sizes, strict=True))
 
-    end, _, _ = fuse(ready[None], sizes, _seconds, held=Held(*held), **looks)
+    end, _, _ = fuse(ready[None], sizes, _seconds, busy_core=BusyCore(*held), **looks)
 
     assert end[0] == pytest.approx(fused(waiting, _seconds, looks.values(), held))
 

@@ -6,14 +6,14 @@ from brute_force import shared_link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steptime.simulate.link_contention import in_order, share
+from steptime.simulate.link_contention import finish_in_order, share_link
 
 _SECONDS = st.floats(0.01, 2.0)
 
 
 def _share(ready, start, transfer, computing, **how):
     rows = (np.atleast_2d(np.asarray(each, float)) for each in (ready, start, transfer))
-    return share(*rows, np.atleast_1d(np.asarray(computing, float)), **how)
+    return share_link(*rows, np.atleast_1d(np.asarray(computing, float)), **how)
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 3])
@@ -39,7 +39,7 @@ def test_one_in_flight_is_the_recursion(messages):
 
     played = _share(ready, start, transfer, ready[-1])
 
-    assert played.ends.max() == pytest.approx(float(in_order(ready, start + transfer)))
+    assert played.ends.max() == pytest.approx(float(finish_in_order(ready, start + transfer)))
 
 
 @given(st.lists(st.tuples(_SECONDS, _SECONDS), min_size=1, max_size=6), st.integers(1, 4))
@@ -81,7 +81,7 @@ def test_configurations_do_not_know_of_each_other():
     start, transfer = generator.uniform(0, 0.3, (2, 20, 4))
     computing = ready[:, -1] + 0.1
 
-    together = share(ready, start, transfer, computing, in_flight=2, slowdown=0.2)
+    together = share_link(ready, start, transfer, computing, in_flight=2, slowdown=0.2)
     for row in range(20):
         alone = _share(ready[row], start[row], transfer[row], computing[row], in_flight=2, slowdown=0.2)
         assert together.ends[row] == pytest.approx(alone.ends[0])

@@ -1,8 +1,8 @@
-"""Parameters as draws: what a number may be, given few launches that differ.
+"""Posterior draws of parameters: regressions and means on few launches that differ.
 
 A plain bootstrap over three launches yields intervals of 90 % that hold the truth in about 70 % of cases, because
 it never draws a spread larger than the one it saw. Here the spread is drawn too (Student's t by way of a scaled
-inverse chi-square), with one launch's worth of belief that launches differ by two percent: equal values do not make
+inverse chi-square), with a prior of one launch's weight that launches differ by two percent: equal values do not make
 a parameter certain.
 """
 
@@ -16,15 +16,16 @@ Array = NDArray[np.float64]
 DRAWS = 400
 LEVEL = 0.9
 _USUAL_SPREAD = 0.02
-"""Relative standard deviation between launches that is believed beforehand, with the weight of one launch."""
-_BELIEF = 1.0
+"""Prior relative standard deviation between launches."""
+_PRIOR_LAUNCHES = 1.0
+"""Launches that the prior spread weighs as much as."""
 _FARTHEST = 3.0
 """Logarithm of the largest factor that a draw may be off by: Student's tails with one degree of freedom have no end."""
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """Coefficients with draws."""
+class Coefficients:
+    """Coefficients of a regression with their draws."""
 
     value: Array
     """(coefficients,)"""
@@ -34,10 +35,10 @@ class Drawn:
     """Relative standard deviation of a launch around the fit."""
 
 
-def regress(columns: Array, values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Drawn:
+def regress(columns: Array, values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Coefficients:
     """Return coefficients, none negative, of ``values`` on ``columns`` with errors that are relative.
 
-    Bayes' linear regression with a flat belief in the coefficients (Gelman et al., Bayesian Data Analysis, 14.2), on
+    Bayes' linear regression with a flat prior of the coefficients (Gelman et al., Bayesian Data Analysis, 14.2), on
     rows divided by their values, so that all launches count alike.
 
     Args:
@@ -52,24 +53,24 @@ def regress(columns: Array, values: Array, rng: np.random.Generator, draws: int 
     inverse = np.linalg.pinv(scaled)
     found = _kept_positive(scaled, inverse @ ones)
     rest = float(np.sum((ones - scaled @ found) ** 2))
-    freedom = _BELIEF + max(len(values) - np.linalg.matrix_rank(scaled), 0)
-    total = _BELIEF * _USUAL_SPREAD**2 + rest
+    freedom = _PRIOR_LAUNCHES + max(len(values) - np.linalg.matrix_rank(scaled), 0)
+    total = _PRIOR_LAUNCHES * _USUAL_SPREAD**2 + rest
     deviations = np.sqrt(total / rng.chisquare(freedom, draws))
     noise = np.clip(rng.standard_normal((draws, len(values))) * deviations[:, None], -_FARTHEST, _FARTHEST)
     # Errors are factors, so that no draw of a time is negative however wide they are.
     drawn = (scaled @ found * np.exp(noise)) @ inverse.T
-    return Drawn(found, _kept_positive(scaled, drawn), float(np.sqrt(total / freedom)))
+    return Coefficients(found, _kept_positive(scaled, drawn), float(np.sqrt(total / freedom)))
 
 
-def level(values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Drawn:
+def fit_level(values: Array, rng: np.random.Generator, draws: int = DRAWS) -> Coefficients:
     """Return the mean of positive ``values`` on a scale of ratios, one coefficient."""
     logs = np.log(values)
-    freedom = _BELIEF + len(values) - 1
-    total = _BELIEF * _USUAL_SPREAD**2 + float(np.sum((logs - logs.mean()) ** 2))
+    freedom = _PRIOR_LAUNCHES + len(values) - 1
+    total = _PRIOR_LAUNCHES * _USUAL_SPREAD**2 + float(np.sum((logs - logs.mean()) ** 2))
     deviations = np.sqrt(total / rng.chisquare(freedom, draws))
     noise = rng.standard_normal(draws) * deviations / np.sqrt(len(values))
     drawn = np.exp(logs.mean() + np.clip(noise, -_FARTHEST, _FARTHEST))
-    return Drawn(np.exp(logs.mean(keepdims=True)), drawn[:, None], float(np.sqrt(total / freedom)))
+    return Coefficients(np.exp(logs.mean(keepdims=True)), drawn[:, None], float(np.sqrt(total / freedom)))
 
 
 def bounds(draws: Array, share: float = LEVEL) -> tuple[float, float]:
@@ -78,19 +79,25 @@ def bounds(draws: Array, share: float = LEVEL) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def draw_factors(spread: float, rng: np.random.Generator, count: int = DRAWS) -> Array:
+    """Return draws of a factor around 1 whose logarithm has a standard deviation of ``spread``."""
+    drawn: Array = np.exp(spread * rng.standard_normal(count))
+    return drawn
+
+
 def _kept_positive(scaled: Array, coefficients: Array) -> Array:
-    """Where a coefficient is negative, set it to zero and let the others carry what the fit says in sum."""
+    """Where a coefficient is negative, set it to zero and let the others carry the sum that the fit says."""
     rows = np.atleast_2d(coefficients)
     below = rows < 0.0
     if not below.any():
         return coefficients
     clipped = np.where(below, 0.0, rows)
     wanted, reached = rows @ scaled.T, clipped @ scaled.T
-    # The projection of the fit on what is left of it; where that is nothing, the mean of the fit on all columns alike.
+    # The fit is projected on the coefficients left; where none is left, all columns carry its mean alike.
     length = np.sum(reached * reached, axis=1)
     factor = np.sum(wanted * reached, axis=1) / np.maximum(length, 1e-300)
     whole = scaled.sum(axis=1)
-    level_of = np.abs(wanted.mean(axis=1)) / whole.mean()
+    common = np.abs(wanted.mean(axis=1)) / whole.mean()
     left = (length > 0.0) & (factor > 0.0)
-    kept: Array = np.where(left[:, None], clipped * factor[:, None], level_of[:, None])
+    kept: Array = np.where(left[:, None], clipped * factor[:, None], common[:, None])
     return kept.reshape(coefficients.shape)

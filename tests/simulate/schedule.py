@@ -1,4 +1,4 @@
-"""A step graph walked task by task: when each begins and ends, to be looked at; ``play`` is what is quick."""
+"""A step graph scheduled task by task: the reference that the simulator is held to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Walk:
+class Schedule:
     """Seconds since the step's begin, (tasks, configurations) each."""
 
     begins: Array
     ends: Array
 
 
-def walk(graph: StepGraph, seconds: Callable[[Task], Array]) -> Walk:
+def schedule(graph: StepGraph, seconds: Callable[[Task], Array]) -> Schedule:
     """Return when tasks begin and end, if each waits for those before it and for its resource.
 
     A resource serves one task after the other, in the order of the graph. Exchanges that share a link, are fused or
-    reordered by priority, and steps that overlap with the next are beyond this; ``play`` knows them.
+    reordered by priority, and steps that overlap with the next are beyond this; ``simulate`` knows them.
 
     Args:
-        graph: what is walked.
+        graph: the step graph.
         seconds: of a task, (configurations,).
     """
     tasks = graph.tasks
@@ -39,4 +39,4 @@ def walk(graph: StepGraph, seconds: Callable[[Task], Array]) -> Walk:
             begin = np.maximum(begin, ends[before])
         begins[place], ends[place] = begin, begin + seconds(task)
         free[task.resource] = ends[place]
-    return Walk(begins, ends)
+    return Schedule(begins, ends)

@@ -7,7 +7,7 @@ from simulated import a_failure, a_launch, a_store, a_trial
 
 from steptime.clusters.cluster import settled_cluster
 from steptime.errors import StoreError
-from steptime.predict.observation import key_of, observe, setting_of
+from steptime.predict.observation import deployment_of, key_of, observe
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def test_links_of_emulated_hosts_are_those_measured(store):
     store.append(a_launch(trial, 0, [0.1] * 20, cluster={"paths": [path]}))
     (found,) = observe(store)
     assert (found.alpha_s, found.rate) == (1e-4, 1.9e8 / 8)
-    assert found.setting.emulated
-    assert found.setting.bandwidth == 2e8 / 8
+    assert found.deployment.emulated
+    assert found.deployment.bandwidth == 2e8 / 8
 
 
 def test_workers_of_one_machine_are_on_one_host():
-    setting = setting_of(a_trial(strategy="allreduce", workers=4))
-    assert (setting.hosts, setting.workers_per_host, setting.crosses) == (1, 4, False)
+    deployment = deployment_of(a_trial(strategy="allreduce", workers=4))
+    assert (deployment.hosts, deployment.workers_per_host, deployment.crosses) == (1, 4, False)
 
 
 def test_bucket_size_is_a_size_and_no_other_model():
     one, other = (a_trial(framework="pytorch", options={"bucket_mb": size, "compile": False}) for size in (1.0, 25.0))
     assert key_of(one) == key_of(other)
-    assert setting_of(one).bucket_mb == 1.0
+    assert deployment_of(one).bucket_mb == 1.0
 
 
 def test_strategies_and_options_of_their_own_do_not_change_what_a_worker_computes():

@@ -10,7 +10,7 @@ from steptime.predict.curve.informed_models import (
     INFORMED,
     PERCENT_OF_PEAK,
     Job,
-    Layer,
+    JobLayer,
     even_layers,
     exchanges,
     paleo,
@@ -63,7 +63,7 @@ def test_overlap_never_takes_longer_than_none_and_never_less_than_either_part():
 
 def test_only_the_first_layer_shows_where_the_others_have_time_to_hide():
     """The exchange of the layer that the backward pass reaches last starts when there is nothing left to compute."""
-    layers = (Layer(0.5, 1e6), Layer(0.5, 2e6))
+    layers = (JobLayer(0.5, 1e6), JobLayer(0.5, 2e6))
     quick = Job(layers, host_size=1, inside=Link(1e12), between=Link(1e9))
     found = wait_free(quick, np.array([1.0]), np.array([0.3]), np.array([2.0]))
     assert found == pytest.approx([0.3 + 2e6 / 1e9])

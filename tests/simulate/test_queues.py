@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from brute_force import closed_queue
 
-from steptime.model.parameter_server import asynchronous_bound
-from steptime.simulate.queues import staleness, updates_evenly, updates_in_turn, updates_over_links
+from steptime.simulate.queues import asynchronous_bound, updates_evenly, updates_in_turn, updates_over_links
 
 
 def _gamma(mean, variation):
@@ -64,17 +63,13 @@ def test_exponential_times_are_exact(workers):
 def test_an_update_is_as_stale_as_there_are_other_workers(workers, variation):
     _, _, late = _simulated(workers, 1.0, (variation, 0))
 
-    assert late == pytest.approx(float(staleness(workers)), abs=0.01)
+    assert late == pytest.approx(workers - 1, abs=0.01)
 
 
 def test_a_queue_of_servers_stays_below_its_bound_and_reaches_it():
     for count in (1, 4, 16, 64):
         assert updates_evenly(count, 1.0, [0.1]) <= asynchronous_bound(count, 1.0, 0.1) * (1 + 1e-12)
     assert updates_evenly(200, 1.0, [0.1]) == pytest.approx(10.0, rel=1e-3)
-
-
-def test_eight_workers_update_seven_late():
-    assert staleness(8) == 7
 
 
 def test_servers_that_are_busy_all_the_time_bound_the_rate():
@@ -116,7 +111,7 @@ def test_two_servers_in_turn_serve_as_many_as_simulated(workers, think, variatio
     assert rate == pytest.approx(_two_in_turn(workers, think, variation, [0.1, 0.08]), rel=0.1)
 
 
-def test_short_messages_go_in_turn_and_long_ones_share_links():
+def test_short_messages_go_in_turn_and_long_ones_shares():
     def rates(longer):
         think, services = 0.01 * longer, [0.02 * longer, 0.02 * longer]
         return [

@@ -3,16 +3,16 @@ from dataclasses import replace
 import pytest
 from truth import KEY, World, a_profile, observed
 
-from steptime.predict.anomaly import band
+from steptime.predict.anomaly import anomaly_of
 from steptime.predict.held_out import errors_of, with_holdout
-from steptime.predict.profile import Expected
+from steptime.predict.profile import PredictedSeconds
 
 
 @pytest.fixture(scope="module")
 def held():
     observations = observed(World(noise=0.02), 1)
     profile = with_holdout(a_profile(observations), observations)
-    return next(group.held for group in profile.groups if group.key == KEY)
+    return next(group.held_out for group in profile.groups if group.key == KEY)
 
 
 def test_each_configuration_of_the_strategy_is_left_out_once(held):
@@ -27,11 +27,11 @@ def test_the_model_beats_every_null_where_it_is_true(held):
 def test_held_out_points_did_not_take_part(held):
     """A step that is measured wrong stands out, because its own prediction does not follow it."""
     observations = observed(World(noise=0.02), 1)
-    index = next(place for place, each in enumerate(observations) if each.setting.workers == 3)
+    index = next(place for place, each in enumerate(observations) if each.deployment.workers == 3)
     slow = observations[index]
     observations[index] = replace(slow, steps_s=tuple(5 * step for step in slow.steps_s))
     profile = with_holdout(a_profile(observations), observations)
-    odd = next(each for group in profile.groups for each in group.held if each.workers == 3)
+    odd = next(each for group in profile.groups for each in group.held_out if each.workers == 3)
     usual = next(each for each in held if each.workers == 3)
     assert odd.predicted == usual.predicted
     assert odd.verdict == "broken"
@@ -42,14 +42,14 @@ def test_most_points_are_normal_where_the_model_is_true():
     for seed in range(8):
         observations = observed(World(), seed)
         profile = with_holdout(a_profile(observations), observations)
-        verdicts += [each.verdict for group in profile.groups for each in group.held]
+        verdicts += [each.verdict for group in profile.groups for each in group.held_out]
     assert verdicts.count("normal") >= 0.8 * len(verdicts)
 
 
-STEP = Expected(value_s=0.1, low_s=0.09, high_s=0.11)
+STEP = PredictedSeconds(value_s=0.1, low_s=0.09, high_s=0.11)
 PHASES = {
-    "backward": Expected(value_s=0.05, low_s=0.045, high_s=0.055),
-    "comm_exposed": Expected(value_s=0.02, low_s=0.01, high_s=0.03),
+    "backward": PredictedSeconds(value_s=0.05, low_s=0.045, high_s=0.055),
+    "comm_exposed": PredictedSeconds(value_s=0.02, low_s=0.01, high_s=0.03),
     "update": None,
 }
 
@@ -66,24 +66,24 @@ PHASES = {
     ],
 )
 def test_a_step_is_normal_suspicious_or_broken(seconds, verdict):
-    assert band(seconds, STEP, {}, PHASES).verdict == verdict
+    assert anomaly_of(seconds, STEP, {}, PHASES).verdict == verdict
 
 
 def test_the_phase_that_is_off_is_named():
-    found = band(0.15, STEP, {"backward": 0.05, "comm_exposed": 0.07, "update": 1.0}, PHASES)
-    assert found.off == "comm_exposed"
+    found = anomaly_of(0.15, STEP, {"backward": 0.05, "comm_exposed": 0.07, "update": 1.0}, PHASES)
+    assert found.phase == "comm_exposed"
 
 
 def test_a_phase_that_is_too_quick_is_named_where_the_step_is():
-    assert band(0.05, STEP, {"backward": 0.01, "comm_exposed": 0.05}, PHASES).off == "backward"
+    assert anomaly_of(0.05, STEP, {"backward": 0.01, "comm_exposed": 0.05}, PHASES).phase == "backward"
 
 
 def test_no_phase_is_named_where_none_was_measured_or_the_step_is_normal():
-    assert band(0.15, STEP, {"backward": None}, PHASES).off is None
-    assert band(0.1, STEP, {"comm_exposed": 0.09}, PHASES).off is None
+    assert anomaly_of(0.15, STEP, {"backward": None}, PHASES).phase is None
+    assert anomaly_of(0.1, STEP, {"comm_exposed": 0.09}, PHASES).phase is None
 
 
 def test_a_band_says_by_how_much():
-    form = band(0.15, STEP, {}, PHASES).to_json()
+    form = anomaly_of(0.15, STEP, {}, PHASES).to_json()
     assert form["ratio"] == pytest.approx(1.5)
     assert form["predicted_s"] == {"value": 0.1, "low": 0.09, "high": 0.11}

@@ -4,7 +4,7 @@ import pytest
 from truth import World, a_profile, asked, observed
 
 from steptime.errors import StoreError
-from steptime.predict.profile_file import read_profile, write_profile
+from steptime.predict.profile import read_profile, write_profile
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,17 @@ import dataclasses
 
 import numpy as np
 import pytest
+from schedule import schedule
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.model.collectives import Link
-from steptime.model.interconnect import Interconnect, Switch, carriage
+from steptime.model.imbalance import WorkerSpread
+from steptime.model.interconnect import Interconnect, Switch, communication_cost
 from steptime.model.layer_work import work_of
 from steptime.model.policies import policies_of
 from steptime.model.step_graph import step_graph
-from steptime.simulate.configuration import Crew, Durations, shares_of
-from steptime.simulate.schedule import walk
-from steptime.simulate.simulate import play
-from steptime.simulate.stragglers import Spread
+from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
+from steptime.simulate.simulate import simulate
 from steptime.study.strategies import STRATEGIES
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
@@ -34,9 +34,9 @@ def _graph(framework, strategy, device="cpu"):
     return step_graph(WORK, framework, strategy, context)
 
 
-def _play(framework, strategy, link, workers=4, durations=STEP, **crew):
-    graph = _graph(framework, strategy, crew.pop("device", "cpu"))
-    return play(graph, durations, Crew(workers, **crew), Interconnect(link))
+def _simulate(framework, strategy, link, workers=4, durations=STEP, **group):
+    graph = _graph(framework, strategy, group.pop("device", "cpu"))
+    return simulate(graph, durations, WorkerGroup(workers, **group), Interconnect(link))
 
 
 def _grow(steps, slack):
@@ -60,7 +60,7 @@ class TestEveryStep:
     """Of every framework and strategy."""
 
     def test_is_the_sum_of_its_phases(self, framework, strategy):
-        played = _play(framework, strategy, Link(1e8, 1e-4, 2.0), spread=Spread(0.05, 0.05))
+        played = _simulate(framework, strategy, Link(1e8, 1e-4, 2.0), spread=WorkerSpread(0.05, 0.05))
         parts = dataclasses.asdict(played)
         hidden = parts.pop("comm_hidden")
 
@@ -68,19 +68,21 @@ class TestEveryStep:
         assert (hidden >= -1e-12).all()
 
     def test_has_no_negative_phase(self, framework, strategy):
-        played = _play(framework, strategy, Link(np.geomspace(1e6, 1e12, 13), 1e-5), spread=Spread(0.05, 0.05))
+        played = _simulate(
+            framework, strategy, Link(np.geomspace(1e6, 1e12, 13), 1e-5), spread=WorkerSpread(0.05, 0.05)
+        )
 
         assert all((value >= -1e-9).all() for value in dataclasses.asdict(played).values())
 
     @on_both
     def test_gets_no_longer_with_bandwidth(self, framework, strategy, device):
-        steps = _play(framework, strategy, Link(np.geomspace(1e6, 1e12, 40), 1e-4), device=device).step
+        steps = _simulate(framework, strategy, Link(np.geomspace(1e6, 1e12, 40), 1e-4), device=device).step
 
         _grow(steps[::-1], slack=0.01 if _is_held(framework, device) else 0.0)
 
     @on_both
     def test_gets_no_shorter_with_latency(self, framework, strategy, device):
-        steps = _play(framework, strategy, Link(1e9, np.geomspace(1e-7, 1e-2, 40)), device=device).step
+        steps = _simulate(framework, strategy, Link(1e9, np.geomspace(1e-7, 1e-2, 40)), device=device).step
 
         if _is_held(framework, device):
             _grow(steps, slack=0.07)
@@ -92,12 +94,12 @@ class TestEveryStep:
         # Halving and doubling takes longer where the number of workers is no power of two.
         halves = _graph(framework, strategy, device).plan.algorithm == "halving_doubling"
         workers = 2.0 ** np.arange(7) if halves else np.arange(1.0, 65.0)
-        steps = _play(framework, strategy, Link(1e8, 1e-4), workers=workers, device=device).step
+        steps = _simulate(framework, strategy, Link(1e8, 1e-4), workers=workers, device=device).step
 
         _grow(steps, slack=0.01 if _is_held(framework, device) else 0.0)
 
     def test_is_computing_where_links_are_free(self, framework, strategy):
-        (step,) = _play(framework, strategy, AT_EASE).step
+        (step,) = _simulate(framework, strategy, AT_EASE).step
         # Servers update with what is sent to them, between 0 and what workers would take for it.
         assert 0.3 - 1e-9 <= step <= COMPUTING + 1e-6
         if _graph(framework, strategy).plan.updated_by == "workers":
@@ -105,9 +107,9 @@ class TestEveryStep:
 
     def test_is_at_most_computing_and_communicating_one_after_the_other(self, framework, strategy):
         link = Link(2e8, 1e-4)
-        step = _play(framework, strategy, link).step
+        step = _simulate(framework, strategy, link).step
         nothing = Durations(forward=1e-9, backward=1e-9, update=0.01)
-        exchange = _play(framework, strategy, link, durations=nothing).step
+        exchange = _simulate(framework, strategy, link, durations=nothing).step
 
         assert step <= exchange + 0.3 + 1e-6
         assert step >= np.maximum(exchange, 0.3) - 1e-6
@@ -115,21 +117,21 @@ class TestEveryStep:
     def test_waits_for_its_input_where_that_takes_longest(self, framework, strategy):
         slow = dataclasses.replace(STEP, input=50.0)
 
-        assert _play(framework, strategy, Link(1e9), durations=slow).step == pytest.approx(50.0)
+        assert _simulate(framework, strategy, Link(1e9), durations=slow).step == pytest.approx(50.0)
 
     def test_does_not_wait_for_input_that_is_there(self, framework, strategy):
-        assert _play(framework, strategy, Link(1e9), durations=dataclasses.replace(STEP, input=0.1)).input_wait == 0
+        assert _simulate(framework, strategy, Link(1e9), durations=dataclasses.replace(STEP, input=0.1)).input_wait == 0
 
     def test_is_the_same_alone_and_among_others(self, framework, strategy):
         rates = np.geomspace(1e7, 1e10, 7)
-        together = _play(framework, strategy, Link(rates, 1e-4)).step
+        together = _simulate(framework, strategy, Link(rates, 1e-4)).step
 
-        assert together == pytest.approx([_play(framework, strategy, Link(rate, 1e-4)).step[0] for rate in rates])
+        assert together == pytest.approx([_simulate(framework, strategy, Link(rate, 1e-4)).step[0] for rate in rates])
 
 
 @pytest.mark.parametrize(("framework", "strategy"), ALL_ALIKE)
 def test_one_worker_exchanges_nothing(framework, strategy):
-    played = _play(framework, strategy, Link(1e6, 1e-2), workers=1)
+    played = _simulate(framework, strategy, Link(1e6, 1e-2), workers=1)
 
     assert played.comm_exposed + played.comm_hidden == pytest.approx(0.0, abs=1e-12)
 
@@ -138,7 +140,7 @@ def test_one_worker_exchanges_nothing(framework, strategy):
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_step_is_the_longest_way_through_its_graph(framework, strategy, device):
     graph, link = _graph(framework, strategy, device), Interconnect(Link(3e8, 1e-4))
-    # The walk takes exchanges one after the other, and leaves nothing out.
+    # The schedule takes exchanges one after the other, and leaves nothing out.
     graph = dataclasses.replace(graph, plan=graph.plan._replace(in_flight=1, every=1.0))
     shares, plan = shares_of(graph), graph.plan
     own = dataclasses.replace(link, algorithm=plan.algorithm or link.algorithm)
@@ -151,14 +153,14 @@ def test_a_step_is_the_longest_way_through_its_graph(framework, strategy, device
         if task.kind in {"exchange", "gather"}:
             operation = "all_gather" if task.kind == "gather" or task.name == "all_gather weights" else None
             operation = operation or plan.messages[task.message].operation
-            return carriage(operation, task.bytes, 4, own).alone
+            return communication_cost(operation, task.bytes, 4, own).total
         return np.array([0.01 if task.kind == "update" else 0.0])
 
-    walked = walk(graph, seconds).ends.max()
+    scheduled = schedule(graph, seconds).ends.max()
 
-    # Layers without weights of their own wait with the layer before them in the play, and not in the graph.
+    # Layers without weights of their own wait with the layer before them in the simulation, and not in the graph.
     slack = 0.02 if strategy == "zero3" else 1e-9
-    assert play(graph, STEP, Crew(4), link).step[0] == pytest.approx(walked, rel=slack)
+    assert simulate(graph, STEP, WorkerGroup(4), link).step[0] == pytest.approx(scheduled, rel=slack)
 
 
 @pytest.mark.parametrize(("framework", "strategy"), WITH_SERVERS)
@@ -173,14 +175,15 @@ class TestServers:
             shares += message.bytes / 2 if message.server is None else np.eye(2)[message.server] * message.bytes
         bound = workers * shares.max() / 1e8
 
-        steps = play(graph, STEP, Crew(workers), Interconnect(Link(1e8))).step
+        steps = simulate(graph, STEP, WorkerGroup(workers), Interconnect(Link(1e8))).step
 
         assert (steps >= bound - 1e-9).all()
         assert steps[-1] <= 2.2 * bound[-1]
 
     def test_servers_beside_workers_share_their_links(self, framework, strategy):
         apart, beside = (
-            _play(framework, strategy, Link(1e8), workers=16, colocated=colocated).step for colocated in (False, True)
+            _simulate(framework, strategy, Link(1e8), workers=16, colocated=colocated).step
+            for colocated in (False, True)
         )
 
         assert beside >= 0.99 * apart * 15 / 16
@@ -193,7 +196,7 @@ def test_servers_on_all_hosts_send_what_a_ring_sends():
     graph = step_graph(WORK, "mxnet", "ps_sync", context)
     link, nothing = Interconnect(Link(1e8)), Durations(forward=1e-9, backward=1e-9)
 
-    step = play(graph, nothing, Crew(workers, colocated=True), link).step[0]
+    step = simulate(graph, nothing, WorkerGroup(workers, colocated=True), link).step[0]
 
     assert step == pytest.approx(2 * 7 / 8 * WORK.gradient_bytes / 1e8, rel=0.05)
 
@@ -204,14 +207,14 @@ def test_priority_lets_the_next_step_begin_earlier():
         graph,
         plan=graph.plan._replace(messages=tuple(message._replace(priority=0) for message in graph.messages)),
     )
-    steps = [play(each, STEP, Crew(2), Interconnect(Link(2e8, 1e-5))).step[0] for each in (graph, even)]
+    steps = [simulate(each, STEP, WorkerGroup(2), Interconnect(Link(2e8, 1e-5))).step[0] for each in (graph, even)]
 
     assert steps[0] < steps[1]
 
 
 def test_workers_without_steps_do_not_wait_for_the_slowest():
     steps = {
-        strategy: _play("tensorflow1", strategy, AT_EASE, workers=64, spread=Spread(0.2, 0.2)).sync_wait[0]
+        strategy: _simulate("tensorflow1", strategy, AT_EASE, workers=64, spread=WorkerSpread(0.2, 0.2)).sync_wait[0]
         for strategy in ("ps_sync", "ps_async")
     }
 
@@ -220,7 +223,7 @@ def test_workers_without_steps_do_not_wait_for_the_slowest():
 
 
 def test_waiting_for_the_slowest_is_what_order_statistics_say():
-    (wait,) = _play("pytorch", "allreduce", AT_EASE, workers=2, spread=Spread(0.0, 0.1)).sync_wait
+    (wait,) = _simulate("pytorch", "allreduce", AT_EASE, workers=2, spread=WorkerSpread(0.0, 0.1)).sync_wait
 
     assert wait == pytest.approx(0.3 * 0.1 * 0.56419, rel=1e-4)
 
@@ -229,7 +232,7 @@ def test_waiting_for_the_slowest_is_what_order_statistics_say():
 def test_a_switch_to_the_same_changes_nothing(framework):
     link = Link(2e8, 1e-4)
     plain, switched = (
-        play(_graph(framework, "allreduce"), STEP, Crew(4), Interconnect(link, switches=switches)).step
+        simulate(_graph(framework, "allreduce"), STEP, WorkerGroup(4), Interconnect(link, switches=switches)).step
         for switches in ((), (Switch(2e6, link, "ring"),))
     )
 
@@ -239,22 +242,18 @@ def test_a_switch_to_the_same_changes_nothing(framework):
 @pytest.mark.parametrize(("framework", "strategy"), [("pytorch", "allreduce"), ("horovod_pytorch", "allreduce")])
 def test_exchanges_that_take_from_computing_stretch_the_backward_pass(framework, strategy):
     link = Link(1e9, 1e-5)
-    plain, slowed = (_play(framework, strategy, link, slowdown=share) for share in (0.0, 0.5))
+    plain, slowed = (_simulate(framework, strategy, link, slowdown=share) for share in (0.0, 0.5))
 
     assert plain.comm_hidden > 0
     assert 0 < slowed.backward - plain.backward <= 0.5 * slowed.comm_hidden + 1e-9
 
 
-def test_the_longest_phase_is_named():
-    assert _play("pytorch", "allreduce", Link(np.array([1e6, 1e18]))).dominant() == ["comm_exposed", "backward"]
-
-
 def test_more_bytes_take_longer():
     steps = [
-        play(
+        simulate(
             step_graph(work_of(build_workload(name)), "pytorch", "allreduce", PolicyContext()),
             STEP,
-            Crew(4),
+            WorkerGroup(4),
             Interconnect(Link(1e8)),
         ).step[0]
         for name in ("lenet5", "googlenet", "resnet50", "alexnet")
@@ -265,15 +264,17 @@ def test_more_bytes_take_longer():
 
 def test_three_workers_of_chainermn_take_longer_than_four():
     # Measured on emulated hosts at 200 Mbit/s with 11 MB of gradients: 1762 and 811 ms, 60 of them computing.
-    steps = _play("chainer", "allreduce", Link(2e7), workers=np.array([3.0, 4.0])).step
+    steps = _simulate("chainer", "allreduce", Link(2e7), workers=np.array([3.0, 4.0])).step
     computing = 0.31
 
     assert (steps[0] - computing) / (steps[1] - computing) == pytest.approx(7 / 3)
 
 
 def test_mxnet_sends_nothing_beside_the_backward_pass_on_processors():
-    step = _play("mxnet", "ps_sync", Link(1e8)).step[0]
-    nothing = _play("mxnet", "ps_sync", Link(1e8), durations=Durations(forward=0.1, backward=1e-9, update=0.01)).step[0]
+    step = _simulate("mxnet", "ps_sync", Link(1e8)).step[0]
+    nothing = _simulate(
+        "mxnet", "ps_sync", Link(1e8), durations=Durations(forward=0.1, backward=1e-9, update=0.01)
+    ).step[0]
 
     assert step - nothing == pytest.approx(0.2, rel=1e-6)
 
@@ -285,7 +286,7 @@ def test_small_exchanges_of_horovod_hide_only_where_computing_leaves_their_threa
     link = Interconnect(Link(2.4e7))
 
     def step(forward, backward):
-        return play(graph, Durations(forward, backward), Crew(2), link).step[0]
+        return simulate(graph, Durations(forward, backward), WorkerGroup(2), link).step[0]
 
     behind_all = 0.018 + step(1e-9, 1e-9)
     assert bool(step(0.006, 0.012) < behind_all - 0.005) is hides
@@ -294,6 +295,6 @@ def test_small_exchanges_of_horovod_hide_only_where_computing_leaves_their_threa
 def test_long_exchanges_of_horovod_hide_on_processors_too():
     def hidden(device):
         graph = _graph("horovod_pytorch", "allreduce", device)
-        return play(graph, STEP, Crew(2), Interconnect(Link(2e8))).comm_hidden[0]
+        return simulate(graph, STEP, WorkerGroup(2), Interconnect(Link(2e8))).comm_hidden[0]
 
     assert hidden("cpu") > 0.5 * hidden("cuda") > 0

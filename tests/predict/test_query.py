@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from truth import World, a_profile, observed
 
 from steptime.errors import UsageError
-from steptime.predict.query import KEYS, check_sizes, read_wishes, read_workers
+from steptime.predict.query import KEYS, check_sizes, read_queries, read_workers
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +14,7 @@ def profile():
 
 def mistakes(overrides, profile):
     with pytest.raises(UsageError) as caught:
-        read_wishes(overrides, profile)
+        read_queries(overrides, profile)
     return caught.value.mistakes
 
 
@@ -129,7 +129,7 @@ def test_all_mistakes_are_told_at_once(profile):
 )
 def test_sizes_that_contradict_the_workers_are_refused(profile, workers, overrides):
     with pytest.raises(UsageError, match=str(workers[0])):
-        check_sizes(workers, read_wishes(overrides, profile))
+        check_sizes(workers, read_queries(overrides, profile))
 
 
 def test_every_key_has_a_reader_that_refuses_nonsense_or_a_choice(profile):
