@@ -1,4 +1,4 @@
-"""Buckets of DistributedDataParallel, beside those that torch was seen to make."""
+"""Buckets of DistributedDataParallel, compared with those that torch was seen to make."""
 
 import pytest
 from small_works import lenet5, mlp, small_alexnet

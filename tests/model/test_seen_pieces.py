@@ -1,7 +1,7 @@
 """Pieces that frameworks were seen to make of workloads of the library, by their own functions.
 
 Buckets: torch 2.13, single process, hook on DistributedDataParallel, second step, images of the sizes below.
-Groups: the room's own grouping of torch's modules. Packs: ``group_by_size`` of TensorFlow 2.21.
+Groups: the grouping of torch's modules in the adapter of pytorch. Packs: ``group_by_size`` of TensorFlow 2.21.
 """
 
 import pytest

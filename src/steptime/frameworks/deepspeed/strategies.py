@@ -10,13 +10,14 @@ import torch
 
 from steptime.frameworks.deepspeed.ablation import EngineAblation, ShardedStateAblation, ShardedWeightsAblation
 from steptime.frameworks.deepspeed.collectives import Wire
+from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
 from steptime.libraries.torch.devices import keep_group
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 
 
 def engine_settings(job, stage):
     """Return the engine's configuration for a job and a stage of ZeRO."""
-    zero = {"stage": stage}
+    zero = {"stage": stage, "stage3_param_persistence_threshold": KEPT_WHOLE_VALUES}
     if "bucket_values" in job["options"]:
         zero.update(
             reduce_bucket_size=job["options"]["bucket_values"], allgather_bucket_size=job["options"]["bucket_values"]
