@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import data, doctor, env, evidence, export, fit, net, predict, report, run, status
+from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
 from steptime.cli import list as listing
 
 EXIT_INTERRUPTED = 130
@@ -38,8 +38,10 @@ def _program(
 
 app.command()(doctor.doctor)
 app.command("list")(listing.list_things)
+app.add_typer(frameworks.app, name="frameworks")
 app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
+app.command()(check.check)
 app.command()(run.run)
 app.command()(status.status)
 app.command()(report.report)

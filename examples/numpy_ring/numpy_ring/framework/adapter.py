@@ -1,0 +1,104 @@
+"""numpy_ring as a framework of steptime: a session that trains a chain of linear layers."""
+
+import itertools
+import os
+
+import numpy
+
+from steptime.worker.framework import Framework
+from steptime.worker.samples import synthetic_batches
+from steptime.worker.session import Session
+from steptime.worker.weights import initial_weights
+
+from .ablation import RingAblation
+from .communication import bucket_lengths
+from .network import Network
+from .ring import Ring
+
+
+class RingSession(Session):
+    """One worker; what its ablation takes apart is public: ``batches``, ``network``, ``average`` and ``update``."""
+
+    def __init__(self, job, context):
+        workload = job["workload"]
+        self.network = Network(workload, initial_weights(workload["layers"], job["seed"]))
+        pairs = synthetic_batches(
+            workload, job["batch_per_worker"], job["loader"]["distinct_batches"], job["seed"], context.rank
+        )
+        self.batches = itertools.cycle(pairs)
+        self.workers = context.workers
+        self._shape = [job["batch_per_worker"]] + workload["layers"][-1]["output_shape"]
+        self._optimizer = job["optimizer"]
+        self._velocity = numpy.zeros_like(self.network.values)
+        self._buckets = self._cut(job["options"].get("bucket_kb", 0.0) * 1024)
+        self._ring = Ring(context)
+        self._loss = None
+
+    def _cut(self, limit_bytes):
+        """Return the buckets as parts of the vector of all gradients."""
+        arrays = list(self.network.gradients.values())
+        ends, start = [], 0
+        for length in bucket_lengths([array.nbytes for array in arrays], limit_bytes):
+            start += length
+            ends.append(sum(array.size for array in arrays[:start]))
+        return numpy.split(self.network.slopes, ends[:-1])
+
+    def step(self):
+        inputs, targets = next(self.batches)
+        self.compute(inputs, targets)
+        self.average()
+        self.update()
+
+    def compute(self, inputs, targets):
+        """Compute the loss and the gradients of a batch."""
+        self._loss = self.network.backward(inputs, targets)
+
+    def average(self):
+        """Average the gradients over all workers, bucket by bucket."""
+        for bucket in self._buckets:
+            self._ring.average(bucket)
+
+    def update(self):
+        """Update the weights: stochastic gradient descent with momentum and weight decay."""
+        slopes, values, settings = self.network.slopes, self.network.values, self._optimizer
+        slopes += numpy.float32(settings["weight_decay"]) * values
+        self._velocity *= numpy.float32(settings["momentum"])
+        self._velocity += slopes
+        values -= numpy.float32(settings["learning_rate"]) * self._velocity
+
+    marks = RingAblation.marks
+
+    def stages(self):
+        return RingAblation(self).stages()
+
+    def marked_step(self, mark):
+        RingAblation(self).marked_step(mark)
+
+    def wait(self):
+        """Return at once: numpy has finished when a step returns."""
+
+    def loss(self):
+        return self._loss
+
+    def parameter_count(self):
+        return self.network.values.size
+
+    def output_shape(self):
+        return self._shape
+
+    def get_weights(self):
+        return {name: array.copy() for name, array in self.network.weights.items()}
+
+    def facts(self):
+        return {
+            "framework_version": numpy.__version__,
+            "device": "cpu",
+            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "buckets": len(self._buckets),
+        }
+
+    def close(self):
+        self._ring.close()
+
+
+FRAMEWORK = Framework(open_session=RingSession)

@@ -1,0 +1,62 @@
+"""A new framework from a template: the package of ``examples/numpy_ring`` under another name.
+
+The example is installed with steptime, so that what the documentation shows, what tests run and what is written for
+somebody's own framework are the same files.
+"""
+
+import keyword
+from pathlib import Path
+
+import steptime
+from steptime.errors import UsageError
+from steptime.frameworks.manifest import broken_frameworks, load_manifests
+
+_INSTALLED = Path(steptime.__file__).parent / "framework_template"
+_CHECKOUT = Path(steptime.__file__).parents[2] / "examples" / "numpy_ring"
+"""Where the template is in a copy of the repository, which is installed without being copied."""
+_EXAMPLE = "numpy_ring"
+_WORKLOAD = "tiny_mlp"
+_SUFFIXES = {".md", ".py", ".toml", ".txt", ".yaml"}
+
+
+def template_files() -> list[Path]:
+    """Return the template's files, relative to its folder."""
+    folder = _folder()
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix in _SUFFIXES]
+    return sorted(path.relative_to(folder) for path in files)
+
+
+def write_framework(name: str, folder: Path) -> list[Path]:
+    """Write the package of a framework called ``name`` into ``folder`` and return its files.
+
+    Args:
+        name: of the framework, a Python identifier that no framework has yet.
+        folder: does not exist, or is empty.
+
+    Raises UsageError for such a name or folder, OSError when files cannot be written.
+    """
+    if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
+        message = f"{name!r} cannot name a framework: use small letters, digits and '_', beginning with a letter"
+        raise UsageError(message)
+    if name in load_manifests() or name in broken_frameworks():
+        message = f"there is a framework {name!r} already (steptime list frameworks); choose another name"
+        raise UsageError(message)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        message = f"{folder} exists already; name a folder that does not"
+        raise UsageError(message)
+    written = []
+    for path in template_files():
+        target = folder / _renamed(str(path), name)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(_renamed((_folder() / path).read_text("utf-8"), name), encoding="utf-8")
+        written.append(target)
+    return written
+
+
+def _renamed(text: str, name: str) -> str:
+    text = text.replace(_WORKLOAD, f"{name}_mlp").replace(_WORKLOAD.upper(), f"{name}_mlp".upper())
+    return text.replace(_EXAMPLE, name).replace(_EXAMPLE.replace("_", "-"), name.replace("_", "-"))
+
+
+def _folder() -> Path:
+    return _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
