@@ -81,5 +81,5 @@ def test_the_program_prices_every_configuration_that_was_measured(tmp_path):
 
 def test_every_example_is_explained_and_run_by_a_test():
     there = {path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")}
-    assert there == {f"{name}.yaml" for name in STUDIES} | {"read_results.py"}
+    assert there == {f"{name}.yaml" for name in STUDIES} | {"read_results.py", "numpy_ring"}
     assert set(re.findall(r"^\| \[([^\]]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == there

@@ -87,6 +87,12 @@ def test_its_step_is_taken_apart_in_phases_that_sum_to_the_step(raced):
         assert ("comm_exposed" in phases) or each["workers"] == 1
 
 
+def test_predictions_follow_its_own_communication_rule(installed):
+    code = "from steptime.model.policies import has_own_policy; print(has_own_policy('numpy_ring', 'allreduce'))"
+    done = subprocess.run([installed, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "True"
+
+
 def test_the_check_of_a_framework_that_a_template_wrote_passes(python, tmp_path):
     printed = run(python, "frameworks", "new", "my_trainer", cwd=tmp_path)
     assert "steptime check my_trainer" in printed
@@ -94,7 +100,14 @@ def test_the_check_of_a_framework_that_a_template_wrote_passes(python, tmp_path)
     findings = json.loads(run(python, "check", "my_trainer", "--json", cwd=tmp_path))
     assert [finding for finding in findings if not finding["ok"]] == []
     subjects = {finding["subject"] for finding in findings}
-    assert {"manifest", "files", "adapter", "single, 1 worker", "allreduce, 1 worker", "allreduce, 2 workers"} <= subjects
+    assert {
+        "manifest",
+        "files",
+        "adapter",
+        "single, 1 worker",
+        "allreduce, 1 worker",
+        "allreduce, 2 workers",
+    } <= subjects
 
 
 def test_the_check_of_a_framework_that_computes_something_else_fails_and_says_what(python, tmp_path):

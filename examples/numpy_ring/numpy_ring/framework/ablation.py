@@ -1,8 +1,9 @@
 """The step of numpy_ring with stages taken away."""
 
+from steptime.worker.ablated_step import AblatedStep
 
 
-class RingAblation(object):
+class RingAblation(AblatedStep):
     """Each stage calls what ``RingSession.step`` calls, and leaves the rest out."""
 
     marks = ("input", "backward", "exchange", "update")

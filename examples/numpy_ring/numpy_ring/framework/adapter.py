@@ -66,13 +66,8 @@ class RingSession(Session):
         self._velocity += slopes
         values -= numpy.float32(settings["learning_rate"]) * self._velocity
 
-    marks = RingAblation.marks
-
-    def stages(self):
-        return RingAblation(self).stages()
-
-    def marked_step(self, mark):
-        RingAblation(self).marked_step(mark)
+    def ablate(self):
+        return RingAblation(self)
 
     def wait(self):
         """Return at once: numpy has finished when a step returns."""
