@@ -1,8 +1,8 @@
 """The check of one framework: its files, the import of its adapter, what it computes, and the breakdown of its step.
 
-``file_findings`` looks at the folder and starts no launch. ``study_text`` writes a small study of all strategies of
-the framework, and ``run_findings`` reads from that study's records whether each strategy computes what the reference
-computes, trains with one and two workers, and can be taken apart.
+``file_findings`` looks at the folder and starts no launch. ``launch_findings`` runs a small study of all strategies of
+the framework, and reads from its records whether each strategy computes what the reference computes, trains with one
+and two workers, and can be taken apart.
 """
 
 import json
@@ -25,7 +25,11 @@ from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.store import Store
 from steptime.plugins import OWN
+from steptime.runner.expansion import skipped_in_words
+from steptime.runner.plan import plan_study
+from steptime.runner.progress import Observer
 from steptime.runner.run_folder import make_run_folder
+from steptime.runner.study_run import StudyRun
 from steptime.study.strategies import STRATEGIES
 from steptime.study.trial import Trial
 from steptime.workloads.table import LIBRARY
@@ -236,15 +240,21 @@ def study_text(manifest: Manifest, workload: str) -> str:
     return text.getvalue()
 
 
-def run_findings(store: Store, manifest: Manifest, trials: Sequence[Trial], skipped: Sequence[str]) -> list[Finding]:
-    """Return what the records of the study of ``study_text`` show of every trial.
+def launch_findings(manifest: Manifest, workload: str, observer: Observer) -> list[Finding]:
+    """Launch every strategy of a framework, in a scratch folder, and return what its records show.
 
-    Args:
-        store: of the run, which is over.
-        manifest: of the framework.
-        trials: of its expansion.
-        skipped: what the expansion left out, in words.
+    Makes the framework's environment if it is not there yet.
     """
+    with TemporaryDirectory(prefix="steptime-check-") as scratch:
+        study, results = Path(scratch, "check.yaml"), Path(scratch, "results")
+        study.write_text(study_text(manifest, workload), encoding="utf-8")
+        plan = plan_study(str(study), [], results, None)
+        StudyRun(plan, observer).run()
+        skipped = skipped_in_words(plan.expansion.skipped)
+        return _of_records(Store.open(results), manifest, plan.expansion.trials, skipped)
+
+
+def _of_records(store: Store, manifest: Manifest, trials: Sequence[Trial], skipped: Sequence[str]) -> list[Finding]:
     verdicts = store.get("verdicts") or {}
     launched = {trial.strategy for trial in trials}
     findings = [
