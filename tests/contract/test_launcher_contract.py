@@ -14,7 +14,7 @@ from standin import ROOM
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
-from steptime.launchers.emulation.requirements import lacking
+from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named
 from steptime.runner.preparation import ready_interpreter
@@ -50,7 +50,7 @@ def starter(request: pytest.FixtureRequest) -> AbstractLauncher:
 
 
 def skip_unless_allowed(name: str) -> None:
-    reason = lacking() if name == "emulated" else None
+    reason = missing_requirement() if name == "emulated" else None
     if reason:
         pytest.skip(reason)
 

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from bare_tool import HERE, BareTool, SpecMaker
 
-from steptime.environments.kinds import Own
+from steptime.environments.kinds import CachedEnvironment
 from steptime.environments.spec import EnvironmentSpec
 
 
@@ -34,6 +34,6 @@ def cache(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def bare() -> Own:
+def bare() -> CachedEnvironment:
     """The quick kind."""
-    return Own(BareTool())
+    return CachedEnvironment(BareTool())

@@ -11,13 +11,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bare_tool import HERE, BareTool
 
 from steptime.environments import kinds as table
-from steptime.environments.kinds import Own
+from steptime.environments.kinds import CachedEnvironment
 from steptime.environments.spec import EnvironmentSpec
 
 
 def main(cache: str, requirements: str, verify: str, *names: str) -> int:
     """Make the environments; print what became of each."""
-    table.KINDS = {"bare": Own(BareTool())}
+    table.KINDS = {"bare": CachedEnvironment(BareTool())}
     specs = [EnvironmentSpec(name, Path(requirements), [HERE], verify, "bare") for name in names]
     made = table.create_all(specs, lambda name, stage: print(name, stage, flush=True), cache=Path(cache))  # noqa: T201
     for name, result in made.items():

@@ -13,8 +13,8 @@ import pytest
 from bare_tool import SpecMaker, write_wheel
 
 from steptime.environments.inventory import list_environments, remove
-from steptime.environments.kinds import Own
-from steptime.environments.spec import Making
+from steptime.environments.kinds import CachedEnvironment
+from steptime.environments.spec import BuildContext
 from steptime.errors import EnvironmentFailure
 
 _PROGRAM = Path(__file__).with_name("making_program.py")
@@ -62,17 +62,21 @@ def killed(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("killed")
-def test_what_a_killed_maker_left_is_not_taken_for_an_environment(cache: Path, spec_of: SpecMaker, bare: Own) -> None:
+def test_what_a_killed_maker_left_is_not_taken_for_an_environment(
+    cache: Path, spec_of: SpecMaker, bare: CachedEnvironment
+) -> None:
     assert [each.ready for each in list_environments(cache)] == [False]
     assert bare.find_ready(spec_of(kind="bare"), cache) is None
 
 
 @pytest.mark.usefixtures("killed")
-def test_an_environment_whose_maker_was_killed_is_made_by_the_next(cache: Path, spec_of: SpecMaker, bare: Own) -> None:
+def test_an_environment_whose_maker_was_killed_is_made_by_the_next(
+    cache: Path, spec_of: SpecMaker, bare: CachedEnvironment
+) -> None:
     half = list_environments(cache)[0].folder
     (half / "stale").touch()
 
-    ready = bare.create(spec_of(kind="bare"), Making(cache))
+    ready = bare.create(spec_of(kind="bare"), BuildContext(cache))
 
     assert ready.folder == half
     assert not (half / "stale").exists()

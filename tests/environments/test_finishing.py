@@ -6,8 +6,8 @@ import pytest
 from bare_tool import SpecMaker
 
 from steptime.environments.cache import address
-from steptime.environments.kinds import Own
-from steptime.environments.spec import EnvironmentSpec, Making
+from steptime.environments.kinds import CachedEnvironment
+from steptime.environments.spec import BuildContext, EnvironmentSpec
 from steptime.errors import EnvironmentFailure
 
 WRAPPER = """
@@ -29,23 +29,25 @@ def finishing(spec_of: SpecMaker, tmp_path: Path, code: str, **fields: object) -
 
 
 def test_what_was_built_is_kept_for_other_environments_and_its_interpreter_is_the_one_launched(
-    spec_of: SpecMaker, bare: Own, cache: Path, tmp_path: Path
+    spec_of: SpecMaker, bare: CachedEnvironment, cache: Path, tmp_path: Path
 ) -> None:
     spec = finishing(spec_of, tmp_path, WRAPPER, program="bin/wrapped", verify="import sys")
 
-    ready = bare.create(spec, Making(cache))
+    ready = bare.create(spec, BuildContext(cache))
 
     assert ready.folder is not None
     assert ready.interpreter == ready.folder / "bin" / "wrapped"
     assert (cache / "wheels" / "word").read_text() == "built"
 
 
-def test_a_program_that_fails_says_what_would_help(spec_of: SpecMaker, bare: Own, cache: Path, tmp_path: Path) -> None:
+def test_a_program_that_fails_says_what_would_help(
+    spec_of: SpecMaker, bare: CachedEnvironment, cache: Path, tmp_path: Path
+) -> None:
     code = "import sys\nsys.stderr.write('no compiler\\nfix: sudo apt-get install g++\\n')\nsys.exit(1)"
     spec = finishing(spec_of, tmp_path, code)
 
     with pytest.raises(EnvironmentFailure, match="no compiler") as caught:
-        bare.create(spec, Making(cache))
+        bare.create(spec, BuildContext(cache))
 
     assert caught.value.fix == "sudo apt-get install g++"
     assert bare.find_ready(spec, cache) is None

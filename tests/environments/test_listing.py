@@ -5,8 +5,8 @@ from pathlib import Path
 from bare_tool import SpecMaker
 
 from steptime.environments.inventory import list_environments, remove
-from steptime.environments.kinds import Own
-from steptime.environments.spec import Making
+from steptime.environments.kinds import CachedEnvironment
+from steptime.environments.spec import BuildContext
 
 
 def test_an_empty_cache_lists_nothing(cache: Path) -> None:
@@ -14,11 +14,11 @@ def test_an_empty_cache_lists_nothing(cache: Path) -> None:
 
 
 def test_an_environment_of_older_requirements_is_listed_as_not_current(
-    spec_of: SpecMaker, cache: Path, bare: Own
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment
 ) -> None:
-    bare.create(spec_of("one==1"), Making(cache))
+    bare.create(spec_of("one==1"), BuildContext(cache))
     newest = spec_of("one==2")
-    bare.create(newest, Making(cache))
+    bare.create(newest, BuildContext(cache))
 
     listed = list_environments(cache, bare.addresses(newest, cache))
 
@@ -27,11 +27,11 @@ def test_an_environment_of_older_requirements_is_listed_as_not_current(
 
 
 def test_removing_a_name_removes_all_its_environments_and_says_how_much_was_freed(
-    spec_of: SpecMaker, cache: Path, bare: Own
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment
 ) -> None:
-    bare.create(spec_of("one==1"), Making(cache))
-    bare.create(spec_of("one==2"), Making(cache))
-    bare.create(spec_of(name="other"), Making(cache))
+    bare.create(spec_of("one==1"), BuildContext(cache))
+    bare.create(spec_of("one==2"), BuildContext(cache))
+    bare.create(spec_of(name="other"), BuildContext(cache))
     expected = sum(each.bytes for each in list_environments(cache) if each.name == "tiny")
 
     freed = remove("tiny", cache)

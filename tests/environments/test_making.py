@@ -8,8 +8,8 @@ import pytest
 from bare_tool import HERE, SpecMaker, write_wheel
 
 from steptime.environments import subprocesses
-from steptime.environments.kinds import KINDS, Own, create, create_all, find_ready
-from steptime.environments.spec import Making
+from steptime.environments.kinds import KINDS, CachedEnvironment, create, create_all, find_ready
+from steptime.environments.spec import BuildContext
 from steptime.errors import EnvironmentFailure
 
 
@@ -63,30 +63,30 @@ def test_nothing_but_the_log_is_left_of_a_failed_installation(spec_of: SpecMaker
     assert [path.suffix for path in (cache / "environments").glob("tiny*")] == [".log"]
 
 
-def test_an_environment_that_does_not_work_is_none(spec_of: SpecMaker, cache: Path, bare: Own) -> None:
+def test_an_environment_that_does_not_work_is_none(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
     with pytest.raises(EnvironmentFailure, match=r"does not work(.|\n)*No module named 'absent'"):
-        bare.create(spec_of(verify="import absent"), Making(cache))
+        bare.create(spec_of(verify="import absent"), BuildContext(cache))
 
     assert bare.find_ready(spec_of(verify="import absent"), cache) is None
 
 
 def test_a_ready_environment_is_found_without_starting_a_process(
-    spec_of: SpecMaker, cache: Path, bare: Own, monkeypatch: pytest.MonkeyPatch
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = bare.create(spec_of(), Making(cache))
+    made = bare.create(spec_of(), BuildContext(cache))
     monkeypatch.delattr(subprocesses.subprocess, "Popen")
 
-    assert bare.create(spec_of(), Making(cache)) == made
+    assert bare.create(spec_of(), BuildContext(cache)) == made
 
 
-def test_changed_requirements_are_another_environment(spec_of: SpecMaker, cache: Path, bare: Own) -> None:
+def test_changed_requirements_are_another_environment(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
     first = bare.addresses(spec_of("one==1"), cache)
 
     assert bare.addresses(spec_of("one==2"), cache) != first
 
 
 def test_changed_requirements_of_an_included_file_are_another_environment(
-    spec_of: SpecMaker, cache: Path, bare: Own, tmp_path: Path
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, tmp_path: Path
 ) -> None:
     included = tmp_path / "included.txt"
     included.write_text("one==1\n")
@@ -96,48 +96,50 @@ def test_changed_requirements_of_an_included_file_are_another_environment(
     assert bare.addresses(spec_of(f"-r {included}"), cache) != first
 
 
-def test_a_changed_comment_is_the_same_environment(spec_of: SpecMaker, cache: Path, bare: Own) -> None:
+def test_a_changed_comment_is_the_same_environment(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
     first = bare.addresses(spec_of("one==1"), cache)
 
     assert bare.addresses(spec_of("# why", "one==1  # because"), cache) == first
 
 
 def test_changed_verification_verifies_again_but_installs_nothing(
-    spec_of: SpecMaker, cache: Path, bare: Own, tmp_path: Path
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, tmp_path: Path
 ) -> None:
-    folder = bare.create(spec_of(), Making(cache)).folder
+    folder = bare.create(spec_of(), BuildContext(cache)).folder
     assert folder is not None
     (folder / "kept").touch()
     proof = tmp_path / "verified"
     newer = spec_of(verify=f"open({str(proof)!r}, 'w')")
     assert bare.find_ready(newer, cache) is None
 
-    bare.create(newer, Making(cache))
+    bare.create(newer, BuildContext(cache))
 
     assert proof.exists()
     assert (folder / "kept").exists()
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(spec_of: SpecMaker, cache: Path, bare: Own) -> None:
-    ready = bare.create(spec_of(), Making(cache))
+def test_an_environment_whose_python_is_gone_is_made_again(
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment
+) -> None:
+    ready = bare.create(spec_of(), BuildContext(cache))
     ready.interpreter.unlink()
     ready.interpreter.symlink_to("/nonexistent/python")
     assert bare.find_ready(spec_of(), cache) is None
 
-    again = bare.create(spec_of(), Making(cache))
+    again = bare.create(spec_of(), BuildContext(cache))
 
     assert again.interpreter.exists()
 
 
-def test_a_moved_cache_is_not_trusted(spec_of: SpecMaker, cache: Path, bare: Own) -> None:
-    bare.create(spec_of(), Making(cache))
+def test_a_moved_cache_is_not_trusted(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
+    bare.create(spec_of(), BuildContext(cache))
     moved = cache.rename(cache.with_name("moved"))
 
     assert bare.find_ready(spec_of(), moved) is None
 
 
-def test_a_damaged_marker_is_none(spec_of: SpecMaker, cache: Path, bare: Own) -> None:
-    folder = bare.create(spec_of(), Making(cache)).folder
+def test_a_damaged_marker_is_none(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
+    folder = bare.create(spec_of(), BuildContext(cache)).folder
     assert folder is not None
     (folder / "ready.json").write_text('{"schema": 1, "fol')
 
@@ -145,17 +147,17 @@ def test_a_damaged_marker_is_none(spec_of: SpecMaker, cache: Path, bare: Own) ->
 
 
 def test_packages_on_pythonpath_are_not_seen(
-    spec_of: SpecMaker, cache: Path, bare: Own, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "stray.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     with pytest.raises(EnvironmentFailure, match="No module named 'stray'"):
-        bare.create(spec_of(verify="import stray"), Making(cache))
+        bare.create(spec_of(verify="import stray"), BuildContext(cache))
 
 
 def test_one_environment_that_cannot_be_made_does_not_stop_the_others(
-    spec_of: SpecMaker, cache: Path, bare: Own, monkeypatch: pytest.MonkeyPatch
+    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(KINDS, "bare", bare)  # type: ignore[arg-type]  # the table is a dict
     specs = [

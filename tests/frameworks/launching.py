@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from steptime.frameworks.manifest import Manifest, OptionValue, load_manifests
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner import jobs
 from steptime.runner.preparation import ready_interpreter
@@ -29,7 +29,7 @@ class LaunchResult:
     """What the processes of one launch left in its run folder."""
 
     folder: Path
-    outcome: Outcome
+    outcome: LaunchOutcome
     records: dict[str, list[dict[str, Any]]]
     """Lines by process: ``worker-0``, ``server-0``, …"""
     weights: dict[int, Weights]
@@ -229,7 +229,7 @@ def _options(manifest: Manifest, strategy: str, given: Mapping[str, OptionValue]
     return {name: given.get(name, option.default) for name, option in applying.items()}
 
 
-def _read_back(folder: Path, outcome: Outcome) -> LaunchResult:
+def _read_back(folder: Path, outcome: LaunchOutcome) -> LaunchResult:
     records = {
         path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*-*.jsonl")
     }

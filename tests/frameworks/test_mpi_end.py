@@ -6,7 +6,7 @@ import pytest
 from launching import interpreter_for
 
 from steptime.launchers.mpi import MpiLauncher
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.request import LaunchOutcome, Request
 from steptime.runner.run_folder import make_run_folder
 
 pytestmark = pytest.mark.framework("chainer")
@@ -66,7 +66,7 @@ FRAMEWORK = Framework(open_session)
 """
 
 
-def run(folder: Path, failing: int | None) -> Outcome:
+def run(folder: Path, failing: int | None) -> LaunchOutcome:
     """Run two workers of the room above."""
     room = folder / "ending"
     room.mkdir()

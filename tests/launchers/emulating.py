@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from steptime.clusters.cluster import Cluster, settled_cluster
+from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES
 from steptime.launchers.emulation.owner import owner_of
-from steptime.launchers.emulation.requirements import lacking
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.emulation.requirements import missing_requirement
+from steptime.launchers.request import LaunchOutcome, Request
 
 WRITE_PLACE = """
     import json, os, socket, sys
@@ -28,7 +28,7 @@ WRITE_PLACE = """
 
 def skip_where_impossible() -> None:
     """Skip the test, with the reason, where no hosts can be made."""
-    reason = lacking()
+    reason = missing_requirement()
     if reason:
         pytest.skip(reason)
 
@@ -40,14 +40,14 @@ def request(folder: Path, program: str, **fields: object) -> Request:
     return Request(**{**settings, **fields})
 
 
-def launch(folder: Path, program: str, **fields: object) -> Outcome:
+def launch(folder: Path, program: str, **fields: object) -> LaunchOutcome:
     """Run it."""
     return EmulatedLauncher().run(request(folder, program, **fields))
 
 
 def two_hosts(**fields: object) -> Cluster:
     """Two hosts with a worker each."""
-    return settled_cluster(**{"workers": 2, "own_servers": 0, "bandwidth_bits_per_s": 1e8, **fields})
+    return cluster_for(**{"workers": 2, "own_servers": 0, "bandwidth_bits_per_s": 1e8, **fields})
 
 
 def remains(pid: int) -> list[Path]:

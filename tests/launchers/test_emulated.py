@@ -14,11 +14,11 @@ import psutil
 import pytest
 from emulating import WRITE_PLACE, launch, remains, skip_where_impossible, two_hosts
 
-from steptime.clusters.cluster import settled_cluster
+from steptime.clusters.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import hosts
 from steptime.launchers.emulation import verification as settings
-from steptime.launchers.emulation.cleanup import remove_remains
+from steptime.launchers.emulation.cleanup import remove_orphans
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.network import NAMESPACES, attempt, batch
@@ -36,7 +36,7 @@ def places(folder: Path) -> dict[str, dict]:
 
 
 def test_every_process_is_on_its_host_with_its_own_name_and_network(tmp_path):
-    cluster = settled_cluster(workers=2, own_servers=1)
+    cluster = cluster_for(workers=2, own_servers=1)
     outcome = launch(tmp_path, WRITE_PLACE, servers=1, scheduler=True, cluster=cluster)
     assert outcome.ok, outcome.reason
     found = places(tmp_path)
@@ -52,7 +52,7 @@ def test_every_process_is_on_its_host_with_its_own_name_and_network(tmp_path):
 
 
 def test_addresses_are_those_of_the_hosts(tmp_path):
-    launch(tmp_path, WRITE_PLACE, servers=1, cluster=settled_cluster(workers=2, own_servers=1))
+    launch(tmp_path, WRITE_PLACE, servers=1, cluster=cluster_for(workers=2, own_servers=1))
     place = places(tmp_path)["worker1"]
     hosts_of = [address.split(":")[0] for address in place["worker_addresses"].split(",")]
     assert hosts_of == ["10.77.0.1", "10.77.0.2"]
@@ -61,7 +61,7 @@ def test_addresses_are_those_of_the_hosts(tmp_path):
 
 
 def test_workers_of_one_host_have_local_ranks_and_cores_of_their_own(tmp_path):
-    cluster = settled_cluster(workers=4, own_servers=0, workers_per_host=2)
+    cluster = cluster_for(workers=4, own_servers=0, workers_per_host=2)
     launch(tmp_path, WRITE_PLACE, workers=4, cores=(0, 1), cluster=cluster)
     found = places(tmp_path)
     assert {name: (place["name"], place["local_rank"], place["cpus"]) for name, place in found.items()} == {
@@ -291,7 +291,7 @@ def test_what_a_killed_runner_left_is_removed_by_the_next_start_and_only_that(tm
         runner.wait()
         assert wait_until(lambda: not alive(tmp_path))
         assert remains(runner.pid), "a killed process cannot have removed anything"
-        assert runner.pid in {owner.pid for owner in remove_remains(find_groups())}
+        assert runner.pid in {owner.pid for owner in remove_orphans(find_groups())}
         assert not remains(runner.pid)
         assert (NAMESPACES / mine).exists()
         assert (NAMESPACES / stranger).exists()
@@ -311,7 +311,7 @@ def test_ctrl_c_removes_everything_before_the_runner_goes(tmp_path):
 def test_what_a_living_runner_has_is_left_alone(tmp_path):
     runner = start_runner(tmp_path)
     try:
-        assert runner.pid not in {owner.pid for owner in remove_remains(find_groups())}
+        assert runner.pid not in {owner.pid for owner in remove_orphans(find_groups())}
         assert len(alive(tmp_path)) == 2
     finally:
         runner.send_signal(signal.SIGINT)

@@ -6,10 +6,10 @@ import pytest
 from emulating import skip_where_impossible
 from launching import interpreter_for, timing_job
 
-from steptime.clusters.cluster import settled_cluster
+from steptime.clusters.cluster import cluster_for
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.emulated import EmulatedLauncher
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.request import LaunchOutcome, Request
 from steptime.runner.collection import collect
 from steptime.runner.run_folder import make_run_folder
 from steptime.study.strategies import STRATEGIES
@@ -19,7 +19,7 @@ LENET5_BYTES = 4 * 61_706
 HOSTS = 4
 
 
-def train(folder: Path, name: str, strategy: str, **options: object) -> Outcome:
+def train(folder: Path, name: str, strategy: str, **options: object) -> LaunchOutcome:
     """Train LeNet-5 with a worker on each of four hosts; fail the test unless all reach their end."""
     skip_where_impossible()
     manifest = load_manifests()[name]
@@ -34,7 +34,7 @@ def train(folder: Path, name: str, strategy: str, **options: object) -> Outcome:
         scheduler=support.scheduler,
         cores=(0,),
         mpi=manifest.launcher_for(strategy, job["options"]) == "mpi",
-        cluster=settled_cluster(workers=HOSTS, own_servers=servers, bandwidth_bits_per_s=2e8),
+        cluster=cluster_for(workers=HOSTS, own_servers=servers, bandwidth_bits_per_s=2e8),
         time_limit_s=200.0,
     )
     outcome = EmulatedLauncher().run(request)

@@ -6,7 +6,7 @@ import pytest
 from emulating import skip_where_impossible
 from launching import interpreter_for
 
-from steptime.clusters.cluster import settled_cluster
+from steptime.clusters.cluster import cluster_for
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch, NetSetting
@@ -42,7 +42,7 @@ def measured(folder: Path, name: str, workers: int, sizes: tuple[int, ...], **li
         sizes=sizes,
         workers=workers,
         launcher="emulated",
-        cluster=settled_cluster(workers=workers, own_servers=0, **links),
+        cluster=cluster_for(workers=workers, own_servers=0, **links),
         rounds=4,
         runs=3,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.clusters.cluster import settled_cluster
+from steptime.clusters.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers import emulated
 from steptime.launchers.emulated import EmulatedLauncher
@@ -36,13 +36,13 @@ def test_processes_start_in_the_order_scheduler_servers_workers():
 
 
 def test_a_process_is_told_the_cores_of_its_own_hosts_workers_only():
-    cluster = settled_cluster(workers=4, own_servers=0, workers_per_host=2)
+    cluster = cluster_for(workers=4, own_servers=0, workers_per_host=2)
     planned = EmulatedLauncher().plan(request(workers=4, cores=(0, 1, 2, 3), cluster=cluster), "mark", PORTS)
     assert [each.environment["STEPTIME_CPUS"] for each in planned] == ["0;1", "0;1", "2;3", "2;3"]
 
 
 def test_one_mpiexec_on_the_first_host_starts_the_workers_of_all(tmp_path):
-    cluster = settled_cluster(workers=3, own_servers=0, workers_per_host=2)
+    cluster = cluster_for(workers=3, own_servers=0, workers_per_host=2)
     asked = mpi_request(tmp_path, workers=3, cores=(0, 1), cluster=cluster)
     (planned,) = EmulatedLauncher().plan(asked, "mark", PORTS)
     words = " ".join(planned.argv)
@@ -56,7 +56,7 @@ def test_one_mpiexec_on_the_first_host_starts_the_workers_of_all(tmp_path):
 
 def test_open_mpi_is_led_over_the_hosts_links_by_variables(tmp_path):
     (tmp_path / "ompi_info").touch()
-    cluster = settled_cluster(workers=3, own_servers=0, workers_per_host=2)
+    cluster = cluster_for(workers=3, own_servers=0, workers_per_host=2)
     (planned,) = EmulatedLauncher().plan(mpi_request(tmp_path, workers=3, cluster=cluster), "mark", PORTS)
     assert "-H h0:2,h1:1 -n 3 " in " ".join(planned.argv)
     assert planned.environment["OMPI_MCA_btl"] == "tcp,self"

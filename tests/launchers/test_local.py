@@ -15,12 +15,12 @@ import pytest
 from steptime.errors import LaunchError
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.orphans import end_orphans
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.request import LaunchOutcome, Request
 
 TIE = "from steptime.worker.tether import die_with_parent\ndie_with_parent()\n"
 
 
-def launch(folder: Path, program: str, **fields: object) -> Outcome:
+def launch(folder: Path, program: str, **fields: object) -> LaunchOutcome:
     (folder / "start.py").write_text(textwrap.dedent(program))
     settings = {"folder": folder, "interpreter": Path(sys.executable), "workers": 2, "time_limit_s": 20.0}
     return LocalLauncher().run(Request(**{**settings, **fields}))

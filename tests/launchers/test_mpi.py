@@ -15,7 +15,7 @@ import pytest
 
 from steptime.errors import LaunchError
 from steptime.launchers.mpi import MpiLauncher
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.request import LaunchOutcome, Request
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
 
@@ -41,7 +41,7 @@ def interpreter() -> Path:
     return Path(sys.executable)
 
 
-def launch(folder: Path, interpreter: Path, program: str, **fields: object) -> Outcome:
+def launch(folder: Path, interpreter: Path, program: str, **fields: object) -> LaunchOutcome:
     """Run two workers whose ``start.py`` is ``program``, beside the worker half."""
     make_run_folder(folder, folder / "no-room", {})
     (folder / "start.py").write_text(textwrap.dedent(program))

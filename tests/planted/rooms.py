@@ -10,7 +10,7 @@ from typing import Any
 from emulating import skip_where_impossible
 from launching import interpreter_for, library_workload, trial_of
 
-from steptime.clusters.cluster import Cluster, settled_cluster
+from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Breakdown
@@ -68,7 +68,7 @@ class Plant:
 def two_hosts(**settings: Any) -> Cluster:
     """Return two hosts of one worker each; skips where hosts cannot be emulated."""
     skip_where_impossible()
-    return settled_cluster(workers=2, own_servers=0, **settings)
+    return cluster_for(workers=2, own_servers=0, **settings)
 
 
 def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in

@@ -5,7 +5,7 @@ import pytest
 from launch_phases import launch_of
 from simulated import a_failure, a_launch, a_store, a_trial
 
-from steptime.clusters.cluster import settled_cluster
+from steptime.clusters.cluster import cluster_for
 from steptime.errors import StoreError
 from steptime.predict.observation import deployment_of, key_of, observe
 
@@ -45,7 +45,7 @@ def test_ablation_launches_give_phases(store):
 
 
 def test_links_of_emulated_hosts_are_those_measured(store):
-    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=2e8)
+    cluster = cluster_for(workers=2, own_servers=0, bandwidth_bits_per_s=2e8)
     trial = a_trial(strategy="allreduce", workers=2, launcher="emulated", cluster=cluster)
     store.add_trial(trial)
     path = {"source": 0, "target": 1, "alpha_s": 1e-4, "bandwidth_bits_per_s": 1.9e8, "message_bytes": 1}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from trials import trial
 
-from steptime.launchers.request import Outcome
+from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.records import Launch
 from steptime.runner.ablation_runs import AblationRuns
 from steptime.runner.block_runner import BUDGET_SPENT, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
@@ -74,7 +74,7 @@ class ScriptedExecutor:
         self.now += wall_s
         end = self.ends(framework, attempt)
         reason = None if end == "ok" else "worker-0 was ended by SIGSEGV" if end == "crashed" else "it failed"
-        outcome = Outcome(reason is None, reason, wall_s, [])
+        outcome = LaunchOutcome(reason is None, reason, wall_s, [])
         return LaunchResult(outcome, Collected({}), reason, {}, wall_s=wall_s)
 
     def record_fields(self, _configuration: Trial, result: LaunchResult) -> dict[str, Any]:

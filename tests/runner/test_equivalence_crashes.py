@@ -6,7 +6,7 @@ from typing import Any
 
 from test_executor import TRIAL, executor  # noqa: F401 - the fixture
 
-from steptime.launchers.request import Outcome
+from steptime.launchers.request import LaunchOutcome
 from steptime.runner.collection import Collected
 from steptime.runner.equivalence.check import Checker
 from steptime.runner.equivalence.oracle import Oracle
@@ -28,7 +28,9 @@ class Crashing:
         if self._left:
             self._left -= 1
             reason = "worker-0 was ended by SIGABRT"
-            return LaunchResult(Outcome(ok=False, reason=reason, wall_s=0.1, commands=[]), Collected({}), reason, {})
+            return LaunchResult(
+                LaunchOutcome(ok=False, reason=reason, wall_s=0.1, commands=[]), Collected({}), reason, {}
+            )
         return self._real.launch(trial, job, folder, **how)
 
 

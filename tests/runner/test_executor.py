@@ -9,7 +9,7 @@ from trials import trial
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers import base
 from steptime.launchers.base import free_ports
-from steptime.launchers.request import Outcome
+from steptime.launchers.request import LaunchOutcome
 from steptime.runner.collection import Collected
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.jobs import check_job
@@ -80,7 +80,7 @@ def test_a_port_that_stays_taken_is_the_reason(executor, tmp_path, monkeypatch, 
     ],
 )
 def test_a_crash_is_told_from_a_failure_that_somebody_meant(reason, crashed):
-    outcome = Outcome(ok=reason is None, reason=reason, wall_s=1.0, commands=[])
+    outcome = LaunchOutcome(ok=reason is None, reason=reason, wall_s=1.0, commands=[])
 
     assert LaunchResult(outcome, Collected({}), reason, {}).crashed == crashed
 

@@ -49,7 +49,14 @@ def net(
     from steptime.cli.arguments import Mistakes, count
     from steptime.frameworks.manifest import load_manifests
     from steptime.runner.host import cuda_device_names
-    from steptime.runner.net_plan import Wishes, back_ends_of, chosen, expand_net, operation, ready
+    from steptime.runner.net_plan import (
+        NetQuery,
+        back_ends_named,
+        back_ends_of,
+        net_plan_of,
+        parse_operation,
+        ready_back_ends,
+    )
     from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
     manifests = load_manifests()
@@ -58,10 +65,10 @@ def net(
         _print_back_ends(as_json=as_json)
         return
     mistakes = Mistakes()
-    wishes = Wishes(
+    query = NetQuery(
         workers=mistakes.each("--workers", workers, count),
         sizes=mistakes.each("--sizes", sizes, parse_bytes),
-        operations=mistakes.each("--operations", operations, operation),
+        operations=mistakes.each("--operations", operations, parse_operation),
         launcher=launcher,
         hosts=hosts,
         bandwidth_bits_per_s=mistakes.read("--bandwidth", bandwidth, parse_bit_rate),
@@ -72,11 +79,11 @@ def net(
         device_count=len(cuda_device_names()),
     )
     budget_s = mistakes.read("--budget", budget, parse_duration)
-    named, unknown = chosen(back_ends or [], known)
+    named, unknown = back_ends_named(back_ends or [], known)
     mistakes.add(unknown)
     mistakes.complain()
-    wanted, missing = (named, []) if back_ends else ready(known)
-    plan = expand_net(wanted, wishes)
+    wanted, missing = (named, []) if back_ends else ready_back_ends(known)
+    plan = net_plan_of(wanted, query)
     plan.skipped[:0] = missing
     if dry_run:
         _print_plan(plan, launches, output, as_json=as_json)

@@ -74,7 +74,7 @@ class Cluster(_Settled):
         return [rank for rank in range(count) if self.host_of(role, rank) == host]
 
 
-def settled_cluster(  # noqa: PLR0913 - these are the degrees of freedom of a cluster
+def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluster
     *,
     workers: int,
     own_servers: int,

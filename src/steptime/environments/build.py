@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.environments.cache import verify_digest, wheels_folder, write_marker
-from steptime.environments.spec import EnvironmentSpec, Making
+from steptime.environments.spec import BuildContext, EnvironmentSpec
 from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, run_logged
 from steptime.environments.tools import Command, Tool
 from steptime.errors import EnvironmentFailure
@@ -34,7 +34,7 @@ class Build:
 
     tool: Tool
     spec: EnvironmentSpec
-    making: Making
+    context: BuildContext
     folder: Path
 
     @property
@@ -50,7 +50,7 @@ class Build:
         started = time.monotonic()
         self.log.unlink(missing_ok=True)
         if self.folder.exists():
-            self.making.progress("removing what an interrupted attempt left")
+            self.context.progress("removing what an interrupted attempt left")
             shutil.rmtree(self.folder)
         try:
             for step in self.tool.commands(self.spec, python, version, self.folder):
@@ -61,7 +61,7 @@ class Build:
         except BaseException:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
-        self.making.progress(f"ready in {format_seconds(time.monotonic() - started)}")
+        self.context.progress(f"ready in {format_seconds(time.monotonic() - started)}")
 
     def verify_again(self, marker: dict[str, Any]) -> None:
         """Verify a complete environment with code that it has not been verified with.
@@ -74,11 +74,11 @@ class Build:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
         self._mark(marker)
-        self.making.progress("ready")
+        self.context.progress("ready")
 
     def _run(self, step: Command, what: str) -> None:
-        self.making.progress(step.stage)
-        code = run_logged(step.command, self.log, self.making.cancelled, **step.variables)
+        self.context.progress(step.stage)
+        code = run_logged(step.command, self.log, self.context.cancelled, **step.variables)
         if code:
             raise EnvironmentFailure(self._failed(f"{what} (exit code {code})"), fix=fix_in(self.log))
 
@@ -86,7 +86,7 @@ class Build:
         if not self.spec.finish:
             return
         program, *arguments = self.spec.finish
-        wheels = wheels_folder(self.making.cache)
+        wheels = wheels_folder(self.context.cache)
         wheels.mkdir(parents=True, exist_ok=True)
         command: list[str | Path] = [self.folder / "bin" / "python", "-I", program, self.folder, *arguments]
         step = Command("building what pip cannot install", command, {"STEPTIME_WHEELS": str(wheels)})

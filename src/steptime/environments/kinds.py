@@ -19,13 +19,13 @@ from steptime.environments.cache import address, cache_folder, read_marker, read
 from steptime.environments.fingerprint import packages
 from steptime.environments.inventory import ListedEnvironment, list_environments, remove
 from steptime.environments.pythons import choose_python
-from steptime.environments.spec import EnvironmentSpec, Making, Progress, ReadyEnvironment
+from steptime.environments.spec import BuildContext, EnvironmentSpec, Progress, ReadyEnvironment
 from steptime.environments.subprocesses import ask, fingerprint_of
 from steptime.environments.tools import Tool, Uv, Venv
 from steptime.errors import EnvironmentFailure, choices_message
 
 
-class Own:
+class CachedEnvironment:
     """A kind of environment that lies in the cache."""
 
     def __init__(self, tool: Tool) -> None:
@@ -39,18 +39,18 @@ class Own:
         """Return the folders where an environment of ``spec`` may lie."""
         return [address(spec, version, cache) for version in spec.pythons]
 
-    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+    def create(self, spec: EnvironmentSpec, context: BuildContext) -> ReadyEnvironment:
         """Return the environment of ``spec``, made if need be.
 
         Raises EnvironmentFailure when it cannot be made; nothing of it is left then but its log.
         """
-        if ready := self.find_ready(spec, making.cache):
+        if ready := self.find_ready(spec, context.cache):
             return ready
         python, version = choose_python(spec.name, spec.pythons)
-        folder = address(spec, version, making.cache)
-        build = Build(self._tool, spec, making, folder)
+        folder = address(spec, version, context.cache)
+        build = Build(self._tool, spec, context, folder)
         try:
-            with only_maker(folder, lambda: making.progress("waiting for another process"), making.cancelled):
+            with only_maker(folder, lambda: context.progress("waiting for another process"), context.cancelled):
                 # Somebody else may have made it while this process waited for the lock.
                 if ready_at(folder, spec) is None:
                     marker = read_marker(folder)
@@ -78,7 +78,7 @@ _OLDEST = (3, 6)
 _VERIFY_LIMIT_S = 600.0
 
 
-class Existing:
+class ExistingEnvironment:
     """An interpreter in which the user has installed the framework; it is verified and never changed."""
 
     def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:  # noqa: ARG002 - it has none
@@ -88,9 +88,9 @@ class Existing:
         except EnvironmentFailure:
             return None
 
-    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+    def create(self, spec: EnvironmentSpec, context: BuildContext) -> ReadyEnvironment:
         """Return the interpreter; raises EnvironmentFailure, with what it said, when it does not work."""
-        making.progress("verifying")
+        context.progress("verifying")
         return self._verified(spec)
 
     def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:  # noqa: ARG002 - it has none
@@ -101,23 +101,23 @@ class Existing:
         if spec.interpreter is None:
             message = f"the environment of {spec.name} is an existing one, but no interpreter is given for it"
             raise EnvironmentFailure(message)
-        version, found = _look_at(spec.name, spec.interpreter, spec.verify)
+        version, found = _verified_interpreter(spec.name, spec.interpreter, spec.verify)
         return ReadyEnvironment(spec.name, "existing", spec.interpreter, version, found)
 
 
-class Core:
+class CoreEnvironment:
     """steptime's own interpreter, for what needs nothing installed."""
 
     def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment:  # noqa: ARG002 - it has none
         """Return this process's interpreter."""
         return ReadyEnvironment(spec.name, "core", Path(sys.executable), platform.python_version(), _own_packages())
 
-    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+    def create(self, spec: EnvironmentSpec, context: BuildContext) -> ReadyEnvironment:
         """Return this process's interpreter; raises EnvironmentFailure when the code that verifies fails."""
         if spec.verify:
-            making.progress("verifying")
-            _look_at(spec.name, Path(sys.executable), spec.verify)
-        return self.find_ready(spec, making.cache)
+            context.progress("verifying")
+            _verified_interpreter(spec.name, Path(sys.executable), spec.verify)
+        return self.find_ready(spec, context.cache)
 
     def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:  # noqa: ARG002 - it has none
         """Return nothing: it lies outside the cache."""
@@ -130,7 +130,7 @@ def _own_packages() -> dict[str, str]:
 
 
 @cache
-def _look_at(name: str, interpreter: Path, verify: str) -> tuple[str, dict[str, str]]:
+def _verified_interpreter(name: str, interpreter: Path, verify: str) -> tuple[str, dict[str, str]]:
     """Return the version and the packages of a working interpreter."""
     said = fingerprint_of(interpreter)
     version = str(said["python"])
@@ -160,7 +160,7 @@ __all__ = [
 ]
 
 
-class Kind(Protocol):
+class EnvironmentKind(Protocol):
     """How environments of one kind come to be.
 
     Requirements of the seam: ``find_ready`` starts no installer and changes nothing; ``create`` either returns a
@@ -171,7 +171,7 @@ class Kind(Protocol):
         """Return the environment if it is ready."""
         ...
 
-    def create(self, spec: EnvironmentSpec, making: Making) -> ReadyEnvironment:
+    def create(self, spec: EnvironmentSpec, context: BuildContext) -> ReadyEnvironment:
         """Return the environment, made if need be."""
         ...
 
@@ -180,7 +180,12 @@ class Kind(Protocol):
         ...
 
 
-KINDS: Mapping[str, Kind] = {"venv": Own(Venv()), "uv": Own(Uv()), "existing": Existing(), "core": Core()}
+KINDS: Mapping[str, EnvironmentKind] = {
+    "venv": CachedEnvironment(Venv()),
+    "uv": CachedEnvironment(Uv()),
+    "existing": ExistingEnvironment(),
+    "core": CoreEnvironment(),
+}
 
 
 def find_ready(spec: EnvironmentSpec, cache: Path | None = None) -> ReadyEnvironment | None:
@@ -204,7 +209,7 @@ def create(
 
     Raises EnvironmentFailure, which says what failed, where the log is and what to do.
     """
-    return _kind(spec).create(spec, Making(cache or cache_folder(), progress, cancelled or threading.Event()))
+    return _kind(spec).create(spec, BuildContext(cache or cache_folder(), progress, cancelled or threading.Event()))
 
 
 def create_all(
@@ -249,7 +254,7 @@ def addresses(specs: Iterable[EnvironmentSpec], cache: Path | None = None) -> li
     return [folder for spec in specs for folder in _kind(spec).addresses(spec, cache or cache_folder())]
 
 
-def _kind(spec: EnvironmentSpec) -> Kind:
+def _kind(spec: EnvironmentSpec) -> EnvironmentKind:
     if spec.kind not in KINDS:
         raise EnvironmentFailure(choices_message("kind of environment", spec.kind, KINDS))
     return KINDS[spec.kind]

@@ -53,7 +53,7 @@ class ReadyEnvironment:
 
 
 @dataclass(frozen=True)
-class Making:
+class BuildContext:
     """What the making of an environment needs besides its spec."""
 
     cache: Path

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from steptime.errors import LaunchError
 from steptime.launchers.processes import watch
-from steptime.launchers.request import Outcome, Process, Request
+from steptime.launchers.request import LaunchOutcome, Process, Request
 
 # Below the range from which the kernel takes ports for outgoing connections: a port found free here is not taken
 # by somebody's connection before the framework listens on it.
@@ -70,7 +70,7 @@ class AbstractLauncher(abc.ABC):
             ports: free ports: one for the rendezvous, one per worker, one per server.
         """
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: Request) -> LaunchOutcome:
         """Start the processes, watch them to their end and leave none behind.
 
         Raises LaunchError when a process cannot be started at all.

@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from steptime.clusters.cluster import Cluster, settled_cluster
+from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher, free_ports
 from steptime.launchers.emulation.commands import processes
 from steptime.launchers.emulation.hosts import made_hosts
-from steptime.launchers.emulation.requirements import is_privileged, lacking
+from steptime.launchers.emulation.requirements import is_privileged, missing_requirement
 from steptime.launchers.emulation.rootless import run_below
 from steptime.launchers.processes import watch
-from steptime.launchers.request import Outcome, Process, Request
+from steptime.launchers.request import LaunchOutcome, Process, Request
 
 
 class EmulatedLauncher(AbstractLauncher):
@@ -30,8 +30,8 @@ class EmulatedLauncher(AbstractLauncher):
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         return processes(request, _cluster(request), marker, ports)
 
-    def run(self, request: Request) -> Outcome:
-        reason = lacking()
+    def run(self, request: Request) -> LaunchOutcome:
+        reason = missing_requirement()
         if reason:
             raise LaunchError(reason)
         if not os.access(request.interpreter, os.X_OK) and shutil.which(request.interpreter) is None:
@@ -52,4 +52,4 @@ class EmulatedLauncher(AbstractLauncher):
 
 def _cluster(request: Request) -> Cluster:
     own_servers = 0 if request.colocated_servers else request.servers
-    return request.cluster or settled_cluster(workers=request.workers, own_servers=own_servers)
+    return request.cluster or cluster_for(workers=request.workers, own_servers=own_servers)

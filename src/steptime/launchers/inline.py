@@ -8,7 +8,7 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.base import AbstractLauncher
-from steptime.launchers.request import Outcome, Process, Request
+from steptime.launchers.request import LaunchOutcome, Process, Request
 from steptime.worker.main import run_process
 
 
@@ -34,11 +34,11 @@ class InlineLauncher(AbstractLauncher):
             raise LaunchError(message)
         return [Process("worker-0", (sys.executable, "start.py", "job.json"), {"STEPTIME_OUTPUT": "inherit"})]
 
-    def run(self, request: Request) -> Outcome:
+    def run(self, request: Request) -> LaunchOutcome:
         (process,) = self.plan(request, "", ())
         started = time.monotonic()
         code = run_process(
             str(request.folder / "job.json"), {**process.environment, "STEPTIME_PARENT": str(os.getpid())}
         )
         reason = None if code == 0 else f"worker-0 ended with exit code {code}"
-        return Outcome(reason is None, reason, time.monotonic() - started, [list(process.argv)])
+        return LaunchOutcome(reason is None, reason, time.monotonic() - started, [list(process.argv)])

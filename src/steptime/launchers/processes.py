@@ -11,7 +11,7 @@ from pathlib import Path
 from steptime.errors import LaunchError
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
-from steptime.launchers.request import Outcome, Process, Request
+from steptime.launchers.request import LaunchOutcome, Process, Request
 
 _POLL_S = 0.02
 _GRACE_S = 2.0
@@ -20,7 +20,7 @@ _SERVER_GRACE_S = 5.0
 """How long servers may take to end after the last worker has."""
 
 
-def watch(processes: Sequence[Process], request: Request, marker: str) -> Outcome:
+def watch(processes: Sequence[Process], request: Request, marker: str) -> LaunchOutcome:
     """Run ``processes`` until all workers end, one fails, the time is up, or the launch is cancelled.
 
     The first failure ends all others at once. Servers and schedulers that are still there after the workers have
@@ -40,7 +40,7 @@ def watch(processes: Sequence[Process], request: Request, marker: str) -> Outcom
         _end(list(running.values()))
         end_marked(marker)
         await_ends(ending)
-    return Outcome(reason is None, reason, time.monotonic() - started, [list(each.argv) for each in processes])
+    return LaunchOutcome(reason is None, reason, time.monotonic() - started, [list(each.argv) for each in processes])
 
 
 def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:

@@ -45,7 +45,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LaunchOutcome:
     """How a launch ended."""
 
     ok: bool

@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from steptime.clusters.cluster import Cluster, settled_cluster
+from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.runner.workload_shapes import Settings
+from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, LoaderChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, ServerPlacement, Trial
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ExpansionContext:
     """What decides about a combination besides itself."""
 
     manifests: Mapping[str, Manifest]
-    settings: Settings
+    shapes: WorkloadShapes
     cuda_devices: int
     interpreters: frozenset[str]
     """Frameworks that run in an interpreter of the user's own."""
@@ -72,19 +72,19 @@ class Combination:
         """Samples per step of each worker; not whole where a global batch cannot be shared equally."""
         return self.batch / self.workers if self.batch_is_global else self.batch
 
-    def trial(self, around: Surroundings) -> Trial:
+    def trial(self, context: ExpansionContext) -> Trial:
         """Return the trial; only for what is not impossible."""
-        manifest = around.manifests[self.framework]
-        setting = around.settings.of(self.workload)
+        manifest = context.manifests[self.framework]
+        shape = context.shapes.of(self.workload)
         native = self.loader.name != "synthetic"
         needed = manifest.launcher_for(self.strategy, self.options)
-        cluster = _cluster(self, around)
+        cluster = _cluster(self, context)
         return Trial(
             framework=self.framework,
             strategy=self.strategy,
             workload=self.workload.name,
-            input_shape=setting.input_shape,
-            classes=setting.classes,
+            input_shape=shape.input_shape,
+            classes=shape.classes,
             dataset=self.workload.dataset if native else None,
             loader=self.loader.name,
             loader_processes=self.loader.processes if native else 0,
@@ -95,23 +95,23 @@ class Combination:
             server_placement=self.server_placement,
             hosts=len(cluster.hosts) if cluster else 1,
             batch_per_worker=int(self.batch_per_worker),
-            threads=around.threads,
+            threads=context.threads,
             options=dict(self.options),
-            optimizer=around.optimizer,
-            launcher=needed if around.launcher == "auto" else around.launcher,
+            optimizer=context.optimizer,
+            launcher=needed if context.launcher == "auto" else context.launcher,
             cluster=cluster,
-            seed=around.seed,
+            seed=context.seed,
         )
 
 
-def _cluster(it: Combination, around: Surroundings) -> Cluster | None:
+def _cluster(combination: Combination, context: ExpansionContext) -> Cluster | None:
     """Return the hosts that the combination's processes need; a host that nobody runs on is not made."""
-    chosen = around.cluster
+    chosen = context.cluster
     if chosen is None:
         return None
-    return settled_cluster(
-        workers=it.workers,
-        own_servers=it.servers if it.server_placement == "own" else 0,
+    return cluster_for(
+        workers=combination.workers,
+        own_servers=combination.servers if combination.server_placement == "own" else 0,
         workers_per_host=chosen.workers_per_host,
         bandwidth_bits_per_s=chosen.bandwidth,
         host_bandwidths=chosen.host_bandwidth,
@@ -133,97 +133,98 @@ def _typed(value: OptionValue, kind: str) -> OptionValue:
     return float(value) if kind == "float" else value
 
 
-def why_impossible(combination: Combination, around: Surroundings) -> str | None:
+def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:
     """Say in words why no trial can be made of a combination; None where one can."""
-    manifest = around.manifests[combination.framework]
+    manifest = context.manifests[combination.framework]
     for rule in _RULES:
-        reason = rule(combination, manifest, around)
+        reason = rule(combination, manifest, context)
         if reason:
             return reason
-    return around.settings.of(combination.workload).reason
+    return context.shapes.of(combination.workload).reason
 
 
-def _no_strategy(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
-    if it.strategy in manifest.strategies:
+def _no_strategy(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    if combination.strategy in manifest.strategies:
         return None
-    if it.strategy == "auto":
-        return f"no synchronous strategy for {_workers(it.workers)}"
-    return f"no strategy {it.strategy!r} (it has {', '.join(manifest.strategies)})"
+    if combination.strategy == "auto":
+        return f"no synchronous strategy for {_workers(combination.workers)}"
+    return f"no strategy {combination.strategy!r} (it has {', '.join(manifest.strategies)})"
 
 
-def _wrong_workers(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
-    support = manifest.strategies[it.strategy]
-    if strategy_named(it.strategy).single_baseline and it.workers != 1:
-        return f"{it.strategy!r} is one worker, not {it.workers}"
-    if it.workers < support.min_workers:
-        return f"{it.strategy!r} needs at least {_workers(support.min_workers)}, not {it.workers}"
-    if support.max_workers is not None and it.workers > support.max_workers:
-        return f"{it.strategy!r} takes at most {_workers(support.max_workers)}, not {it.workers}"
+def _wrong_workers(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    support = manifest.strategies[combination.strategy]
+    if strategy_named(combination.strategy).single_baseline and combination.workers != 1:
+        return f"{combination.strategy!r} is one worker, not {combination.workers}"
+    if combination.workers < support.min_workers:
+        return f"{combination.strategy!r} needs at least {_workers(support.min_workers)}, not {combination.workers}"
+    if support.max_workers is not None and combination.workers > support.max_workers:
+        return f"{combination.strategy!r} takes at most {_workers(support.max_workers)}, not {combination.workers}"
     return None
 
 
-def _unsupported(it: Combination, manifest: Manifest, _: Surroundings) -> str | None:
+def _unsupported(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
     for what, value, known in (
-        ("precision", it.precision, manifest.precisions),
-        ("device", it.device, manifest.devices),
-        ("loader", it.loader.name, manifest.loaders),
+        ("precision", combination.precision, manifest.precisions),
+        ("device", combination.device, manifest.devices),
+        ("loader", combination.loader.name, manifest.loaders),
     ):
         if value not in known:
             return f"no {what} {value!r} (it has {', '.join(known)})"
     return None
 
 
-def devices_of(manifest: Manifest, around: Surroundings) -> list[str]:
+def devices_of(manifest: Manifest, context: ExpansionContext) -> list[str]:
     """Return what a framework can train on here: in the user's interpreter, or in steptime's own environment."""
-    return list(manifest.devices if manifest.name in around.interpreters else manifest.own_devices)
+    return list(manifest.devices if manifest.name in context.interpreters else manifest.own_devices)
 
 
-def _no_device(it: Combination, manifest: Manifest, around: Surroundings) -> str | None:
-    if it.device not in devices_of(manifest, around):
+def _no_device(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+    if combination.device not in devices_of(manifest, context):
         return (
-            f"no {it.device!r} in the environment that steptime makes; name an interpreter of your own that has it: "
-            f"environments: {{{it.framework}: {{kind: existing, python: /path/to/python}}}}"
+            f"no {combination.device!r} in the environment that steptime makes; "
+            "name an interpreter of your own that has it: "
+            f"environments: {{{combination.framework}: {{kind: existing, python: /path/to/python}}}}"
         )
-    if it.device != "cuda" or it.workers <= around.cuda_devices:
+    if combination.device != "cuda" or combination.workers <= context.cuda_devices:
         return None
-    if not around.cuda_devices:
+    if not context.cuda_devices:
         return "no CUDA device on this machine"
-    return f"{_workers(it.workers)} need as many CUDA devices; this machine has {around.cuda_devices}"
+    return f"{_workers(combination.workers)} need as many CUDA devices; this machine has {context.cuda_devices}"
 
 
-def _no_data(it: Combination, _: Manifest, __: Surroundings) -> str | None:
-    if it.loader.name == "synthetic" or it.workload.dataset is not None:
+def _no_data(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
+    if combination.loader.name == "synthetic" or combination.workload.dataset is not None:
         return None
-    return f"{it.workload.name} has no dataset for the loader {it.loader.name!r} to read"
+    return f"{combination.workload.name} has no dataset for the loader {combination.loader.name!r} to read"
 
 
-def _wrong_launcher(it: Combination, manifest: Manifest, around: Surroundings) -> str | None:
-    support = manifest.strategies[it.strategy]
-    helpers = strategy_named(it.strategy).servers or support.scheduler
-    if around.launcher == "local" and manifest.launcher_for(it.strategy, it.options) == "mpi":
-        return f"{it.strategy!r} is started by the launcher 'mpi', not 'local'"
-    if around.launcher == "mpi" and helpers:
-        return f"{it.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"
-    if around.launcher == "inline" and (manifest.environment != "core" or it.workers != 1 or helpers):
+def _wrong_launcher(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+    support = manifest.strategies[combination.strategy]
+    helpers = strategy_named(combination.strategy).servers or support.scheduler
+    if context.launcher == "local" and manifest.launcher_for(combination.strategy, combination.options) == "mpi":
+        return f"{combination.strategy!r} is started by the launcher 'mpi', not 'local'"
+    if context.launcher == "mpi" and helpers:
+        return f"{combination.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"
+    if context.launcher == "inline" and (manifest.environment != "core" or combination.workers != 1 or helpers):
         return "the launcher 'inline' runs one worker in steptime's own interpreter"
     return None
 
 
-def _too_few_hosts(it: Combination, _: Manifest, around: Surroundings) -> str | None:
-    cluster = around.cluster
-    if cluster is None or it.workers <= cluster.hosts * cluster.workers_per_host:
+def _too_few_hosts(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
+    cluster = context.cluster
+    if cluster is None or combination.workers <= cluster.hosts * cluster.workers_per_host:
         return None
     room = cluster.hosts * cluster.workers_per_host
-    return f"the cluster has room for {_workers(room)} on its hosts, not for {it.workers}"
+    return f"the cluster has room for {_workers(room)} on its hosts, not for {combination.workers}"
 
 
-def _uneven_batch(it: Combination, _: Manifest, __: Surroundings) -> str | None:
-    if not it.batch_is_global or it.batch % it.workers == 0:
+def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
+    if not combination.batch_is_global or combination.batch % combination.workers == 0:
         return None
-    return f"a global batch of {it.batch} cannot be shared equally by {_workers(it.workers)}"
+    return f"a global batch of {combination.batch} cannot be shared equally by {_workers(combination.workers)}"
 
 
-_RULES: tuple[Callable[[Combination, Manifest, Surroundings], str | None], ...] = (
+_RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], ...] = (
     _no_strategy,
     _wrong_workers,
     _unsupported,

@@ -17,7 +17,7 @@ from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
-from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, lacking
+from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
 from steptime.runner.host import cuda_device_names, usable_cores
 from steptime.runner.preparation import environment_spec
 from steptime.units import format_bytes
@@ -113,7 +113,7 @@ def _mpi() -> Finding:
 
 
 def _emulation() -> Finding:
-    reason = lacking()
+    reason = missing_requirement()
     if reason:
         return Finding("emulated hosts", "note", reason)
     groups = find_groups()

@@ -14,7 +14,7 @@ from typing import Any
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
-from steptime.launchers.request import Outcome
+from steptime.launchers.request import LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, snapshot
 from steptime.runner.collection import Collected, collect, stderr_tails
@@ -33,7 +33,7 @@ _PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
 class LaunchResult:
     """How one launch ended, the records of its processes, and the load of the machine meanwhile."""
 
-    outcome: Outcome
+    outcome: LaunchOutcome
     collected: Collected
     reason: str | None
     """Why the launch failed, in one sentence; None when it did not."""
@@ -107,7 +107,7 @@ class Executor:
             try:
                 outcome = launcher_named(spec.launcher).run(request)
             except LaunchError as error:
-                outcome = Outcome(ok=False, reason=str(error), wall_s=0.0, commands=[])
+                outcome = LaunchOutcome(ok=False, reason=str(error), wall_s=0.0, commands=[])
             collected = collect(folder)
             reason = _reason(outcome, collected, collected.missing(spec.workers, last_record))
             result = LaunchResult(
@@ -142,7 +142,7 @@ class Executor:
         }
 
 
-def _reason(outcome: Outcome, collected: Collected, missing: Sequence[int]) -> str | None:
+def _reason(outcome: LaunchOutcome, collected: Collected, missing: Sequence[int]) -> str | None:
     error = collected.first_error()
     if outcome.reason:
         return f"{error} ({outcome.reason})" if error else outcome.reason

@@ -7,8 +7,8 @@ from itertools import product
 from typing import Any
 
 from steptime.frameworks.manifest import Manifest, OptionValue
-from steptime.runner.combinations import Combination, Surroundings, chosen_options, devices_of, why_impossible
-from steptime.runner.workload_shapes import DatasetFacts, Settings
+from steptime.runner.combinations import Combination, ExpansionContext, chosen_options, devices_of, why_impossible
+from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
 from steptime.study.trial import Trial
@@ -47,9 +47,9 @@ def expand(
         cuda_devices: how many this machine has.
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
-    around = Surroundings(
+    context = ExpansionContext(
         manifests,
-        Settings(datasets),
+        WorkloadShapes(datasets),
         cuda_devices,
         own,
         study.launcher,
@@ -60,13 +60,13 @@ def expand(
     )
     trials: dict[str, Trial] = {}
     skipped: dict[str, Skipped] = {}
-    for combination in wanted(study, around):
-        reason = why_impossible(combination, around)
+    for combination in wanted(study, context):
+        reason = why_impossible(combination, context)
         if reason:
             axes = combination.to_json()
             skipped.setdefault(repr((axes, reason)), Skipped(axes, reason))
         else:
-            trial = combination.trial(around)
+            trial = combination.trial(context)
             trials.setdefault(trial.id, trial)
     return Expansion(list(trials.values()), list(skipped.values()))
 
@@ -82,13 +82,13 @@ def skipped_in_words(skipped: Iterable[Skipped]) -> list[str]:
     ]
 
 
-def wanted(study: Study, around: Surroundings) -> Iterator[Combination]:
+def wanted(study: Study, context: ExpansionContext) -> Iterator[Combination]:
     """Yield every combination that the study asks for, possible or not: its axes without exclude, then include."""
-    for combination in _Axes(study, None).combinations(around):
+    for combination in _Axes(study, None).combinations(context):
         if not any(_matches(exclusion, combination) for exclusion in study.exclude):
             yield combination
     for inclusion in study.include:
-        yield from _Axes(study, inclusion).combinations(around)
+        yield from _Axes(study, inclusion).combinations(context)
 
 
 class _Axes:
@@ -104,19 +104,19 @@ class _Axes:
         self._batches = _batches(inclusion)
         self._study_batches = _batches(study)
 
-    def combinations(self, around: Surroundings) -> Iterator[Combination]:
+    def combinations(self, context: ExpansionContext) -> Iterator[Combination]:
         """Yield the product of the axes, those that divide comparisons outermost."""
         outer = ("loaders", "precision", "device", "workers", "frameworks")
         for workload in self._workloads:
             batches = self._batches or _batches(workload) or self._study_batches
             for batch, *rest in product(batches, *(self._values[axis] for axis in outer)):
-                yield from self._of_framework(workload, batch, tuple(rest), around)
+                yield from self._of_framework(workload, batch, tuple(rest), context)
 
     def _of_framework(
-        self, workload: WorkloadChoice, batch: tuple[int, bool], rest: tuple[Any, ...], around: Surroundings
+        self, workload: WorkloadChoice, batch: tuple[int, bool], rest: tuple[Any, ...], context: ExpansionContext
     ) -> Iterator[Combination]:
         loader, precision, device, workers, framework = rest
-        manifest = around.manifests[framework]
+        manifest = context.manifests[framework]
         for strategy in self._strategies(manifest, workers):
             serving = strategy in manifest.strategies and strategy_named(strategy).servers
             servers = self._values["servers"] if serving else [0]
@@ -126,8 +126,8 @@ class _Axes:
                     workload=workload,
                     framework=framework,
                     strategy=strategy,
-                    loader=_settled_loader(loader, workload),
-                    device=_settled_device(device, manifest, around),
+                    loader=_chosen_loader(loader, workload),
+                    device=_chosen_device(device, manifest, context),
                     precision=precision,
                     workers=workers,
                     servers=count,
@@ -194,16 +194,16 @@ def _automatic(manifest: Manifest, workers: int) -> list[str]:
     return [name for name in _able(manifest, workers) if strategy_named(name).exact] or [AUTO]
 
 
-def _settled_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoice:
+def _chosen_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoice:
     if loader.name != AUTO:
         return loader
     return LoaderChoice(name="native" if workload.dataset else "synthetic", processes=loader.processes)
 
 
-def _settled_device(device: str, manifest: Manifest, around: Surroundings) -> Any:  # noqa: ANN401 - one of two literals
+def _chosen_device(device: str, manifest: Manifest, context: ExpansionContext) -> Any:  # noqa: ANN401 - one of two literals
     if device != AUTO:
         return device
-    return "cuda" if around.cuda_devices and "cuda" in devices_of(manifest, around) else "cpu"
+    return "cuda" if context.cuda_devices and "cuda" in devices_of(manifest, context) else "cpu"
 
 
 def _matches(exclusion: Exclusion, combination: Combination) -> bool:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from steptime.clusters.cluster import settled_cluster
+from steptime.clusters.cluster import cluster_for
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
 from steptime.frameworks.manifest import BackEndSupport, Manifest
-from steptime.launchers.emulation.requirements import lacking
+from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.study.strategies import strategy_named
@@ -37,7 +37,7 @@ class FrameworkBackEnd:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class NetQuery:
     """What the user asked for."""
 
     workers: Sequence[int]
@@ -75,13 +75,15 @@ def back_ends_of(manifests: Mapping[str, Manifest]) -> dict[str, FrameworkBackEn
     }
 
 
-def chosen(names: Sequence[str], known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd], list[str]]:
+def back_ends_named(
+    names: Sequence[str], known: Mapping[str, FrameworkBackEnd]
+) -> tuple[list[FrameworkBackEnd], list[str]]:
     """Return the back ends ``names``, each once, and a mistake for every one that is unknown."""
     mistakes = [choices_message("back end", name, known) for name in names if name not in known]
     return [known[name] for name in dict.fromkeys(names) if name in known], mistakes
 
 
-def ready(known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd], list[str]]:
+def ready_back_ends(known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd], list[str]]:
     """Return the back ends whose environments exist, and one line for each other."""
     manifests = {each.manifest.name: each.manifest for each in known.values()}
     there = {name for name, manifest in manifests.items() if find_ready(environment_spec(manifest))}
@@ -94,88 +96,88 @@ def ready(known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd]
     return found, missing
 
 
-def operation(name: str) -> str:
+def parse_operation(name: str) -> str:
     """Return ``name`` if it is an operation; raises UsageError with the choices."""
     if name not in OPERATIONS:
         raise UsageError(choices_message("operation", name, OPERATIONS))
     return name
 
 
-def expand_net(wanted: Sequence[FrameworkBackEnd], wishes: Wishes) -> NetPlan:
+def net_plan_of(wanted: Sequence[FrameworkBackEnd], query: NetQuery) -> NetPlan:
     """Return the settings of all back ends and worker counts, and one line for each that cannot be.
 
     Raises UsageError where nothing is left, or the wishes contradict each other.
     """
-    _require_sense(wishes)
+    _check_query(query)
     plan = NetPlan()
     for back_end in wanted:
-        reason = _why_not(back_end, wishes)
+        reason = _reason_against(back_end, query)
         if reason:
             plan.skipped.append(f"{back_end.name}: {reason}")
             continue
-        for workers in wishes.workers:
-            hosts = wishes.hosts or workers
-            if back_end.support.device == "cuda" and workers > wishes.device_count:
+        for workers in query.workers:
+            hosts = query.hosts or workers
+            if back_end.support.device == "cuda" and workers > query.device_count:
                 plan.skipped.append(
-                    f"{back_end.name}, {workers} workers: this machine has {wishes.device_count} CUDA devices"
+                    f"{back_end.name}, {workers} workers: this machine has {query.device_count} CUDA devices"
                 )
-            elif wishes.launcher == "emulated" and workers < hosts:
+            elif query.launcher == "emulated" and workers < hosts:
                 plan.skipped.append(f"{back_end.name}, {workers} workers: fewer than the {hosts} hosts")
             else:
-                plan.settings.append(_setting(back_end, workers, wishes))
+                plan.settings.append(_setting(back_end, workers, query))
     if not plan.settings:
         raise UsageError(["nothing can be measured", *plan.skipped])
     return plan
 
 
-def _require_sense(wishes: Wishes) -> None:
+def _check_query(query: NetQuery) -> None:
     mistakes = []
-    if wishes.launcher not in LAUNCHERS:
-        mistakes.append(choices_message("launcher", wishes.launcher, LAUNCHERS))
-    elif wishes.launcher != "emulated":
+    if query.launcher not in LAUNCHERS:
+        mistakes.append(choices_message("launcher", query.launcher, LAUNCHERS))
+    elif query.launcher != "emulated":
         given = {
-            "--hosts": wishes.hosts is not None,
-            "--bandwidth": wishes.bandwidth_bits_per_s is not None,
-            "--delay": wishes.delay_s > 0,
+            "--hosts": query.hosts is not None,
+            "--bandwidth": query.bandwidth_bits_per_s is not None,
+            "--delay": query.delay_s > 0,
         }
         mistakes += [f"{name} needs --launcher emulated" for name, is_given in given.items() if is_given]
     else:
-        reason = lacking()
+        reason = missing_requirement()
         mistakes += [reason] if reason else []
-    mistakes += [f"{workers} workers exchange nothing; two are the fewest" for workers in wishes.workers if workers < 2]  # noqa: PLR2004
-    mistakes += [f"{size} bytes are no whole number of float32 values" for size in wishes.sizes if size < 4 or size % 4]  # noqa: PLR2004
-    if wishes.hosts is not None and wishes.hosts < 2:  # noqa: PLR2004
-        mistakes.append(f"--hosts {wishes.hosts}: messages between fewer than two hosts cross no link")
-    if wishes.servers < 1:
-        mistakes.append(f"--servers {wishes.servers}: push_pull needs one at least")
-    if len(set(wishes.sizes)) < 2:  # noqa: PLR2004
+    mistakes += [f"{workers} workers exchange nothing; two are the fewest" for workers in query.workers if workers < 2]  # noqa: PLR2004
+    mistakes += [f"{size} bytes are no whole number of float32 values" for size in query.sizes if size < 4 or size % 4]  # noqa: PLR2004
+    if query.hosts is not None and query.hosts < 2:  # noqa: PLR2004
+        mistakes.append(f"--hosts {query.hosts}: messages between fewer than two hosts cross no link")
+    if query.servers < 1:
+        mistakes.append(f"--servers {query.servers}: push_pull needs one at least")
+    if len(set(query.sizes)) < 2:  # noqa: PLR2004
         mistakes.append("--sizes: latencies and bandwidth need two sizes at least")
-    if not wishes.workers:
+    if not query.workers:
         mistakes.append("--workers: none given")
     if mistakes:
         raise UsageError(mistakes)
 
 
-def _why_not(back_end: FrameworkBackEnd, wishes: Wishes) -> str | None:
-    if wishes.launcher in ("local", "mpi") and back_end.launcher != wishes.launcher:
+def _reason_against(back_end: FrameworkBackEnd, query: NetQuery) -> str | None:
+    if query.launcher in ("local", "mpi") and back_end.launcher != query.launcher:
         return f"its workers are started by the launcher {back_end.launcher}"
-    if wishes.operations and not set(wishes.operations) & set(back_end.support.operations):
-        return f"it has no operation {', '.join(wishes.operations)} (it has {', '.join(back_end.support.operations)})"
-    if back_end.support.device == "cuda" and not wishes.device_count:
+    if query.operations and not set(query.operations) & set(back_end.support.operations):
+        return f"it has no operation {', '.join(query.operations)} (it has {', '.join(back_end.support.operations)})"
+    if back_end.support.device == "cuda" and not query.device_count:
         return "it needs CUDA devices, and this machine has none"
     return None
 
 
-def _setting(back_end: FrameworkBackEnd, workers: int, wishes: Wishes) -> NetSetting:
+def _setting(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> NetSetting:
     support = back_end.support
-    servers = wishes.servers if strategy_named(support.strategy).servers else 0
-    emulated = wishes.launcher == "emulated"
-    cluster = settled_cluster(
+    servers = query.servers if strategy_named(support.strategy).servers else 0
+    emulated = query.launcher == "emulated"
+    cluster = cluster_for(
         workers=workers,
         own_servers=servers,
-        workers_per_host=-(-workers // (wishes.hosts or workers)),
-        bandwidth_bits_per_s=wishes.bandwidth_bits_per_s,
-        delay_s=wishes.delay_s,
+        workers_per_host=-(-workers // (query.hosts or workers)),
+        bandwidth_bits_per_s=query.bandwidth_bits_per_s,
+        delay_s=query.delay_s,
     )
     return NetSetting(
         back_end=back_end.name,
@@ -183,14 +185,14 @@ def _setting(back_end: FrameworkBackEnd, workers: int, wishes: Wishes) -> NetSet
         strategy=support.strategy,
         options=back_end.options,
         device=support.device,
-        operations=tuple(name for name in support.operations if not wishes.operations or name in wishes.operations),
-        sizes=tuple(sorted(set(wishes.sizes))),
+        operations=tuple(name for name in support.operations if not query.operations or name in query.operations),
+        sizes=tuple(sorted(set(query.sizes))),
         workers=workers,
         servers=servers,
         server_placement="own" if servers else None,
         launcher="emulated" if emulated else back_end.launcher,
         cluster=cluster if emulated else None,
-        rounds=wishes.rounds,
-        runs=wishes.runs,
-        seconds=wishes.seconds,
+        rounds=query.rounds,
+        runs=query.runs,
+        seconds=query.seconds,
     )

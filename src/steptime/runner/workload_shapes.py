@@ -23,7 +23,7 @@ class DatasetFacts:
 
 
 @dataclass(frozen=True)
-class Setting:
+class WorkloadShape:
     """A workload settled for its dataset and image size, or why that is impossible."""
 
     input_shape: tuple[int, ...] = ()
@@ -32,52 +32,52 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Settings:
+class WorkloadShapes:
     """The workloads of a study on its datasets."""
 
     datasets: Mapping[str, DatasetFacts]
-    _found: dict[_Key, Setting] = field(default_factory=dict)
+    _found: dict[_Key, WorkloadShape] = field(default_factory=dict)
     """Those asked for before: building a workload takes a while."""
 
-    def of(self, choice: WorkloadChoice) -> Setting:
+    def of(self, choice: WorkloadChoice) -> WorkloadShape:
         """Return input shape and classes of a workload on its dataset, or why they do not go together."""
         key = (choice.name, choice.dataset, choice.image, choice.classes)
         if key not in self._found:
             facts = self.datasets.get(choice.dataset, DatasetFacts()) if choice.dataset else DatasetFacts()
             try:
-                self._found[key] = _settled(choice, facts)
+                self._found[key] = _shape_on(choice, facts)
             except WorkloadError as error:
-                self._found[key] = Setting(reason=f"{choice.name}: {error}")
+                self._found[key] = WorkloadShape(reason=f"{choice.name}: {error}")
         return self._found[key]
 
 
-def _settled(choice: WorkloadChoice, facts: DatasetFacts) -> Setting:
-    usual = build_workload(choice.name)
-    reason = _mismatch(choice, facts, usual)
+def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
+    default = build_workload(choice.name)
+    reason = _mismatch(choice, facts, default)
     if reason:
-        return Setting(reason=reason)
-    classes = choice.classes or facts.classes or usual.classes
-    shape = facts.shape or (_resized(usual, choice.image) if choice.image else usual.input_shape)
+        return WorkloadShape(reason=reason)
+    classes = choice.classes or facts.classes or default.classes
+    shape = facts.shape or (_resized(default, choice.image) if choice.image else default.input_shape)
     workload = build_workload(choice.name, shape, classes)
-    return Setting(workload.input_shape, workload.classes)
+    return WorkloadShape(workload.input_shape, workload.classes)
 
 
-def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, usual: Workload) -> str | None:
+def _mismatch(choice: WorkloadChoice, facts: DatasetFacts, default: Workload) -> str | None:
     name, data = choice.name, choice.dataset
-    if facts.shape and len(usual.input_shape) == len(facts.shape) and facts.shape[0] != usual.input_shape[0]:
-        return f"{name} takes {_channels(usual.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
+    if facts.shape and len(default.input_shape) == len(facts.shape) and facts.shape[0] != default.input_shape[0]:
+        return f"{name} takes {_channels(default.input_shape[0])}, and {data} has {_channels(facts.shape[0])}"
     if facts.shape and choice.image and choice.image != facts.shape[-2:]:
         asked, there = ("x".join(map(str, sides)) for sides in (choice.image, facts.shape[-2:]))
         return f"{data} is stored as {there} and is not resized to {asked}"
-    if choice.image and len(usual.input_shape) != _PLANE:
+    if choice.image and len(default.input_shape) != _PLANE:
         return f"{name} takes no images, so that the image size means nothing"
     if facts.classes and choice.classes and choice.classes < facts.classes:
         return f"{data} has {facts.classes} classes, more than the {choice.classes} asked of {name}"
     return None
 
 
-def _resized(usual: Workload, sides: tuple[int, int]) -> tuple[int, ...]:
-    return (usual.input_shape[0], *sides)
+def _resized(default: Workload, sides: tuple[int, int]) -> tuple[int, ...]:
+    return (default.input_shape[0], *sides)
 
 
 def _channels(count: int) -> str:

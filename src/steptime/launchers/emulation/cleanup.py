@@ -5,7 +5,7 @@ from steptime.launchers.emulation.network import NAMESPACES, remove_network
 from steptime.launchers.emulation.owner import Owner, owner_of
 
 
-def remove_remains(groups: Groups | None) -> list[Owner]:
+def remove_orphans(groups: Groups | None) -> list[Owner]:
     """Remove namespaces and control groups whose owners are dead; return those owners."""
     owners = {owner_of(path.name) for path in NAMESPACES.glob("steptime-*")}
     owners |= set(groups.owners()) if groups else set()

@@ -11,7 +11,7 @@ from pathlib import Path
 from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import verification as settings
-from steptime.launchers.emulation.cleanup import remove, remove_remains
+from steptime.launchers.emulation.cleanup import remove, remove_orphans
 from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, entering
 from steptime.launchers.emulation.control_groups import Groups, find_groups
 from steptime.launchers.emulation.delay_switch import can_switch, running_switch
@@ -109,7 +109,7 @@ def made_hosts(cluster: Cluster, request: Request) -> Iterator[Hosts]:
     Raises LaunchError when this machine cannot make such hosts, or makes others than asked.
     """
     groups = find_groups()
-    remove_remains(groups)
+    remove_orphans(groups)
     delay_by = _delay_by(cluster)
     if groups is None and any(host.cpu_share < 1 for host in cluster.hosts):
         message = (

@@ -9,7 +9,7 @@ from steptime.launchers.emulation.owner import new_owner
 from steptime.launchers.emulation.rootless import user_namespaces_work
 
 
-def lacking() -> str | None:
+def missing_requirement() -> str | None:
     """Say in a sentence why no cluster can be emulated here; None where one can."""
     if not sys.platform.startswith("linux"):
         return "the launcher 'emulated' needs Linux, whose namespaces it makes hosts of"

@@ -25,7 +25,7 @@ from typing import Any
 from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.network import attempt
-from steptime.launchers.request import Outcome, Request
+from steptime.launchers.request import LaunchOutcome, Request
 
 _PROGRAM = "steptime.launchers.unprivileged"
 _BELOW = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--uts")
@@ -40,7 +40,7 @@ def user_namespaces_work() -> bool:
     return attempt(*_BELOW, "sh", "-c", probe)
 
 
-def run_below(request: Request) -> Outcome:
+def run_below(request: Request) -> LaunchOutcome:
     """Run a launch in a user namespace; raises LaunchError as the launcher does."""
     with subprocess.Popen(
         [*_BELOW, sys.executable, "-m", _PROGRAM],
@@ -61,7 +61,7 @@ def run_below(request: Request) -> Outcome:
         raise LaunchError(message) from None
     if "refused" in answer:
         raise LaunchError(answer["refused"])
-    return Outcome(**{**answer, "cluster": _findings(answer["cluster"])})
+    return LaunchOutcome(**{**answer, "cluster": _findings(answer["cluster"])})
 
 
 def _answer(process: subprocess.Popen[str], request: Request) -> str:
@@ -105,7 +105,7 @@ def request_from_text(text: str, cancelled: threading.Event) -> Request:
     )
 
 
-def outcome_to_text(outcome: Outcome) -> str:
+def outcome_to_text(outcome: LaunchOutcome) -> str:
     """Return an outcome as JSON."""
     return json.dumps(asdict(outcome))
 
