@@ -78,7 +78,7 @@ class PlannedMessage(typing.NamedTuple):
 
 
 class Fusion(typing.NamedTuple):
-    """Messages that are put together as they become ready, as Horovod does it."""
+    """How messages are put together as they become ready."""
 
     threshold: int
     """Bytes; what is ready together travels together up to so many, and with 0 each by itself."""
