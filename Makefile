@@ -1,31 +1,42 @@
 # The two commands of the README, and what they stand on. Everything else is in CONTRIBUTING.md.
 
-PYTHON ?= python3.11
+# The newest Python from 3.11 on that can make virtual environments (Debian's needs its package python3-venv).
+PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python3; do \
+	$$name -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$name && break; \
+	done)
 VENV := .venv
 STEPTIME := $(VENV)/bin/steptime
 # Made again whenever the dependencies may have changed.
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 
+# Exit code 3 of steptime: a framework could not be had here, and it said which and how to get it.
+WITHOUT_SOME := || test $$? = 3
 # Old frameworks die of a signal now and then. A test that met such a death is repeated once, and the report says so;
 # one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by themselves.)
 AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG"
+# One line for each skipped test: its reason.
+SKIPPED := $(VENV)/.skipped
 
 .PHONY: race test test-frameworks lint setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
-	$(STEPTIME) run quickstart
+	$(STEPTIME) run quickstart $(WITHOUT_SOME)
 
-test: $(DEV)  ## make what the tests need, then run all of them
-	$(STEPTIME) env create pytorch tensorflow mxnet chainer
+test: $(DEV)  ## make what the tests need, then run all of them and show which lines of the core they ran
+	$(STEPTIME) env create pytorch tensorflow mxnet chainer $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest -n 2 --rooms default $(AFTER_A_CRASH) -m "not alone"
-	$(VENV)/bin/python -m pytest -m alone
+	rm -f $(SKIPPED) && $(VENV)/bin/coverage erase
+	$(VENV)/bin/coverage run -m pytest -n 2 --frameworks default --skipped-to $(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+	$(VENV)/bin/python -m pytest --skipped-to $(SKIPPED) -m alone
+	$(VENV)/bin/python .ci/coverage_by_package.py
+	@sort $(SKIPPED) | uniq -c | awk '{n = $$1; $$1 = ""; line = line (NR > 1 ? ";" : "") " " n " because" $$0} \
+		END {print "skipped:" (NR ? line : " nothing")}'
 
-test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further rooms
-	$(STEPTIME) env create --all || test $$? = 3
+test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
+	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest -n 2 --rooms further $(AFTER_A_CRASH)
+	$(VENV)/bin/python -m pytest -n 2 --frameworks further $(AFTER_A_CRASH)
 
 lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/ruff format --check .
@@ -37,6 +48,8 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 setup: $(DEV)
 
 $(CORE): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python from 3.11 on with the modules venv and ensurepip was found. Install one" \
+		"(sudo apt-get install python3 python3-venv; or pyenv install 3.13), or name it: make PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python -m pip install -q -e .
 	touch $@
