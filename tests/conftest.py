@@ -20,71 +20,81 @@ sys.path += [str(HERE / folder) for folder in ("frameworks", "end_to_end", "work
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
 
-DEFAULT_ROOMS = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
-"""Those whose environments `make test` makes; `make test-frameworks` makes the others too."""
-ROOMS = set(load_manifests())
+DEFAULT = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
+"""Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
+FRAMEWORKS = set(load_manifests())
 _TRAINING = {"contract", "frameworks", "launchers"}
-"""Folders whose cases are named after rooms; elsewhere a room's name may be an example."""
-ROOM = "trained room"
-"""The property of a test that trains in a framework's room; its value is the room's name."""
+"""Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
+_TRAINED = "trained framework"
+"""The property of a test that trains a framework; its value is the framework's name."""
 
 
 @pytest.fixture
-def trained_room(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> str:
-    """The room that the test's parameter ``name`` says, counted in the summary; skips a room that is not installed."""
+def trained_framework(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> str:
+    """The test's parameter ``name``, counted in the summary; skips a framework that is not installed."""
     name = str(request.node.callspec.params["name"])
-    record_property(ROOM, name)
+    record_property(_TRAINED, name)
     interpreter_for(name)
     return name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let two runs share the tests between them, none twice."""
+    """Let two runs share the tests between them, none twice, and gather why tests were skipped."""
     parser.addoption(
-        "--rooms",
+        "--frameworks",
         choices=["all", "default", "further"],
         default="all",
-        help="leave out what trains in rooms beyond the default ones, or all but that",
+        help="leave out what trains frameworks beyond the default ones, or all but that",
     )
+    parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what belongs to the other run of the two that share the tests."""
-    wanted = config.getoption("--rooms")
-    if wanted == "all":
+    """Deselect the tests of the other of the two runs that share them."""
+    chosen = config.getoption("--frameworks")
+    if chosen == "all":
         return
-    kept = [item for item in items if (_room(item) in {None, *DEFAULT_ROOMS}) == (wanted == "default")]
+    kept = [item for item in items if (_framework_of(item) in {None, *DEFAULT}) == (chosen == "default")]
     config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = kept
 
 
-def _room(item: pytest.Item) -> str | None:
-    """The room in which a test trains: that of its case, or the one that its module is named after."""
+def _framework_of(item: pytest.Item) -> str | None:
+    """The framework that a test trains: that of its case, or the one that its module is named after."""
     case = getattr(item, "callspec", None)
     named = [case.params.get(name) for name in ("name", "framework")] if case else []
     stem = item.path.stem.removeprefix("test_")
-    named += sorted((room for room in ROOMS if stem == room or stem.startswith(f"{room}_")), key=len, reverse=True)
-    return next((room for room in named if room in ROOMS and item.path.parent.name in _TRAINING), None)
+    named += sorted((name for name in FRAMEWORKS if stem == name or stem.startswith(f"{name}_")), key=len, reverse=True)
+    return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say which rooms the contract suite trained in and why it left out the others: nobody shall have to guess."""
-    trained, reasons = set(), {}
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say which frameworks the contract suite trained, why it left out the others, and why tests were skipped."""
+    target = config.getoption("--skipped-to")
+    if target is not None:
+        reasons = [_reason(report) for report in terminalreporter.stats.get("skipped", [])]
+        with target.open("a") as file:
+            file.writelines(f"{reason}\n" for reason in reasons)
+    trained, left_out = set(), {}
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
-            room = dict(getattr(report, "user_properties", ())).get(ROOM)
-            if room is None:
+            name = dict(getattr(report, "user_properties", ())).get(_TRAINED)
+            if name is None:
                 continue
             if outcome == "skipped":
-                reasons.setdefault(room, report.longrepr[2].removeprefix("Skipped: "))
+                left_out.setdefault(name, _reason(report))
             else:
-                trained.add(room)
-    if not trained and not reasons:
+                trained.add(name)
+    known = trained | set(left_out)
+    if not known:
         return
-    rooms = trained | set(reasons)
     terminalreporter.section("frameworks")
-    terminalreporter.line(
-        f"contract suite trained in {len(trained)} of {len(rooms)} rooms: {', '.join(sorted(trained))}"
-    )
-    for room in sorted(set(reasons) - trained):
-        terminalreporter.line(f"not in {room}: {reasons[room]}")
+    names = ", ".join(sorted(trained))
+    terminalreporter.line(f"contract suite trained {len(trained)} of {len(known)} frameworks: {names}")
+    for name in sorted(set(left_out) - trained):
+        terminalreporter.line(f"not {name}: {left_out[name]}")
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """The reason of a skipped test, in one line."""
+    return " ".join(str(report.longrepr[2]).removeprefix("Skipped: ").split())

@@ -126,8 +126,8 @@ def larger_gradients(result: LaunchResult) -> bool:
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_an_ablation_launch_ends_well_and_leaves_nobody_behind(trained_room, name, strategy, launched):
-    result = launched(trained_room, strategy)
+def test_an_ablation_launch_ends_well_and_leaves_nobody_behind(trained_framework, name, strategy, launched):
+    result = launched(trained_framework, strategy)
     assert len(ablations(result)) == (2 if exchanges(name, strategy) else 1)
     processes = [record["pid"] for records in result.records.values() for record in records if "pid" in record]
     assert processes
@@ -135,18 +135,18 @@ def test_an_ablation_launch_ends_well_and_leaves_nobody_behind(trained_room, nam
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_the_ladder_has_every_rung_but_those_left_out_with_a_reason(trained_room, name, strategy, launched):
+def test_the_ladder_has_every_rung_but_those_left_out_with_a_reason(trained_framework, name, strategy, launched):
     wanted = {"forward", "backward", "step", "input"}
     wanted |= {"exchange"} if exchanges(name, strategy) else set()
     wanted |= set() if STRATEGIES[strategy].servers else {"local"}
     wanted -= set(LEFT_OUT.get((name, strategy), {}))
-    for seen in ablations(launched(trained_room, strategy)):
+    for seen in ablations(launched(trained_framework, strategy)):
         assert set(seen["stages"]) - {"communication", "marked"} == wanted
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases(exchanges))
-def test_all_workers_run_the_same_steps_in_the_same_order(trained_room, name, strategy, launched):
-    records = ablations(launched(trained_room, strategy))
+def test_all_workers_run_the_same_steps_in_the_same_order(trained_framework, name, strategy, launched):
+    records = ablations(launched(trained_framework, strategy))
     shapes = [{stage: [len(block) for block in blocks] for stage, blocks in seen["stages"].items()} for seen in records]
     assert all(shape == shapes[0] for shape in shapes)
     assert all(seen["order"] == records[0]["order"] for seen in records)
@@ -154,8 +154,8 @@ def test_all_workers_run_the_same_steps_in_the_same_order(trained_room, name, st
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_every_step_of_every_stage_takes_time(trained_room, name, strategy, launched):
-    for seen in ablations(launched(trained_room, strategy)):
+def test_every_step_of_every_stage_takes_time(trained_framework, name, strategy, launched):
+    for seen in ablations(launched(trained_framework, strategy)):
         for stage, blocks in seen["stages"].items():
             assert len(blocks) == 2, stage
             assert all(0 < duration < math.inf for block in blocks for duration in block), stage
@@ -163,18 +163,18 @@ def test_every_step_of_every_stage_takes_time(trained_room, name, strategy, laun
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
 def test_gradients_take_longer_than_the_forward_pass_that_they_include(
-    trained_room, name, strategy, launched, tmp_path
+    trained_framework, name, strategy, launched, tmp_path
 ):
     if "forward" in LEFT_OUT.get((name, strategy), {}):
         pytest.skip(LEFT_OUT[name, strategy]["forward"])
-    longer = larger_gradients(launched(trained_room, strategy))
+    longer = larger_gradients(launched(trained_framework, strategy))
     # A busy machine may hold up every backward pass of a short launch; of one with many steps, it does not.
-    assert longer or larger_gradients(_launch(tmp_path, trained_room, strategy, batch=128, seconds=4.0))
+    assert longer or larger_gradients(_launch(tmp_path, trained_framework, strategy, batch=128, seconds=4.0))
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_marks_follow_each_other_in_every_marked_step(trained_room, name, strategy, launched):
-    for seen in ablations(launched(trained_room, strategy)):
+def test_marks_follow_each_other_in_every_marked_step(trained_framework, name, strategy, launched):
+    for seen in ablations(launched(trained_framework, strategy)):
         assert seen["marks"] == [phase for phase in PHASES if phase in seen["marks"]]
         assert ("marked" in seen["stages"]) == bool(seen["marks"])
         assert len(seen["marked"]) == sum(map(len, seen["stages"].get("marked", [])))
@@ -184,8 +184,10 @@ def test_marks_follow_each_other_in_every_marked_step(trained_room, name, strate
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_own_timers_of_frameworks_tell_of_known_phases_in_every_marked_block(trained_room, name, strategy, launched):
-    for seen in ablations(launched(trained_room, strategy)):
+def test_own_timers_of_frameworks_tell_of_known_phases_in_every_marked_block(
+    trained_framework, name, strategy, launched
+):
+    for seen in ablations(launched(trained_framework, strategy)):
         assert len(seen["native"]) == len(seen["stages"].get("marked", []))
         for block in seen["native"]:
             for phases in block.values():
@@ -194,9 +196,9 @@ def test_own_timers_of_frameworks_tell_of_known_phases_in_every_marked_block(tra
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases(exchanges))
-def test_what_is_transferred_in_marked_steps_is_all_gradients(trained_room, name, strategy, launched):
+def test_what_is_transferred_in_marked_steps_is_all_gradients(trained_framework, name, strategy, launched):
     gradients = 4 * library_workload("lenet5").parameter_count
-    for seen in ablations(launched(trained_room, strategy)):
+    for seen in ablations(launched(trained_framework, strategy)):
         pieces = [piece for piece in seen["transfers"] if not piece[0].startswith(("weights", "norm"))]
         if not pieces:
             continue
@@ -222,8 +224,10 @@ def stepping_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("stepping_in_every_way")
 @pytest.mark.parametrize(("name", "strategy"), cases(lambda _room, name: STRATEGIES[name].exact))
-def test_steps_that_are_taken_apart_train_what_the_reference_trains(trained_room, name, strategy, expected, tmp_path):
-    result = _launch(tmp_path, trained_room, strategy, batch=8, batches=1)
+def test_steps_that_are_taken_apart_train_what_the_reference_trains(
+    trained_framework, name, strategy, expected, tmp_path
+):
+    result = _launch(tmp_path, trained_framework, strategy, batch=8, batches=1)
     assert_well_ended(result)
     assert result.weights, "no worker saved its weights"
     for weights in result.weights.values():

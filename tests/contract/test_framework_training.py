@@ -56,23 +56,25 @@ def assert_same_training(result: LaunchResult, reference: LaunchResult) -> None:
 
 
 @pytest.mark.parametrize("name", marked([(name,) for name in load_manifests()]))
-def test_one_worker_trains_what_the_reference_trains(trained_room, name, expected, tmp_path):
-    assert_same_training(launch_ok(tmp_path, check_job(trained_room, "single", "lenet5", steps=STEPS)), expected[1])
+def test_one_worker_trains_what_the_reference_trains(trained_framework, name, expected, tmp_path):
+    assert_same_training(
+        launch_ok(tmp_path, check_job(trained_framework, "single", "lenet5", steps=STEPS)), expected[1]
+    )
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(SYNCHRONOUS))
 def test_two_synchronous_workers_train_what_one_does_with_both_batches(
-    trained_room, name, strategy, expected, tmp_path
+    trained_framework, name, strategy, expected, tmp_path
 ):
-    job = check_job(trained_room, strategy, "lenet5", steps=STEPS, workers=2)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_room, strategy))
+    job = check_job(trained_framework, strategy, "lenet5", steps=STEPS, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
     assert_same_training(result, expected[2])
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(ASYNCHRONOUS))
-def test_two_asynchronous_workers_train(trained_room, name, strategy, tmp_path):
-    job = check_job(trained_room, strategy, "lenet5", steps=STEPS, workers=2)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_room, strategy))
+def test_two_asynchronous_workers_train(trained_framework, name, strategy, tmp_path):
+    job = check_job(trained_framework, strategy, "lenet5", steps=STEPS, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
     for rank in range(2):
         losses = result.record("check", f"worker-{rank}")["losses"]
         assert len(losses) == STEPS
@@ -80,9 +82,9 @@ def test_two_asynchronous_workers_train(trained_room, name, strategy, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(TOGETHER))
-def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_room, name, strategy, tmp_path: Path):
-    job = timing_job(trained_room, strategy, "lenet5", steps=4, workers=2)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_room, strategy))
+def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_framework, name, strategy, tmp_path: Path):
+    job = timing_job(trained_framework, strategy, "lenet5", steps=4, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
     for rank in range(2):
         record = result.record("steps", f"worker-{rank}")
         ends = [record["origin_s"], *record["ends_s"]]

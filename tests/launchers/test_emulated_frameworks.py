@@ -58,7 +58,7 @@ RINGS = [
 
 
 @pytest.mark.parametrize(("name", "strategy", "options"), RINGS)
-def test_gradients_cross_every_link(trained_room, tmp_path, name, strategy, options):
+def test_gradients_cross_every_link(trained_framework, tmp_path, name, strategy, options):
     for host in train(tmp_path, name, strategy, **options).cluster.hosts:
         # Each of p workers sends at least (p - 1) / p of the gradients in every step, whatever the algorithm.
         assert host.sent_bytes > 0.75 * STEPS * LENET5_BYTES
@@ -69,7 +69,7 @@ SERVED = [("mxnet", "ps_sync"), ("pytorch", "ps_async"), ("tensorflow", "ps_asyn
 
 
 @pytest.mark.parametrize(("name", "strategy"), SERVED)
-def test_weights_and_gradients_cross_the_links_of_workers_and_server(trained_room, tmp_path, name, strategy):
+def test_weights_and_gradients_cross_the_links_of_workers_and_server(trained_framework, tmp_path, name, strategy):
     *workers, server = train(tmp_path, name, strategy).cluster.hosts
     assert server.roles == ["server-0"]
     assert min(server.sent_bytes, server.received_bytes) > 0.9 * HOSTS * STEPS * LENET5_BYTES

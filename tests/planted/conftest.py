@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from rooms import Plant
+from plants import Plant
 
 Plants = Callable[[Path], list[Plant]]
 

@@ -1,4 +1,4 @@
-"""The room's own adapter, with a cause planted in the session that it opens; ``plant.json`` says which.
+"""The framework's own adapter, with a cause planted in the session that it opens; ``plant.json`` says which.
 
 What is asked for is not quite what happens on a busy machine, so that each process writes how long its pauses
 really were.
@@ -13,7 +13,7 @@ from steptime.worker.framework import Framework
 
 
 def open_session(job, place):
-    """Open the room's session and plant the cause."""
+    """Open the framework's session and plant the cause."""
     from steptime.frameworks.pytorch.trained import FRAMEWORK as REAL  # noqa: PLC0415 - the framework's environment alone has it
 
     session = REAL.open_session(job, place)

@@ -9,7 +9,7 @@ have noted, nothing is claimed (``conftest.py``).
 from pathlib import Path
 
 import pytest
-from rooms import Plant, breakdown_of, two_hosts
+from plants import Plant, breakdown_of, two_hosts
 
 from steptime.measurements.ablation.form import Breakdown, Phase
 

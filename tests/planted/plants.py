@@ -1,4 +1,4 @@
-"""The PyTorch room with a cause planted in it, and the anatomy of what it then trains."""
+"""PyTorch's framework folder with a cause planted in it, and the breakdown of the step that it then trains."""
 
 import json
 import shutil
@@ -26,17 +26,17 @@ from steptime.runner.progress import Silent
 PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()
 
 
-def room_with(folder: Path, cause: dict[str, Any] | None) -> Path:
-    """Copy the PyTorch room into ``folder``, with ``cause`` planted; the framework cannot tell it from the real one."""
+def folder_with(folder: Path, cause: dict[str, Any] | None) -> Path:
+    """Copy PyTorch's folder into ``folder``, with ``cause`` planted; the framework cannot tell it from the real one."""
     original = load_manifests()["pytorch"].folder
     if cause is None:
         return original
-    room = folder / "pytorch"
-    shutil.copytree(original, room)
-    (room / "adapter.py").rename(room / "trained.py")
-    (room / "adapter.py").write_text(PLANT)
-    (room / "plant.json").write_text(json.dumps(cause))
-    return room
+    copied = folder / "pytorch"
+    shutil.copytree(original, copied)
+    (copied / "adapter.py").rename(copied / "trained.py")
+    (copied / "adapter.py").write_text(PLANT)
+    (copied / "plant.json").write_text(json.dumps(cause))
+    return copied
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
         workload: from the library.
         batch: of each worker.
         workers: how many.
-        cause: what is planted, see ``planted_adapter.py``; None for the room as it is.
+        cause: what is planted, see ``planted_adapter.py``; None for the framework as it is.
         cluster: the hosts to emulate; None trains on this one.
         launches: in fresh processes.
         seconds: of each.
@@ -98,7 +98,7 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
     """
     interpreter_for("pytorch")
     manifest = load_manifests()["pytorch"]
-    manifest = manifest.model_copy(update={"folder": room_with(folder, cause)})
+    manifest = manifest.model_copy(update={"folder": folder_with(folder, cause)})
     prepared = prepare_environments([environment_spec(manifest)], Silent())
     built = library_workload(workload)
     plain = trial_of(
