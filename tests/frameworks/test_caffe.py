@@ -50,14 +50,14 @@ COMPARING = """
 import json
 import numpy
 from steptime.frameworks.caffe.loader import open_loader
-from steptime.worker.process_context import Place
+from steptime.worker.process_context import ProcessContext
 
 if __name__ == "__main__":
     with open("job.json") as file:
         job = json.load(file)
-    helped = open_loader(job, Place({}, "."))
+    helped = open_loader(job, ProcessContext({}, "."))
     job["loader"]["processes"] = 0
-    alone = open_loader(job, Place({}, "."))
+    alone = open_loader(job, ProcessContext({}, "."))
     ring, labels = helped.inputs.reshape((-1,) + alone.inputs.shape), helped.targets.reshape(-1, 5)
     equal = 0
     for step in range(11):
@@ -69,11 +69,11 @@ if __name__ == "__main__":
 KILLING = """
 import json, os, signal
 from steptime.frameworks.caffe.loader import open_loader
-from steptime.worker.process_context import Place
+from steptime.worker.process_context import ProcessContext
 
 if __name__ == "__main__":
     with open("job.json") as file:
-        loader = open_loader(json.load(file), Place({}, "."))
+        loader = open_loader(json.load(file), ProcessContext({}, "."))
     loader.fill()
     os.kill(loader._helpers[0].pid, signal.SIGKILL)
     try:

@@ -10,7 +10,7 @@ from launching import check_job, launch, launch_ok, timing_job, weight_errors
 from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.launchers.base import free_ports
-from steptime.worker.process_context import Place
+from steptime.worker.process_context import ProcessContext
 from steptime.worker.samples import synthetic_batches
 from steptime.worker.weights import initial_weights
 from steptime.workloads.layers import Network, Workload
@@ -128,8 +128,8 @@ def test_the_average_is_summed_in_the_order_of_the_ranks():
     vectors = [(10.0**rank * stream.standard_normal(5000)).astype(np.float32) for rank in range(4)]
     expected = (((vectors[0] + vectors[1]) + vectors[2]) + vectors[3]) / 4
 
-    def average(place: Place) -> np.ndarray:
-        mean, vector = connect(place), vectors[place.rank].copy()
+    def average(context: ProcessContext) -> np.ndarray:
+        mean, vector = connect(context), vectors[context.rank].copy()
         mean(vector)
         mean.close()
         return vector
@@ -139,9 +139,9 @@ def test_the_average_is_summed_in_the_order_of_the_ranks():
 
 
 def test_a_worker_that_leaves_is_named():
-    def leave_or_wait(place: Place) -> str:
-        mean = connect(place)
-        if place.rank == 2:
+    def leave_or_wait(context: ProcessContext) -> str:
+        mean = connect(context)
+        if context.rank == 2:
             mean.close()
             return ""
         try:
@@ -157,15 +157,15 @@ def test_a_worker_that_leaves_is_named():
     assert said[1] == "worker 0 closed its connection in the middle of a step"
 
 
-def in_threads(work: Callable[[Place], object], workers: int) -> list[object]:
+def in_threads(work: Callable[[ProcessContext], object], workers: int) -> list[object]:
     """Return what ``work`` returns at each place of a launch, started last rank first."""
     (port,) = free_ports(1)
     results: dict[int, object] = {}
 
     def run(rank: int) -> None:
         variables = {"STEPTIME_RANK": str(rank), "STEPTIME_WORKERS": str(workers)}
-        place = Place({**variables, "STEPTIME_ROOT_ADDRESS": f"127.0.0.1:{port}"}, ".")
-        results[rank] = work(place)
+        context = ProcessContext({**variables, "STEPTIME_ROOT_ADDRESS": f"127.0.0.1:{port}"}, ".")
+        results[rank] = work(context)
 
     threads = [threading.Thread(target=run, args=(rank,)) for rank in reversed(range(workers))]
     for thread in threads:

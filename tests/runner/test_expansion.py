@@ -19,7 +19,9 @@ from steptime.study.study import Study
 
 def _manifest(name: str, strategies: dict[str, dict[str, Any]], **more: Any) -> Manifest:
     fields = {"title": name, "distribution": name, "python": ["3.11"], "loaders": ["synthetic", "native"], **more}
-    return Manifest.model_validate({**fields, "name": name, "folder": Path(), "strategies": strategies})
+    return Manifest.model_validate(
+        {**fields, "name": name, "folder": Path(), "package": name, "strategies": strategies}
+    )
 
 
 MANIFESTS = {

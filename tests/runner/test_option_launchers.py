@@ -18,6 +18,7 @@ def manifest() -> Manifest:
         {
             "name": "made_up",
             "folder": Path(),
+            "package": "made_up",
             "title": "Made up",
             "distribution": "made-up",
             "python": ["3.11"],
