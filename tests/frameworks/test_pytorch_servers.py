@@ -84,8 +84,8 @@ def test_a_free_server_counts_what_others_did_since_a_worker_pulled() -> None:
     """Its own update is not one of them; what was given out does not change later."""
     code = """
 import torch
-from steptime.frameworks.pytorch.parameter_server import FreePiece
-piece = FreePiece(torch.zeros(2), {"learning_rate": 1.0, "momentum": 0.5, "weight_decay": 0.0}, 3)
+from steptime.frameworks.pytorch.parameter_server import AsynchronousShard
+piece = AsynchronousShard(torch.zeros(2), {"learning_rate": 1.0, "momentum": 0.5, "weight_decay": 0.0}, 3)
 answers = [piece.take(worker, torch.full((2,), -1.0)).value() for worker in (0, 1, 1, 2, 0)]
 print(json.dumps([[late for _, late in answers], [weights[0].item() for weights, _ in answers]]))
 """
@@ -98,8 +98,8 @@ def test_an_agreed_server_updates_once_with_the_average() -> None:
     """When the last worker's gradient has come, and not before; decay counts once."""
     code = """
 import torch
-from steptime.frameworks.pytorch.parameter_server import AgreedPiece
-piece = AgreedPiece(torch.ones(2), {"learning_rate": 0.5, "momentum": 0.0, "weight_decay": 0.1}, 2)
+from steptime.frameworks.pytorch.parameter_server import SynchronousShard
+piece = SynchronousShard(torch.ones(2), {"learning_rate": 0.5, "momentum": 0.0, "weight_decay": 0.1}, 2)
 first = piece.take(0, torch.full((2,), 1.0))
 waited = not first.done()
 second = piece.take(1, torch.full((2,), 3.0))
@@ -115,8 +115,8 @@ def test_every_parameter_has_one_server(sharding: str) -> None:
     """Balanced, no server holds more than a fair share and the largest parameter; a view is no copy."""
     code = """
 import torch
-from steptime.frameworks.pytorch.parameter_server import Pieces
-pieces = Pieces(layers, 3, sharding, innermost=True)
+from steptime.frameworks.pytorch.parameter_server import ServerShards
+pieces = ServerShards(layers, 3, sharding, innermost=True)
 rows = [torch.arange(float(size)) for size in pieces.sizes]
 views = [pieces.views(server, row) for server, row in enumerate(rows)]
 inside = all(

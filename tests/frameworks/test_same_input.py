@@ -46,8 +46,8 @@ batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
 import tensorflow
 tf1 = tensorflow.compat.v1
 tf1.disable_eager_execution()
-from steptime.frameworks.tensorflow1.loader import NativeBatches
-own = NativeBatches(job, place)
+from steptime.frameworks.tensorflow1.loader import GraphNativeBatches
+own = GraphNativeBatches(job, place)
 session = tf1.Session()
 own.start(session)
 fetched = iter(lambda: session.run(own.tensors), None)

@@ -69,6 +69,15 @@ class ProcessContext(object):
         """``worker-0``, ``server-1``, …: the stem of this process's files in the run folder."""
         return "%s-%d" % (self.role, self.rank)
 
+    def require_rank(self, library, rank, workers):
+        """Raise RuntimeError when a communication ``library`` sees another rank or number of workers than expected."""
+        if (rank, workers) != (self.rank, self.workers):
+            raise RuntimeError(
+                "%s says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
+                "environment are probably of different kinds, remove one of them"
+                % (library, rank, workers, self.rank, self.workers)
+            )
+
     def pin(self):
         """Pin this process to its cores; does nothing where none were given or the system cannot pin."""
         if self.cpus and hasattr(os, "sched_setaffinity"):

@@ -1,4 +1,4 @@
-"""Summing gradients over MPI: all behind the backward pass, or layer by layer beside it.
+"""The sums of gradients over MPI: all behind the backward pass, or layer by layer during it.
 
 Gradients are scaled by each worker's share before they are summed, so that sums are averages.
 """
@@ -18,13 +18,8 @@ def open_reduction(name, solver, context):
     from mpi4py import MPI
 
     world = MPI.COMM_WORLD
-    if (world.rank, world.size) != (context.rank, context.workers):
-        raise RuntimeError(
-            "MPI says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
-            "environment are probably of different kinds, remove one of them"
-            % (world.rank, world.size, context.rank, context.workers)
-        )
-    return {"after": After, "layerwise": Layerwise}[name](MPI, solver)
+    context.require_rank("MPI", world.rank, world.size)
+    return {"after": ReductionAfterBackward, "layerwise": LayerwiseReduction}[name](MPI, solver)
 
 
 class Reduction(object):
@@ -56,11 +51,11 @@ class Reduction(object):
         self._mpi.Finalize()  # a rank that ends without it counts as a failed one
 
 
-class After(Reduction):
+class ReductionAfterBackward(Reduction):
     """All gradients in one vector, summed when the backward pass is over."""
 
     def __init__(self, mpi, solver):
-        super(After, self).__init__(mpi)
+        super(ReductionAfterBackward, self).__init__(mpi)
         gradients = [gradient for _, gradient in solver.gradients()]
         self._flat = numpy.empty(sum(gradient.size for gradient in gradients), dtype=numpy.float32)
         self._pairs, start = [], 0
@@ -80,7 +75,7 @@ class After(Reduction):
         self.finish()
 
 
-class Layerwise(Reduction):
+class LayerwiseReduction(Reduction):
     """Each layer's gradients where Caffe keeps them, from when they are known; all are there before the update.
 
     Between layers MPI is asked how the oldest sum is doing, since it only moves data while it is asked something:
@@ -89,7 +84,7 @@ class Layerwise(Reduction):
     """
 
     def __init__(self, mpi, solver):
-        super(Layerwise, self).__init__(mpi)
+        super(LayerwiseReduction, self).__init__(mpi)
         self._pending = []
         solver.on_layer_gradients(self._start)
         solver.on_gradients(self.finish)

@@ -1,7 +1,7 @@
 """Layers of a workload as Caffe's layer messages.
 
 Each maker returns the messages of one layer, in the order of computation; the last one's top holds its output. Names
-and blobs are filled in by ``caffe.py``, which chains the messages of one layer.
+and blobs are filled in by ``network.py``, which chains the messages of one layer.
 """
 
 from caffe.proto import caffe_pb2

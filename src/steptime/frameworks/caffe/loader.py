@@ -1,14 +1,11 @@
-"""Batches as Caffe's in-memory data layer reads them: arrays that it is given once and then goes round in.
+"""Batches in the ring of arrays that Caffe's in-memory data layer reads: synthetic, arrays, and image files.
 
-A loader owns a ring of ``slots`` batches: ``inputs`` is float32 (slots * batch,) + input shape, ``targets`` float32
-(slots * batch,), class indices. ``fill()`` makes the next slot of the ring ready, and ``close()`` ends what runs.
+A loader owns a ring of ``slots`` batches, which Caffe is given once: ``inputs`` is float32 (slots * batch,) + input
+shape, ``targets`` float32 (slots * batch,), class indices. ``fill()`` makes the next slot ready, ``close()`` ends the
+loader's processes. Image files are decoded by Pillow and normalised by numpy where the batch lies.
 
-Image files as normalised arrays: Pillow decodes and resizes, numpy does the rest where the batch will lie.
-
-Image files decoded by helper processes, straight into the memory that Caffe reads.
-
-Helpers, not threads: pycaffe holds Python's global lock while it computes. Helper h of n makes batches h, h + n, … of
-this worker; each knows the order of the samples itself and is only told which slot of the ring is free.
+Loader processes, not threads: pycaffe holds Python's global lock while it computes. Process h of n makes the batches
+h, h + n, … of this worker; each process knows the order of the samples and learns only which slot of the ring is free.
 """
 
 import multiprocessing
@@ -20,7 +17,7 @@ from steptime.worker.samples import batch_indices, read_arrays, read_index, scal
 from steptime.worker.tether import die_with_parent
 
 
-class ImageFiles(object):
+class CaffeImageFiles(object):
     """The files of an ``image_folder``."""
 
     def __init__(self, dataset, input_shape, seed):
@@ -53,7 +50,7 @@ SLOTS_PER_HELPER = 2
 _PATIENCE_S = 10.0
 
 
-class HelpedLoader(object):
+class CaffeProcessLoader(object):
     """A ring in shared memory with one pipe to each helper."""
 
     def __init__(self, job, context):
@@ -123,7 +120,7 @@ def _help(job, who, helper, pipe, inputs, targets):  # noqa: PLR0913, PLR0917 - 
     """Fill the slots that ``pipe`` names with this helper's batches, until the other end closes it."""
     die_with_parent()
     dataset, batch, shape = job["loader"]["dataset"], job["batch_per_worker"], tuple(job["workload"]["input_shape"])
-    files = ImageFiles(dataset, shape, job["seed"])
+    files = CaffeImageFiles(dataset, shape, job["seed"])
     inputs = _array(inputs, (-1, batch) + shape)
     targets = _array(targets, (-1, batch))
     own = batch_indices(dataset["samples"], batch, job["seed"], *who)
@@ -154,10 +151,10 @@ def open_loader(job, context):
     """
     loader = job["loader"]
     if loader["kind"] == "synthetic":
-        return SyntheticLoader(job, context)
+        return CaffeSyntheticLoader(job, context)
     if loader["dataset"]["form"] == "arrays":
-        return ArrayLoader(job, context)
-    return HelpedLoader(job, context) if loader["processes"] else FileLoader(job, context)
+        return CaffeArrayLoader(job, context)
+    return CaffeProcessLoader(job, context) if loader["processes"] else CaffeFileLoader(job, context)
 
 
 def batches_ahead(loader):
@@ -166,7 +163,7 @@ def batches_ahead(loader):
     return SLOTS_PER_HELPER * loader["processes"] if folder else 0
 
 
-class SyntheticLoader(object):
+class CaffeSyntheticLoader(object):
     """Batches that are all there from the beginning."""
 
     def __init__(self, job, context):
@@ -184,7 +181,7 @@ class SyntheticLoader(object):
         """Do nothing: nothing runs."""
 
 
-class ArrayLoader(object):
+class CaffeArrayLoader(object):
     """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
 
     That takes microseconds, so it always happens in the training process.
@@ -216,13 +213,13 @@ class ArrayLoader(object):
         """Do nothing: nothing runs."""
 
 
-class FileLoader(object):
+class CaffeFileLoader(object):
     """Files that the training process decodes itself."""
 
     def __init__(self, job, context):
         dataset, batch = job["loader"]["dataset"], job["batch_per_worker"]
         self._batches = batch_indices(dataset["samples"], batch, job["seed"], context.rank, context.workers)
-        self._files = ImageFiles(dataset, job["workload"]["input_shape"], job["seed"])
+        self._files = CaffeImageFiles(dataset, job["workload"]["input_shape"], job["seed"])
         self.inputs = numpy.empty((batch,) + tuple(job["workload"]["input_shape"]), dtype=numpy.float32)
         self.targets = numpy.empty(batch, dtype=numpy.float32)
 

@@ -1,7 +1,4 @@
-"""Messages as ChainerMN sends gradients: mpi4py on numpy arrays, in place.
-
-The communicator of ChainerMN that a job asks for.
-"""
+"""ChainerMN's communicators, and the message benchmark's back end on the MPI below them."""
 
 import chainer
 import numpy
@@ -27,12 +24,7 @@ def open_communicator(name, device, context):
     import chainermn  # initialises MPI
 
     communicator = chainermn.create_communicator(name)
-    if (communicator.rank, communicator.size) != (context.rank, context.workers):
-        raise RuntimeError(
-            "MPI says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
-            "environment are probably of different kinds, remove one of them"
-            % (communicator.rank, communicator.size, context.rank, context.workers)
-        )
+    context.require_rank("MPI", communicator.rank, communicator.size)
     return communicator
 
 
@@ -44,7 +36,7 @@ class ChainerMNBackEnd(BackEnd):
         self._world = self._communicator.mpi_comm
 
     def message(self, operation, count):
-        return {"allreduce": Reduced, "incast": Gathered}[operation](self._world, count)
+        return {"allreduce": ChainerAllreduce, "incast": ChainerIncast}[operation](self._world, count)
 
     def facts(self):
         return {
@@ -61,7 +53,7 @@ class ChainerMNBackEnd(BackEnd):
         """Leave MPI alone: finalising waits for the others."""
 
 
-class Reduced(Message):
+class ChainerAllreduce(Message):
     """A gradient: summed where it lies, as ``multi_node_mean_grad`` does before it divides."""
 
     becomes = FED
@@ -80,7 +72,7 @@ class Reduced(Message):
         return self._values
 
 
-class Gathered(Message):
+class ChainerIncast(Message):
     """Rows of all workers but the first, which answers with one value."""
 
     def __init__(self, world, count):

@@ -37,9 +37,9 @@ def open_loader(job, context, device):
     loader, batch, seed = job["loader"], job["batch_per_worker"], job["seed"]
     if loader["kind"] == "synthetic":
         batches = synthetic_batches(job["workload"], batch, loader["distinct_batches"], seed, context.rank)
-        return SyntheticLoader(batches, device)
+        return ChainerSyntheticLoader(batches, device)
     order = EpochOrder(loader["dataset"]["samples"], batch, seed, context.rank, context.workers)
-    kind = {"arrays": ArrayLoader, "image_folder": ImageFolderLoader}[loader["dataset"]["form"]]
+    kind = {"arrays": ChainerArrayLoader, "image_folder": ChainerImageFolderLoader}[loader["dataset"]["form"]]
     return kind(job, order, device)
 
 
@@ -48,7 +48,7 @@ def batches_ahead(loader):
     return _PREFETCHED_BATCHES if loader.get("processes") and loader["dataset"]["form"] == "image_folder" else 0
 
 
-class SyntheticLoader(object):
+class ChainerSyntheticLoader(object):
     """Batches that lie on the device, one after the other without end."""
 
     def __init__(self, batches, device):
@@ -81,7 +81,7 @@ class EpochOrder(chainer.iterators.OrderSampler):
         return numpy.concatenate([epoch * self.samples + indices for epoch, indices in chosen])
 
 
-class ArrayLoader(object):
+class ChainerArrayLoader(object):
     """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
 
     That takes microseconds, so it always happens in the training process.
@@ -108,12 +108,12 @@ class ArrayLoader(object):
         """Do nothing: there is nothing to release."""
 
 
-class ImageFolderLoader(object):
+class ChainerImageFolderLoader(object):
     """Files decoded by Pillow, in helper processes that run ahead if the job gives any."""
 
     def __init__(self, job, order, device):
         loader, input_shape = job["loader"], tuple(job["workload"]["input_shape"])
-        dataset = ImageFiles(loader["dataset"], input_shape, job["seed"])
+        dataset = ChainerImageFiles(loader["dataset"], input_shape, job["seed"])
         self._squared = job["workload"]["loss"] == "mean_squared_error"
         self._convert = chainer.dataset.concat_examples
         self._device = device
@@ -157,7 +157,7 @@ class BrokenFile(object):
         self.message = message
 
 
-class ImageFiles(chainer.dataset.DatasetMixin):
+class ChainerImageFiles(chainer.dataset.DatasetMixin):
     """The files of an ``image_folder`` as samples ``(float32 image, int32 label)``, for keys of ``EpochOrder``."""
 
     def __init__(self, dataset, input_shape, seed):

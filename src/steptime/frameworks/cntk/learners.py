@@ -9,12 +9,7 @@ def distributed(cntk, learner, job, context):
     Raises RuntimeError when MPI sees other workers than the launcher started.
     """
     communicator = cntk.distributed.Communicator
-    seen = (communicator.rank(), communicator.num_workers())
-    if seen != (context.rank, context.workers):
-        raise RuntimeError(
-            "MPI says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
-            "environment are probably of different kinds, remove one of them" % (seen + (context.rank, context.workers))
-        )
+    context.require_rank("MPI", communicator.rank(), communicator.num_workers())
     return _BY_STRATEGY[job["strategy"]](cntk.distributed, learner, job["options"])
 
 

@@ -35,11 +35,11 @@ def open_loader(job, context):
             return cntk.Value(batch=table[labels])
 
     if loader["kind"] == "synthetic":
-        return SyntheticLoader(
+        return CntkSyntheticLoader(
             synthetic_batches(workload, batch, loader["distinct_batches"], seed, context.rank), encode
         )
     order = batch_indices(loader["dataset"]["samples"], batch, seed, context.rank, context.workers)
-    kind = {"arrays": ArrayLoader, "image_folder": ImageFolderLoader}[loader["dataset"]["form"]]
+    kind = {"arrays": CntkArrayLoader, "image_folder": CntkImageFolderLoader}[loader["dataset"]["form"]]
     return kind(job, order, encode)
 
 
@@ -49,7 +49,7 @@ def batches_ahead(loader):
     return _PREFETCHED_BATCHES if folder and loader["processes"] else 0
 
 
-class SyntheticLoader(object):
+class CntkSyntheticLoader(object):
     """Batches that are CNTK's already, one after the other without end."""
 
     def __init__(self, batches, encode):
@@ -64,7 +64,7 @@ class SyntheticLoader(object):
         """Do nothing: there is nothing to release."""
 
 
-class ArrayLoader(object):
+class CntkArrayLoader(object):
     """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
 
     That takes microseconds, so it always happens in the training thread.
@@ -89,13 +89,13 @@ class ArrayLoader(object):
         """Do nothing: there is nothing to release."""
 
 
-class ImageFolderLoader(object):
+class CntkImageFolderLoader(object):
     """Files decoded by Pillow, some batches ahead in threads if the job gives any."""
 
     def __init__(self, job, order, encode):
         dataset, input_shape = job["loader"]["dataset"], tuple(job["workload"]["input_shape"])
         self._paths, self._labels = read_index(dataset)
-        self._reader = ImageReader(dataset["transform"], input_shape, job["seed"])
+        self._reader = CntkImageReader(dataset["transform"], input_shape, job["seed"])
         self._shape = (job["batch_per_worker"],) + input_shape
         self._order = order
         self._encode = encode
@@ -139,7 +139,7 @@ class ImageFolderLoader(object):
             self._pool.shutdown()
 
 
-class ImageReader(object):
+class CntkImageReader(object):
     """Decodes, augments and normalises image files."""
 
     def __init__(self, transform, input_shape, seed):

@@ -1,7 +1,4 @@
-"""The steps of DeepSpeed's engine in stages.
-
-DeepSpeed's wall-clock breakdown, of those steps alone that are asked about.
-"""
+"""The ablated step of DeepSpeed's engine, stage by stage of ZeRO, and the engine's own timers around marked steps."""
 
 from deepspeed.runtime.engine import EngineTimers
 
@@ -12,7 +9,7 @@ _PER_SECOND = 1000.0
 """DeepSpeed's timers tell milliseconds."""
 
 
-class Breakdown(object):
+class EngineTimerSwitch(object):
     """Switches the engine's timers on around a step.
 
     The setting ``wall_clock_breakdown`` would have every step timed, from the first to the last, and each printed.
@@ -40,7 +37,7 @@ class Breakdown(object):
         self._engine.engine_timers = self._off
         self._steps += 1
 
-    def told(self):
+    def take_means(self):
         """Return what ``Session.native`` does."""
         steps, self._steps = self._steps, 0
         if not steps:
@@ -71,7 +68,7 @@ class EngineAblation(TorchAblation):
         self.wire = wire
         self._whole_step = []
         self.pieces = []
-        self._breakdown = Breakdown(engine, self.timed)
+        self._breakdown = EngineTimerSwitch(engine, self.timed)
 
     def enter(self, stage):
         self.wire.quiet = self.several and stage in UNSYNCHRONIZED
@@ -127,7 +124,7 @@ class EngineAblation(TorchAblation):
         mark("update")
 
     def native(self):
-        return self._breakdown.told()
+        return self._breakdown.take_means()
 
 
 class ShardedStateAblation(EngineAblation):

@@ -1,11 +1,11 @@
-"""Where DeepSpeed sends: its collectives can be watched, and left out, in ablation runs."""
+"""A hook on the collectives that DeepSpeed calls: ablation runs watch them, and leave them out."""
 
 import time
 
 _COLLECTIVES = ("all_reduce", "reduce", "reduce_scatter_tensor", "all_gather_into_tensor")
 
 
-class Wire(object):
+class CollectiveHook(object):
     """Stands between DeepSpeed and the collectives of torch that it uses.
 
     ``quiet``

@@ -1,7 +1,4 @@
-"""How DeepSpeed's engine trains, by the strategies' names: the stages of ZeRO.
-
-What DeepSpeed's engine is told.
-"""
+"""DeepSpeed's engine by the strategies' names: one class per stage of ZeRO, and the engine's configuration."""
 
 import warnings
 
@@ -9,7 +6,7 @@ import deepspeed
 import torch
 
 from steptime.frameworks.deepspeed.ablation import EngineAblation, ShardedStateAblation, ShardedWeightsAblation
-from steptime.frameworks.deepspeed.collectives import Wire
+from steptime.frameworks.deepspeed.collectives import CollectiveHook
 from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
 from steptime.libraries.torch.devices import keep_group
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
@@ -37,7 +34,7 @@ def engine_settings(job, stage):
 warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
 
 
-class Replicated(TorchStrategy):
+class ZeroStage0(TorchStrategy):
     """Stage 0: every worker has all weights and momentum, and gradients are averaged after the backward pass."""
 
     stage = 0
@@ -48,14 +45,14 @@ class Replicated(TorchStrategy):
     """How the steps are taken apart."""
 
     def __init__(self, job, context, device):
-        super(Replicated, self).__init__(job, context, device)
+        super(ZeroStage0, self).__init__(job, context, device)
         # A kernel that adds up in shared memory would be compiled and started now; only inference uses it.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
         deepspeed.init_distributed(device.backend, auto_mpi_discovery=False, verbose=False)
         self._engine = None
 
     def prepare(self, built):
-        module = super(Replicated, self).prepare(built)
+        module = super(ZeroStage0, self).prepare(built)
         self._engine, _, _, _ = deepspeed.initialize(
             model=module, optimizer=self.optimizer, config=engine_settings(self.job, self.stage)
         )
@@ -68,7 +65,7 @@ class Replicated(TorchStrategy):
         self._engine.step()
 
     def ablate(self):
-        return self.stages(self, self._engine, Wire(deepspeed.comm.comm.cdb))
+        return self.stages(self, self._engine, CollectiveHook(deepspeed.comm.comm.cdb))
 
     def facts(self):
         return {
@@ -92,7 +89,7 @@ class Replicated(TorchStrategy):
         """Stay until the process ends: leaving waits for the others, who may wait for this worker."""
 
 
-class SplitState(Replicated):
+class ZeroStage1(ZeroStage0):
     """Stage 1: each worker updates a part of the weights, whose momentum it alone has, and gives it to the others.
 
     The weights are laid out anew, in one row, which has no room for channels that are innermost.
@@ -103,13 +100,13 @@ class SplitState(Replicated):
     stages = ShardedStateAblation
 
 
-class SplitGradients(SplitState):
+class ZeroStage2(ZeroStage1):
     """Stage 2: each worker also gets no more than its own part of the gradients."""
 
     stage = 2
 
 
-class SplitWeights(SplitState):
+class ZeroStage3(ZeroStage1):
     """Stage 3: each worker keeps a part of the weights only, and gathers those of a layer when it comes to it."""
 
     stage = 3
@@ -124,9 +121,9 @@ class SplitWeights(SplitState):
 
 
 STRATEGIES = {
-    "single": Replicated,
-    "allreduce": Replicated,
-    "zero1": SplitState,
-    "zero2": SplitGradients,
-    "zero3": SplitWeights,
+    "single": ZeroStage0,
+    "allreduce": ZeroStage0,
+    "zero1": ZeroStage1,
+    "zero2": ZeroStage2,
+    "zero3": ZeroStage3,
 }

@@ -1,15 +1,10 @@
-"""One worker's training in MXNet, with an update that Horovod may average.
-
-How the gradients of several workers become one: Horovod adds them up.
-"""
+"""A session in MXNet whose gradients Horovod sums over the workers."""
 
 import horovod
 import mxnet
 
 from steptime.libraries.horovod.workers import HorovodWorkers
 from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
-
-_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
 
 
 class AveragedUpdate(OwnUpdate):
@@ -18,10 +13,10 @@ class AveragedUpdate(OwnUpdate):
     The settings of the optimizer divide by the samples of all workers.
     """
 
-    def __init__(self, settings, bound, options, context):
-        """Meet the other workers; ``settings`` and ``bound`` are those of ``OwnUpdate``."""
+    def __init__(self, settings, bound, job, context):
+        """Join the other workers; ``settings`` and ``bound`` are those of ``OwnUpdate``."""
         super(AveragedUpdate, self).__init__(settings, bound)
-        self._workers = HorovodWorkers("mxnet", context, {name: options[name] for name in _OPTIONS})
+        self._workers = HorovodWorkers("mxnet", context, job)
         if context.workers > 1:
             self.arriving = self._gradients
         self.facts.update(self._workers.facts)
@@ -38,7 +33,7 @@ class AveragedUpdate(OwnUpdate):
 
     def close(self):
         """Leave the other workers."""
-        self._workers.part()
+        self._workers.leave()
 
     def abandon(self):
         """Leave Horovod to the end of this process: its farewell waits for the others, who may wait for this one."""
@@ -53,7 +48,7 @@ class HorovodSession(MXNetSession):
         def update(bound):
             if job["strategy"] == "single":
                 return OwnUpdate(settings, bound)
-            return AveragedUpdate(settings, bound, job["options"], context)
+            return AveragedUpdate(settings, bound, job, context)
 
         super(HorovodSession, self).__init__(job, context, mxnet.cpu(), update)
 

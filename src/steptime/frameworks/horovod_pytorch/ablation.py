@@ -1,4 +1,4 @@
-"""The step of Horovod's optimizer in stages: every gradient that it starts on its way is started, or not, here."""
+"""The ablated step of Horovod's optimizer: a hook where it starts each gradient's sum, which may be left out."""
 
 import time
 

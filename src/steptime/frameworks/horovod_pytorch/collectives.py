@@ -1,12 +1,12 @@
-"""Messages as Horovod's optimizer for PyTorch sends gradients: by name, negotiated, and summed in place.
+"""Messages as Horovod's optimizer for PyTorch sends gradients: announced by name, then summed in place.
 
-Gradients whose channels are innermost, shown to Horovod in the order in which they lie.
+A gradient with innermost channels is shown to Horovod as a contiguous view, in the order in which its values lie.
 """
 
 import horovod
 import torch
 
-from steptime.libraries.horovod.workers import WORKERS_OPTIONS, HorovodWorkers
+from steptime.libraries.horovod.workers import HorovodWorkers
 from steptime.worker.back_end import FED, BackEnd, Message
 
 
@@ -16,24 +16,24 @@ class HorovodBackEnd(BackEnd):
     def __init__(self, job, context):
         torch.set_num_threads(job["threads"])
         torch.set_num_interop_threads(1)
-        self._workers = HorovodWorkers("torch", context, {name: job["options"][name] for name in WORKERS_OPTIONS})
+        self._workers = HorovodWorkers("torch", context, job)
 
     def message(self, operation, count):
         if operation != "allreduce":
             raise ValueError("Horovod has no operation %r" % operation)
-        return Reduced(self._workers.hvd, count)
+        return HorovodAllreduce(self._workers.hvd, count)
 
     def facts(self):
         return dict(self._workers.facts, framework_version=horovod.__version__, torch=torch.__version__)
 
     def close(self):
-        self._workers.part()
+        self._workers.leave()
 
     def abort(self):
         """Leave it to the end of this process: Horovod's farewell waits for the others."""
 
 
-class Reduced(Message):
+class HorovodAllreduce(Message):
     """A gradient, announced by its name in every run as in every step."""
 
     becomes = FED

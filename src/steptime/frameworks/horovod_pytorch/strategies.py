@@ -5,26 +5,26 @@ import torch
 
 from steptime.frameworks.horovod_pytorch.ablation import HandleAblation
 from steptime.frameworks.horovod_pytorch.collectives import InnermostChannels
-from steptime.libraries.horovod.workers import WORKERS_OPTIONS, HorovodWorkers
+from steptime.libraries.horovod.workers import HorovodWorkers
 from steptime.libraries.torch.strategy import TorchStrategy
 
 
-class Alone(TorchStrategy):
+class SingleWorker(TorchStrategy):
     """One worker, which has nobody to exchange gradients with."""
 
     def facts(self):
-        return dict(super(Alone, self).facts(), framework_version=horovod.__version__, torch=torch.__version__)
+        return dict(super(SingleWorker, self).facts(), framework_version=horovod.__version__, torch=torch.__version__)
 
 
-class Averaging(Alone):
+class HorovodAverage(SingleWorker):
     """Every gradient starts on its way as soon as it is there; the update waits for the last one."""
 
     def __init__(self, job, context, device):
-        super(Averaging, self).__init__(job, context, device)
-        self._workers = HorovodWorkers("torch", context, {name: job["options"][name] for name in WORKERS_OPTIONS})
+        super(HorovodAverage, self).__init__(job, context, device)
+        self._workers = HorovodWorkers("torch", context, job)
 
     def prepare(self, built):
-        module = super(Averaging, self).prepare(built)
+        module = super(HorovodAverage, self).prepare(built)
         self._names = {parameter: name for name, parameter in module.named_parameters()}
         self.optimizer = self._workers.hvd.DistributedOptimizer(
             self.optimizer, named_parameters=module.named_parameters(), compression=InnermostChannels
@@ -40,13 +40,13 @@ class Averaging(Alone):
         return HandleAblation(self, self._workers.hvd.mpi_ops, self._names)
 
     def facts(self):
-        return dict(super(Averaging, self).facts(), running_statistics="per worker", **self._workers.facts)
+        return dict(super(HorovodAverage, self).facts(), running_statistics="per worker", **self._workers.facts)
 
     def part(self):
-        self._workers.part()
+        self._workers.leave()
 
     def abort(self):
         """Leave it to the end of this process: Horovod's farewell waits for the others, who may wait for this one."""
 
 
-STRATEGIES = {"single": Alone, "allreduce": Averaging}
+STRATEGIES = {"single": SingleWorker, "allreduce": HorovodAverage}

@@ -7,10 +7,8 @@ from steptime.libraries.tensorflow.network import TensorFlowNetwork
 from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 from steptime.worker.weights import initial_weights
 
-_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
 
-
-class Alone(object):
+class SingleTraining(object):
     """One worker, which has nobody to exchange gradients with."""
 
     marks = ("input", "forward", "backward", "update")
@@ -32,14 +30,14 @@ class Alone(object):
         """There is nobody to leave."""
 
 
-class Summing(Alone):
+class HorovodTraining(SingleTraining):
     """Each gradient is an operation of Horovod in the graph, which waits for nothing but this gradient."""
 
     marks = ("input", "forward", "backward", "exchange", "update")
 
     def __init__(self, tf, job, context):
-        self._workers = HorovodWorkers("tensorflow", context, {name: job["options"][name] for name in _OPTIONS})
-        super(Summing, self).__init__(tf, job, context)
+        self._workers = HorovodWorkers("tensorflow", context, job)
+        super(HorovodTraining, self).__init__(tf, job, context)
         self.facts.update(self._workers.facts)
 
     def _training(self, job, context):
@@ -52,7 +50,7 @@ class Summing(Alone):
         return [hvd.allreduce(each, op=hvd.Sum, name="gradient.%d" % index) for index, each in enumerate(gradients)]
 
     def part(self):
-        self._workers.part()
+        self._workers.leave()
 
 
-STRATEGIES = {"single": Alone, "allreduce": Summing}
+STRATEGIES = {"single": SingleTraining, "allreduce": HorovodTraining}

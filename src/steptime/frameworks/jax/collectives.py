@@ -4,7 +4,7 @@ import jax
 import numpy
 from jax import lax
 
-from steptime.frameworks.jax.mesh import AXIS, Placement, open_mesh, part
+from steptime.frameworks.jax.mesh import AXIS, MeshPlacement, open_mesh, part
 from steptime.worker.back_end import BackEnd, Message
 
 
@@ -13,12 +13,12 @@ class JaxBackEnd(BackEnd):
 
     def __init__(self, job, context):
         self._mesh = open_mesh(job, context)
-        self._placement = Placement(self._mesh)
+        self._placement = MeshPlacement(self._mesh)
 
     def message(self, operation, count):
         if operation != "allreduce":
             raise ValueError("the mesh has no operation %r" % operation)
-        return Summed(self._mesh, self._placement, count)
+        return JaxAllreduce(self._mesh, self._placement, count)
 
     def facts(self):
         return {"framework_version": jax.__version__}
@@ -30,7 +30,7 @@ class JaxBackEnd(BackEnd):
         """Leave it to the end of this process: JAX's farewell waits for the others."""
 
 
-class Summed(Message):
+class JaxAllreduce(Message):
     """An array of this worker, and the sum over all."""
 
     def __init__(self, mesh, placement, count):

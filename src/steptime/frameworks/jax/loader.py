@@ -1,8 +1,7 @@
-"""Batches for JAX: synthetic ones, and a dataset on disk read by numpy and Pillow, with helpers that run ahead.
+"""Batches for JAX: synthetic ones, and a dataset on disk read by numpy and Pillow, images channels last.
 
-Datasets on disk as functions from ``(epoch, indices)`` to a whole batch, images channels last.
-
-Batches made by helper processes before they are needed.
+A reader is a function from ``(epoch, indices)`` to a whole batch. Loader processes call it some batches ahead of the
+training, in turn.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from steptime.worker.samples import batch_indices, read_arrays, read_index, scal
 from steptime.worker.tether import die_with_parent
 
 
-class ArrayReader(object):
+class JaxArrayReader(object):
     """The whole set in memory as bytes, in the layout in which it is trained: a batch is one gather."""
 
     def __init__(self, dataset, input_shape):
@@ -42,7 +41,7 @@ class ArrayReader(object):
         return inputs, self._labels[indices]
 
 
-class PhotoReader(object):
+class JaxPhotoReader(object):
     """Files decoded, resized, cropped and flipped by Pillow: ``read`` in whatever process, ``finish`` in training's.
 
     Between the two, images are bytes, a quarter of the floats that would have to be handed over.
@@ -177,18 +176,18 @@ def open_batches(job, context, put):
         pairs = synthetic_batches(
             workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], context.rank
         )
-        return Batches(itertools.cycle([on_device((_channels_last(inputs), targets)) for inputs, targets in pairs]))
+        return JaxBatches(itertools.cycle([on_device((_channels_last(inputs), targets)) for inputs, targets in pairs]))
     dataset = loader["dataset"]
     plan = batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers)
     if dataset["form"] == "arrays":
         # A gather from memory is faster than handing its result from one process to another.
-        return Batches(map(on_device, map(ArrayReader(dataset, workload["input_shape"]), plan)))
-    reader = PhotoReader(dataset, workload["input_shape"], job["seed"])
+        return JaxBatches(map(on_device, map(JaxArrayReader(dataset, workload["input_shape"]), plan)))
+    reader = JaxPhotoReader(dataset, workload["input_shape"], job["seed"])
     read, close = with_helpers(reader.read, plan, loader["processes"])
-    return Batches((on_device(reader.finish(*pair)) for pair in read), close, PER_HELPER * loader["processes"])
+    return JaxBatches((on_device(reader.finish(*pair)) for pair in read), close, PER_HELPER * loader["processes"])
 
 
-class Batches(object):
+class JaxBatches(object):
     """An endless iterator, what ends its helpers, and ``ahead``, how many batches these may hold ready."""
 
     def __init__(self, batches, close=lambda: None, ahead=0):

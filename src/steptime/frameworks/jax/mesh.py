@@ -42,7 +42,7 @@ def part():
         jax.distributed.shutdown()
 
 
-class Placement(object):
+class MeshPlacement(object):
     """Puts this worker's arrays on its own device, as parts of arrays over all workers."""
 
     def __init__(self, mesh):

@@ -5,7 +5,7 @@ import numpy
 
 from steptime.frameworks.jax.ablation import JaxAblation, step_clock
 from steptime.frameworks.jax.loader import open_batches
-from steptime.frameworks.jax.mesh import Placement, open_mesh, part
+from steptime.frameworks.jax.mesh import MeshPlacement, open_mesh, part
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
 from steptime.worker.session import Session
@@ -18,7 +18,7 @@ class JaxSession(Session):
     def __init__(self, job, context):
         self._job = job
         mesh = open_mesh(job, context)
-        self._placement = Placement(mesh)
+        self._placement = MeshPlacement(mesh)
         self._network = JaxNetwork(job["workload"], job["precision"], job["device"])
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self._state = first_state(self._network, weights, job, context, self._placement)

@@ -1,10 +1,7 @@
-"""A window that slides over images as one strided view per place in it.
+"""Convolution and pooling in JAX: a window that slides over images as one strided view per position within it.
 
-XLA's own windows become loops over single values on a CPU; strided views fuse into loops over vectors.
-
-The forms of a convolution, and which of them is the fastest for a layer.
-
-Layers that make one value of a window.
+XLA's own windows become loops over single values on a CPU; strided views fuse into loops over vectors. A convolution
+has several such forms, and the layer's shape says which of them is the fastest.
 """
 
 import functools

@@ -1,8 +1,8 @@
-"""Messages as the key-value store carries them: pushed to servers, which update, and pulled."""
+"""Messages as MXNet's key-value store carries gradients: pushed to servers, which update, and pulled."""
 
 import mxnet
 
-from steptime.frameworks.mxnet.key_value_store import hold
+from steptime.frameworks.mxnet.key_value_store import keep_store_alive
 from steptime.worker.back_end import FED, BackEnd, Message
 
 
@@ -20,7 +20,7 @@ class KeyValueStoreBackEnd(BackEnd):
         if operation != "push_pull":
             raise ValueError("%r is no operation of a key-value store" % operation)
         self._messages += 1
-        return Pushed(self._store, self._messages, count)
+        return KeyValuePushPull(self._store, self._messages, count)
 
     def facts(self):
         return {"framework_version": mxnet.__version__, "kvstore": "dist_sync"}
@@ -30,10 +30,10 @@ class KeyValueStoreBackEnd(BackEnd):
 
     def abort(self):
         """Stay in the store until this process dies: leaving waits for the others."""
-        hold(self._store)
+        keep_store_alive(self._store)
 
 
-class Pushed(Message):
+class KeyValuePushPull(Message):
     """A gradient under a key, and the weight that comes back.
 
     MXNet pulls into the memory that it pushed from before it copies to where it was told: what was a gradient is the

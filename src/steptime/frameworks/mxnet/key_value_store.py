@@ -32,7 +32,7 @@ def settle_role(job, context):
         os.environ.update(DMLC_NODE_HOST=host, PORT=port)
 
 
-def hold(store):
+def keep_store_alive(store):
     """Keep ``store`` from being freed before this process dies."""
     _abandoned.append(store)
 
@@ -66,7 +66,7 @@ class ServerUpdate(object):
             settings: of ``mxnet.optimizer.SGD``.
             bound: the ``BoundWorkload`` whose weights are kept by the servers.
         """
-        from steptime.frameworks.mxnet.staleness import CountingSGD, Lateness
+        from steptime.frameworks.mxnet.staleness import CountingSGD, UpdateCounter
 
         self._zeros = mxnet.nd.zeros
         self._weights = bound.weights
@@ -81,7 +81,7 @@ class ServerUpdate(object):
         )
         for key, (_, weight) in enumerate(self._pairs):
             self._store.init(key, weight)
-        self._lateness = counter and Lateness(mxnet, self._store, counter, list(bound.gradients.values()))
+        self._lateness = counter and UpdateCounter(mxnet, self._store, counter, list(bound.gradients.values()))
         self.facts = {"kvstore": kind, "updated_by": "server"}
 
     def step(self):
@@ -114,4 +114,4 @@ class ServerUpdate(object):
 
     def abandon(self):
         """Stay in the store until this process dies: leaving waits for the others, who may wait for this worker."""
-        hold(self._store)
+        keep_store_alive(self._store)

@@ -1,4 +1,4 @@
-"""How late asynchronous updates come: one more array on the servers, which counts instead of being trained.
+"""The staleness of asynchronous updates: one more array on the servers, which counts instead of being trained.
 
 A worker pushes to the counter in every step and gets its new value back. Between two of its own pushes the counter
 has moved by one for itself and by one for each update of another worker.
@@ -28,7 +28,7 @@ class CountingSGD(SGD):
             super(CountingSGD, self).update_multi_precision(index, weight, gradient, state)
 
 
-class Lateness(object):
+class UpdateCounter(object):
     """This worker's side of the counter."""
 
     def __init__(self, mxnet, store, key, gradients):

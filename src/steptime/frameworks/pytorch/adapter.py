@@ -13,23 +13,23 @@ def open_session(job, context):
 
 def serve(job, context):
     """Be a parameter server until all workers have left."""
-    from steptime.frameworks.pytorch.parameter_server import serve_piece
+    from steptime.frameworks.pytorch.parameter_server import serve_shard
 
-    serve_piece(job, context)
+    serve_shard(job, context)
 
 
 def open_back_end(job, context):
     """Return the back end that the message benchmark times."""
-    from steptime.frameworks.pytorch.collectives import open_collectives, open_pushing
+    from steptime.frameworks.pytorch.collectives import open_process_group, open_rpc
 
-    return (open_pushing if context.servers else open_collectives)(job, context)
+    return (open_rpc if context.servers else open_process_group)(job, context)
 
 
 def serve_back_end(job, context):
     """Be a server of the message benchmark."""
-    from steptime.frameworks.pytorch.collectives import serve_pushing
+    from steptime.frameworks.pytorch.collectives import serve_rpc
 
-    serve_pushing(job, context)
+    serve_rpc(job, context)
 
 
 FRAMEWORK = Framework(open_session, serve=serve, open_back_end=open_back_end, serve_back_end=serve_back_end)

@@ -1,4 +1,4 @@
-"""Messages as PyTorch sends gradients: collectives over gloo or NCCL, and pushes to servers over its RPC."""
+"""Messages as PyTorch sends gradients: collectives over gloo or NCCL, and calls to servers over TensorPipe."""
 
 import collections
 import os
@@ -8,29 +8,29 @@ import torch
 from torch import distributed
 from torch.distributed import rpc
 
-from steptime.frameworks.pytorch.parameter_server import Meeting
+from steptime.frameworks.pytorch.parameter_server import RpcGroup
 from steptime.libraries.torch.devices import leave_group, open_device
 from steptime.worker.back_end import FED, BackEnd, Message
 
 
-def open_collectives(job, context):
+def open_process_group(job, context):
     """Return the exchange of ``allreduce`` and ``incast``: gloo on CPUs, NCCL on CUDA devices."""
-    return Collectives(job, context)
+    return ProcessGroupBackEnd(job, context)
 
 
-def open_pushing(job, context):
+def open_rpc(job, context):
     """Return the exchange of ``push_pull``, over TensorPipe."""
-    return Pushing(job, context)
+    return RpcBackEnd(job, context)
 
 
-def serve_pushing(job, context):
+def serve_rpc(job, context):
     """Be a server until all workers have left."""
     torch.set_num_threads(job["threads"])
-    _sums["all"] = Sums(context.workers)
-    Meeting(context).leave()
+    _sums["all"] = ServerSums(context.workers)
+    RpcGroup(context).leave()
 
 
-class Collectives(BackEnd):
+class ProcessGroupBackEnd(BackEnd):
     """The process group that DistributedDataParallel reduces its buckets in."""
 
     def __init__(self, job, context):
@@ -48,7 +48,7 @@ class Collectives(BackEnd):
         )
 
     def message(self, operation, count):
-        kind = {"allreduce": Reduced, "incast": Gathered}[operation]
+        kind = {"allreduce": TorchAllreduce, "incast": TorchIncast}[operation]
         return kind(count, self._context, self._device)
 
     def facts(self):
@@ -62,7 +62,7 @@ class Collectives(BackEnd):
         """Leave nothing: the process ends, and the launcher ends the others."""
 
 
-class Reduced(Message):
+class TorchAllreduce(Message):
     """A bucket: summed where it lies."""
 
     becomes = FED
@@ -82,7 +82,7 @@ class Reduced(Message):
         return self._values.cpu().numpy()
 
 
-class Gathered(Message):
+class TorchIncast(Message):
     """Rows of all workers but the first, which answers with one value."""
 
     def __init__(self, count, context, device):
@@ -120,7 +120,7 @@ def add_up(key, share):
     return _sums["all"].take(key, share)
 
 
-class Sums(object):
+class ServerSums(object):
     """What one server does: adds up what it gets under a key, and answers everybody when the last has come."""
 
     def __init__(self, workers):
@@ -143,33 +143,33 @@ class Sums(object):
         return future
 
 
-class Pushing(BackEnd):
+class RpcBackEnd(BackEnd):
     """The remote procedure calls of the room's parameter servers."""
 
     def __init__(self, job, context):
         torch.set_num_threads(job["threads"])
         torch.set_num_interop_threads(1)
         self._servers = ["server-%d" % server for server in range(context.servers)]
-        self._meeting = Meeting(context)
+        self._group = RpcGroup(context)
         self._keys = 0
 
     def message(self, operation, count):
         if operation != "push_pull":
             raise ValueError("%r is no operation of parameter servers" % operation)
         self._keys += 1
-        return Pushed(self._keys, count, self._servers)
+        return RpcPushPull(self._keys, count, self._servers)
 
     def facts(self):
         return {"framework_version": torch.__version__, "backend": "tensorpipe"}
 
     def close(self):
-        self._meeting.leave()
+        self._group.leave()
 
     def abort(self):
         """Stay until the process ends: leaving waits for the others, who may wait for this worker."""
 
 
-class Pushed(Message):
+class RpcPushPull(Message):
     """One row per server; a call to every server at once takes the shares there and brings the sums back."""
 
     def __init__(self, key, count, servers):

@@ -1,6 +1,6 @@
-"""DistributedDataParallel's step in stages: a communication hook sees every bucket, and may keep it from being sent.
+"""The ablated step of DistributedDataParallel, by a communication hook that sees every bucket and may not send it.
 
-What DistributedDataParallel's own timers say of a step, of those steps alone that are asked about.
+DistributedDataParallel's own timers are read around the marked steps alone.
 """
 
 import time
@@ -17,7 +17,7 @@ _NEVER = 2**30
 _NANOSECOND = 1e-9
 
 
-class OwnLog(object):
+class DdpTimers(object):
     """Switches DDP's timers on around a step and reads them after it.
 
     DDP times its own forward pass (without the loss), the time from its end until autograd has ended (the loss and
@@ -52,7 +52,7 @@ class OwnLog(object):
             )
         )
 
-    def told(self):
+    def take_means(self):
         """Return what ``Session.native`` does."""
         steps, self._steps = self._steps, []
         if not steps:
@@ -84,17 +84,17 @@ class BucketAblation(TorchAblation):
             group["weight_decay"] *= self._workers
         self._hook = _Hook()
         module.register_comm_hook(None, self._hook.take)
-        self._log = OwnLog(module)
+        self._timers = DdpTimers(module)
 
     def enter(self, stage):
         self._hook.sends = stage not in UNSYNCHRONIZED
         if stage == "marked":
-            self._log.begin()
+            self._timers.begin()
 
     def leave(self, stage):
         self._hook.sends = True
         if stage == "marked":
-            self._log.end()
+            self._timers.end()
 
     def communication(self):
         if self._workers == 1:
@@ -122,7 +122,7 @@ class BucketAblation(TorchAblation):
         mark("update")
 
     def native(self):
-        return self._log.told()
+        return self._timers.take_means()
 
 
 class _Hook(object):

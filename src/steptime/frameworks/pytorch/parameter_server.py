@@ -1,8 +1,7 @@
-"""The server: it holds a piece of the weights and updates it with the gradients that workers send.
+"""A parameter server over torch's remote procedure calls (TensorPipe): its shard of the weights, and the updates.
 
-Which server holds which weights, and in what order they lie there.
-
-Meeting in torch's remote procedure calls, over TensorPipe, and parting.
+``ServerShards`` says which server holds which weights and in what order; ``RpcGroup`` joins and leaves the calls'
+group; a shard updates once with all workers' gradients, or with each gradient at once.
 """
 
 import os
@@ -20,7 +19,7 @@ _OF_IMAGES = 4
 """Dimensions of a convolution's weights."""
 
 
-class Pieces(object):
+class ServerShards(object):
     """The weights of a network in one row of values per server.
 
     ``names``
@@ -66,7 +65,7 @@ class Pieces(object):
 _NEVER_S = 1e6
 
 
-class Meeting(object):
+class RpcGroup(object):
     """All workers and servers of a launch, from the constructor until ``leave``."""
 
     def __init__(self, context):
@@ -102,17 +101,17 @@ class Meeting(object):
 
 
 _held = {}
-"""Under ``piece``: what this process holds; calls from outside find nothing but a module's own names."""
+"""Under ``shard``: what this server holds; remote calls find nothing but the names of a module."""
 
 
-def serve_piece(job, context):
+def serve_shard(job, context):
     """Be one server until all workers have left."""
     torch.set_num_threads(job["threads"])
     torch.set_num_interop_threads(1)
-    kind = {"ps_sync": AgreedPiece, "ps_async": FreePiece}[job["strategy"]]
-    _held["piece"] = kind(_first_weights(job, context), job["optimizer"], context.workers)
+    kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
+    _held["shard"] = kind(_first_weights(job, context), job["optimizer"], context.workers)
     # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
-    Meeting(context).leave()
+    RpcGroup(context).leave()
 
 
 @rpc.functions.async_execution
@@ -123,13 +122,13 @@ def exchange(worker, gradient):
         worker: the caller's rank.
         gradient: float32, as long as the piece; the server keeps it.
     """
-    return _held["piece"].take(worker, gradient)
+    return _held["shard"].take(worker, gradient)
 
 
 def _first_weights(job, context):
     """The workers compute the same, and need not be asked."""
     layers = job["workload"]["layers"]
-    pieces = Pieces(layers, context.servers, job["options"]["sharding"], channels_innermost(job))
+    pieces = ServerShards(layers, context.servers, job["options"]["sharding"], channels_innermost(job))
     row = torch.empty(pieces.sizes[context.rank])
     weights = initial_weights(layers, job["seed"])
     for name, view in pieces.views(context.rank, row).items():
@@ -137,7 +136,7 @@ def _first_weights(job, context):
     return row
 
 
-class AgreedPiece(object):
+class SynchronousShard(object):
     """Updated once with the gradients of all workers; everybody waits for the last of them."""
 
     def __init__(self, weights, optimizer, workers):
@@ -174,11 +173,11 @@ class AgreedPiece(object):
         return future
 
 
-class FreePiece(object):
+class AsynchronousShard(object):
     """Updated with each gradient at once, whatever the other workers do."""
 
     def __init__(self, weights, optimizer, workers):
-        """As ``AgreedPiece`` does."""
+        """As ``SynchronousShard`` does."""
         self._weights = weights
         self._optimizer = sgd([weights], optimizer, "fused")
         self._lock = threading.Lock()

@@ -1,7 +1,4 @@
-"""Workers of parameter servers: one call per server and step takes the gradient there and brings the weights.
-
-The step of a parameter server's worker in stages.
-"""
+"""A worker of parameter servers: one call per server and step takes the gradients there and brings the weights."""
 
 import collections
 import functools
@@ -10,8 +7,8 @@ import time
 import torch
 from torch.distributed import rpc
 
-from steptime.frameworks.pytorch import parameter_server as serving
-from steptime.frameworks.pytorch.parameter_server import Meeting, Pieces
+from steptime.frameworks.pytorch import parameter_server
+from steptime.frameworks.pytorch.parameter_server import RpcGroup, ServerShards
 from steptime.libraries.torch.ablation import TorchAblation
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 
@@ -54,22 +51,22 @@ class ParameterServerAblation(TorchAblation):
             self.pieces.append(["server %d" % server, size, ready, done[server]])
 
 
-class Pushing(TorchStrategy):
+class ParameterServers(TorchStrategy):
     """Parameters and their gradients lie in one row of values per server, and travel as such.
 
     A tensor is sent with all the memory that it lies in, so that every row has its own.
     """
 
     def __init__(self, job, context, device):
-        super(Pushing, self).__init__(job, context, device)
-        self._pieces = Pieces(
+        super(ParameterServers, self).__init__(job, context, device)
+        self._pieces = ServerShards(
             job["workload"]["layers"], context.servers, job["options"]["sharding"], channels_innermost(job)
         )
         self._servers = ["server-%d" % server for server in range(context.servers)]
         self._weights = [torch.empty(size, device=device.torch_device) for size in self._pieces.sizes]
         self._gradients = [torch.zeros_like(row) for row in self._weights]
         self._late = collections.Counter()
-        self._meeting = Meeting(context)
+        self._group = RpcGroup(context)
 
     def prepare(self, built):
         parameters = built.parameters()
@@ -92,7 +89,7 @@ class Pushing(TorchStrategy):
         returns stands for the answer.
         """
         answers = [
-            rpc.rpc_async(server, serving.exchange, (self.context.rank, gradient.cpu()))
+            rpc.rpc_async(server, parameter_server.exchange, (self.context.rank, gradient.cpu()))
             for server, gradient in zip(self._servers, self._gradients)
         ]
         if watch is not None:
@@ -122,13 +119,13 @@ class Pushing(TorchStrategy):
         }
 
     def part(self):
-        self._meeting.leave()
+        self._group.leave()
 
     def abort(self):
         """Stay until the process ends: leaving waits for the others, who may wait for this worker."""
 
 
-class PushingFreely(Pushing):
+class AsynchronousParameterServers(ParameterServers):
     """Nobody waits for anybody, so that updates may be late: of several servers, the latest counts."""
 
     def staleness(self):

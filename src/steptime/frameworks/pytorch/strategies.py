@@ -1,9 +1,4 @@
-"""How several workers train one network, by the strategies' names.
-
-Several workers that meet in torch's own collectives: DistributedDataParallel, or FSDP2.
-
-Which parts of a network FSDP gathers together.
-"""
+"""PyTorch's own strategies: one worker, DistributedDataParallel, FSDP2, and workers of parameter servers."""
 
 import inspect
 import os
@@ -14,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
 from steptime.frameworks.pytorch.fsdp_ablation import ShardAblation
-from steptime.frameworks.pytorch.server_worker import Pushing, PushingFreely
+from steptime.frameworks.pytorch.server_worker import AsynchronousParameterServers, ParameterServers
 from steptime.libraries.torch.devices import leave_group
 from steptime.libraries.torch.strategy import TorchStrategy
 
@@ -29,7 +24,7 @@ def sharded_children(module):
     return [[children[place] for place in group] for group in groups] if len(groups) > 1 else []
 
 
-class _Collective(TorchStrategy):
+class _ProcessGroupStrategy(TorchStrategy):
     def __init__(self, job, context, device):
         super().__init__(job, context, device)
         os.environ["GLOO_SOCKET_IFNAME"] = context.interface
@@ -55,7 +50,7 @@ class _Collective(TorchStrategy):
         leave_group()
 
 
-class AllReduce(_Collective):
+class DistributedDataParallelStrategy(_ProcessGroupStrategy):
     """DistributedDataParallel: gradients are averaged in buckets during the backward pass."""
 
     def prepare(self, built):
@@ -82,7 +77,7 @@ def _without_buffer_exchange():
     return {"forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers": False}
 
 
-class FullySharded(_Collective):
+class FullyShardedStrategy(_ProcessGroupStrategy):
     """FSDP2: parameters, gradients and momentum are split over the workers.
 
     It shards parameters that are contiguous only; images may have their channels innermost nevertheless. The fused
@@ -117,8 +112,8 @@ class FullySharded(_Collective):
 
 STRATEGIES = {
     "single": TorchStrategy,
-    "allreduce": AllReduce,
-    "fsdp": FullySharded,
-    "ps_sync": Pushing,
-    "ps_async": PushingFreely,
+    "allreduce": DistributedDataParallelStrategy,
+    "fsdp": FullyShardedStrategy,
+    "ps_sync": ParameterServers,
+    "ps_async": AsynchronousParameterServers,
 }

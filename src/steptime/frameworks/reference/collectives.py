@@ -1,9 +1,7 @@
-"""Averaging vectors over workers, through a star of TCP connections around worker 0.
+"""The average of a vector over all workers, through a star of TCP connections around worker 0.
 
 Worker 0 adds the vectors in the order of the ranks, whichever arrives first, and sends the one result to all: every
 worker then holds the same bits, in every run. A ring would spread the traffic better; here a fixed order matters more.
-
-Messages as the reference averages gradients: plain sockets, a star around worker 0.
 """
 
 import socket
@@ -25,11 +23,11 @@ def connect(context):
     Raises RuntimeError when the workers do not find each other within two minutes.
     """
     if context.workers == 1:
-        return Alone()
-    return Centre(context) if context.rank == 0 else Spoke(context)
+        return NoAverage()
+    return StarCentre(context) if context.rank == 0 else StarSpoke(context)
 
 
-class Alone(object):
+class NoAverage(object):
     """One worker has nobody to ask."""
 
     def __call__(self, vector):
@@ -39,7 +37,7 @@ class Alone(object):
         """Nothing is held."""
 
 
-class Centre(object):
+class StarCentre(object):
     """Worker 0: collects, adds and answers."""
 
     def __init__(self, context):
@@ -83,7 +81,7 @@ class Centre(object):
             peer.close()
 
 
-class Spoke(object):
+class StarSpoke(object):
     """Any other worker: sends its vector and takes the answer."""
 
     def __init__(self, context):
@@ -139,7 +137,7 @@ class StarBackEnd(BackEnd):
     def message(self, operation, count):
         if operation != "allreduce":
             raise ValueError("the reference has no operation %r" % operation)
-        return Averaged(count, self._average, self._workers)
+        return StarAllreduce(count, self._average, self._workers)
 
     def facts(self):
         return {"framework_version": numpy.__version__}
@@ -148,7 +146,7 @@ class StarBackEnd(BackEnd):
         self._average.close()
 
 
-class Averaged(Message):
+class StarAllreduce(Message):
     """A vector whose average comes back."""
 
     def __init__(self, count, average, workers):

@@ -1,29 +1,12 @@
-"""What every kind of layer can do.
-
-Windows that slide over images, as strided slices: one slice per position within the window.
-
-``taps`` goes over the positions in a window, not over the windows: the loops of Python are then as short as the window
-is small.
-
-Convolution as a matrix product over spread windows (Chellapilla et al. 2006).
-
-Layers without space: the matrix product and what leads to it.
-
-Layers that scale values by what their neighbours are.
-
-Layers that treat every value alone.
-
-Layers that make one value of a window.
-
-Layers with several inputs.
-
-What is minimised, with its gradient; summed in 64 bits.
-
-Each kind of layer in plain numpy: its forward computation and the gradients of it.
+"""Each kind of layer in plain numpy, its forward computation and its gradients, and the losses.
 
 Arrays inside are channels first and batch *second*: ``(channels, batch, height, width)`` or ``(features, batch)``. One
 matrix product then covers a whole batch, statistics of a channel lie in one row, and channels join along the first
 axis; with the batch first, each of these would need a transposition.
+
+A window that slides over images is one strided slice per position within the window: ``taps`` goes over these
+positions, not over the windows, so that the loops of Python are as short as the window is small. Convolution is a
+matrix product over unfolded windows (Chellapilla et al. 2006). Losses are summed in 64 bits.
 """
 
 import abc
@@ -31,7 +14,7 @@ import abc
 import numpy
 
 
-class Layer(abc.ABC):
+class ReferenceLayer(abc.ABC):
     """One layer of a workload; keeps from ``forward`` what ``backward`` needs, until ``backward`` has used it."""
 
     def __init__(self, description, weights, gradients, wants_input_gradient):
@@ -138,7 +121,7 @@ class Sliding(object):
 _SPREAD_BYTES = 32 * 2**20
 
 
-class Conv2d(Layer):
+class Conv2d(ReferenceLayer):
     """Cross-correlation with zero padding; weight (out, in / groups, height, width)."""
 
     def __init__(self, *arguments):
@@ -208,7 +191,7 @@ def _matrix(array):
     return array.reshape(array.shape[0], -1)
 
 
-class Linear(Layer):
+class Linear(ReferenceLayer):
     """weight @ features + bias; weight (out, in)."""
 
     def forward(self, features):
@@ -228,7 +211,7 @@ class Linear(Layer):
         return [numpy.matmul(self.weights["weight"].T, gradient)]
 
 
-class Flatten(Layer):
+class Flatten(ReferenceLayer):
     """Channels, height and width become features, in this order."""
 
     def forward(self, images):
@@ -243,7 +226,7 @@ class Flatten(Layer):
         return [numpy.ascontiguousarray(spatial).reshape(self.saved)]
 
 
-class BatchNorm(Layer):
+class BatchNorm(ReferenceLayer):
     """Normalises each channel over batch and space by the batch's mean and biased variance (Ioffe, Szegedy 2015).
 
     Statistics are summed in 64 bits. There are no running statistics: nothing here computes without training.
@@ -277,7 +260,7 @@ class BatchNorm(Layer):
         return [result.reshape(gradient.shape)]
 
 
-class LocalResponseNorm(Layer):
+class LocalResponseNorm(ReferenceLayer):
     """x / (k + alpha / size * sum of squares over ``size`` neighbouring channels) ** beta (Krizhevsky et al. 2012)."""
 
     def forward(self, values):
@@ -311,7 +294,7 @@ def _column(statistic, rows):
     return statistic.astype(rows.dtype).reshape(-1, 1)
 
 
-class Relu(Layer):
+class Relu(ReferenceLayer):
     """max(0, x), with the derivative 0 at 0."""
 
     def forward(self, values):
@@ -323,7 +306,7 @@ class Relu(Layer):
         return [gradient * (output > 0)]
 
 
-class Tanh(Layer):
+class Tanh(ReferenceLayer):
     """Hyperbolic tangent."""
 
     def forward(self, values):
@@ -335,7 +318,7 @@ class Tanh(Layer):
         return [gradient * (1 - output * output)]
 
 
-class Sigmoid(Layer):
+class Sigmoid(ReferenceLayer):
     """1 / (1 + exp(-x)), computed as (1 + tanh(x / 2)) / 2, which cannot overflow."""
 
     def forward(self, values):
@@ -347,7 +330,7 @@ class Sigmoid(Layer):
         return [gradient * (output * (1 - output))]
 
 
-class Dropout(Layer):
+class Dropout(ReferenceLayer):
     """Zeroes a share ``rate`` of the values and divides the rest by ``1 - rate``."""
 
     stream = numpy.random.RandomState(0)
@@ -367,7 +350,7 @@ class Dropout(Layer):
         return [gradient if mask is None else gradient * mask]
 
 
-class MaxPool(Layer):
+class MaxPool(ReferenceLayer):
     """Largest value of each window; of equal ones the first in reading order gets the gradient."""
 
     def __init__(self, *arguments):
@@ -395,7 +378,7 @@ class MaxPool(Layer):
         return [result]
 
 
-class AvgPool(Layer):
+class AvgPool(ReferenceLayer):
     """Average of each window, in which padding counts as zeros."""
 
     def __init__(self, *arguments):
@@ -423,7 +406,7 @@ class AvgPool(Layer):
         return [result]
 
 
-class GlobalAvgPool(Layer):
+class GlobalAvgPool(ReferenceLayer):
     """Average over height and width, which become 1."""
 
     def forward(self, images):
@@ -435,7 +418,7 @@ class GlobalAvgPool(Layer):
         return [numpy.broadcast_to(gradient / gradient.dtype.type(height * width), self.saved)]
 
 
-class Add(Layer):
+class Add(ReferenceLayer):
     """Sum of inputs of one shape."""
 
     def forward(self, *inputs):
@@ -449,7 +432,7 @@ class Add(Layer):
         return [gradient] * self.saved
 
 
-class Concat(Layer):
+class Concat(ReferenceLayer):
     """Channels of all inputs, one behind the other."""
 
     def forward(self, *inputs):

@@ -1,9 +1,7 @@
-"""The TensorFlow servers of workers and parameter servers, which do what the coordinator asks of them.
+"""The processes of ParameterServerStrategy: their TensorFlow servers, and their connections to the coordinator.
 
-Lines of JSON between the coordinator and the processes that it coordinates.
-
-The coordinator listens on a free port of its own and writes the address into the run folder, which all processes of a
-launch share.
+Workers and servers send the coordinator lines of JSON. It listens on a free port of its own and writes the address
+into the run folder, which all processes of a launch share.
 """
 
 import json
@@ -48,7 +46,7 @@ STAGE = "stage "
 """Before the name of a stage, in what a worker asks for."""
 
 
-class Line(object):
+class CoordinatorConnection(object):
     """One connection; messages are anything that JSON can say, and None is what the dead say."""
 
     def __init__(self, connection):
@@ -56,11 +54,11 @@ class Line(object):
         self._connection = connection
         self._incoming = connection.makefile("r", encoding="utf-8")
 
-    def say(self, message):
+    def send(self, message):
         """Send one message; raises OSError when the other has gone."""
         self._connection.sendall((json.dumps(message) + "\n").encode("utf-8"))
 
-    def hear(self):
+    def receive(self):
         """Wait for the next message and return it; None when the other has gone."""
         try:
             line = self._incoming.readline()
@@ -94,6 +92,6 @@ def call(context):
         time.sleep(_POLL_S)
     with open(path) as file:
         address = json.load(file)
-    line = Line(socket.create_connection((address["host"], address["port"])))
-    line.say({"role": context.role, "rank": context.rank})
+    line = CoordinatorConnection(socket.create_connection((address["host"], address["port"])))
+    line.send({"role": context.role, "rank": context.rank})
     return line

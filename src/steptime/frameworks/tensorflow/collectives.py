@@ -15,7 +15,7 @@ class TensorFlowBackEnd(BackEnd):
     def message(self, operation, count):
         if operation != "allreduce":
             raise ValueError("MultiWorkerMirroredStrategy has no operation %r" % operation)
-        return Reduced(self._workers, count)
+        return TensorFlowAllreduce(self._workers, count)
 
     def facts(self):
         return {"framework_version": tf.__version__, "collectives": self._workers.implementation.value}
@@ -27,7 +27,7 @@ class TensorFlowBackEnd(BackEnd):
         """Leave without a word: the others learn it from TensorFlow within a second."""
 
 
-class Reduced(Message):
+class TensorFlowAllreduce(Message):
     """A tensor of this worker; the sum is another."""
 
     def __init__(self, workers, count):

@@ -1,9 +1,7 @@
-"""The coordinator of ParameterServerStrategy: a process that sends every worker its steps.
+"""The coordinator of ParameterServerStrategy, a process that sends every worker its steps; and the parameter servers.
 
 Variables lie on the parameter servers, where ``ParameterServerStrategy`` puts them in turn. Each worker has a thread
-here, which runs the compiled step on the worker's device when the worker asks for it.
-
-The processes of ``ps_async`` that are no workers: parameter servers, and the coordinator.
+in the coordinator, which runs the compiled step on the worker's device when the worker asks for it.
 """
 
 import collections
@@ -13,7 +11,7 @@ import numpy
 import tensorflow as tf
 
 from steptime.frameworks.tensorflow.ablation import ServedAblation
-from steptime.frameworks.tensorflow.cluster import STAGE, Line, call, cluster_of, listen, start_server
+from steptime.frameworks.tensorflow.cluster import STAGE, CoordinatorConnection, call, cluster_of, listen, start_server
 from steptime.frameworks.tensorflow.server_training import CountedTraining
 from steptime.libraries.tensorflow import loader as loaders
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
@@ -49,9 +47,9 @@ class Coordinator(object):
         listening = listen(self._context)
         lines, threads = [], []
         for _ in range(self._context.workers + self._context.servers):
-            line = Line(listening.accept()[0])
+            line = CoordinatorConnection(listening.accept()[0])
             lines.append(line)  # servers say nothing more: they wait until their line breaks
-            caller = line.hear()
+            caller = line.receive()
             if caller["role"] == "worker":
                 threads.append(threading.Thread(target=self._attend, args=(line, caller["rank"])))
                 threads[-1].start()
@@ -63,14 +61,14 @@ class Coordinator(object):
         try:
             self._answer(line, rank)
         except Exception as error:
-            line.say({"error": "%s: %s" % (type(error).__name__, error)})
+            line.send({"error": "%s: %s" % (type(error).__name__, error)})
 
     def _answer(self, line, rank):
         with tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
             batches = self._batches(rank)
             advance = batches.feed(self._training.step)
-            line.say({"is": {"servers": self._context.servers, "loader_threads": batches.threads}})
-            results = Results(self._network)
+            line.send({"is": {"servers": self._context.servers, "loader_threads": batches.threads}})
+            results = StepResults(self._network)
             answers = dict(results.answers, batches_ahead=lambda: batches.ahead)
 
             def step():
@@ -91,14 +89,14 @@ class Coordinator(object):
                 return list(built)
 
             answers.update(step=first_step, stages=stages)
-            asked = line.hear()
+            asked = line.receive()
             while asked in answers:
-                line.say({"is": answers[asked]()})
-                asked = line.hear()
+                line.send({"is": answers[asked]()})
+                asked = line.receive()
         if asked == "leave":
             # TensorFlow loses heart when a process of its cluster goes while others still work.
             self._all_leave.wait()
-            line.say({"is": None})
+            line.send({"is": None})
 
     def _batches(self, rank):
         """Return the batches of a worker, which are made and kept there."""
@@ -118,7 +116,7 @@ def _silent(run):
     return answer
 
 
-class Results(object):
+class StepResults(object):
     """What the steps of one worker returned: tensors that stay on the worker until somebody asks."""
 
     def __init__(self, network):
@@ -148,7 +146,7 @@ class Results(object):
 def be_server(tf, context):
     """Hold weights until the coordinator has gone; TensorFlow's own ``join`` would never return."""
     start_server(tf, context, None)
-    call(context).hear()
+    call(context).receive()
 
 
 def be_coordinator(job, context):

@@ -27,7 +27,7 @@ class CoordinatedSession(Session):
         self._threads = job["threads"]
         self._at_once = start_server(tf, context, job["threads"])
         self._line = call(context)
-        self._facts = self._hear()
+        self._facts = self._receive()
 
     def step(self):
         self._ask("step")
@@ -78,11 +78,11 @@ class CoordinatedSession(Session):
         """Leave without a word: the launcher ends the others."""
 
     def _ask(self, what):
-        self._line.say(what)
-        return self._hear()
+        self._line.send(what)
+        return self._receive()
 
-    def _hear(self):
-        answer = self._line.hear()
+    def _receive(self):
+        answer = self._line.receive()
         if answer is None:
             raise RuntimeError("the coordinator at %s has gone; its records say why" % self._root)
         if "error" in answer:

@@ -124,17 +124,19 @@ class GraphSession(Session):
 
 
 def _strategy(name):
-    from steptime.frameworks.tensorflow1.strategies import Asynchronous, Single, Synchronous
+    from steptime.frameworks.tensorflow1.strategies import AsynchronousGraph, SingleGraph, SynchronousGraph
 
-    return {"single": Single, "ps_sync": Synchronous, "ps_async": Asynchronous}[name]
+    return {"single": SingleGraph, "ps_sync": SynchronousGraph, "ps_async": AsynchronousGraph}[name]
 
 
 def _batches(job, context):
     """Return this worker's batches, whose tensors lie in the default graph."""
     from steptime.frameworks.tensorflow1 import loader as loaders
 
-    synthetic = job["loader"]["kind"] == "synthetic"
-    batches = loaders.SyntheticBatches(job, context.rank) if synthetic else loaders.NativeBatches(job, context)
+    if job["loader"]["kind"] == "synthetic":
+        batches = loaders.GraphSyntheticBatches(job, context.rank)
+    else:
+        batches = loaders.GraphNativeBatches(job, context)
     if job["mode"] != "ablation":
         return batches
     from steptime.frameworks.tensorflow1.ablation import HeldBatches

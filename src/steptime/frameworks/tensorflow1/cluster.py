@@ -26,7 +26,7 @@ def server_device(rank):
     return "/job:ps/task:%d" % rank
 
 
-def enter(tf1, context, job):
+def start_worker_server(tf1, context, job):
     """Start this worker's TensorFlow server and return ``(target, settings)`` for its session.
 
     The session sees the servers and this worker only: it would else wait for the other workers when it opens, and
@@ -44,12 +44,12 @@ def queue_on(tf1, server, name):
         return tf1.FIFOQueue(-1, [tf1.int32], shapes=[()], shared_name=name)
 
 
-def farewells(tf1, context):
+def leave_operation(tf1, context):
     """Return the operation by which a worker lets the servers go."""
     return tf1.group(*[queue_on(tf1, server, "farewell").enqueue(1) for server in range(context.servers)])
 
 
-def say_farewell(tf1, session, operation):
+def run_leave_operation(tf1, session, operation):
     """Run the operation of ``farewells``, but do not insist on an answer.
 
     A server that has heard every worker is free to go, and may be gone before it has answered; TensorFlow would wait

@@ -14,12 +14,12 @@ class PushPullBackEnd(BackEnd):
 
     def __init__(self, tf1, job, context):
         self._tf1 = tf1
-        target, settings = cluster.enter(tf1, context, job)
+        target, settings = cluster.start_worker_server(tf1, context, job)
         counts = [size // 4 for size in job["exchange"]["sizes"]]
-        self._graphs = {count: PushGraph(tf1, context, "message%d" % count, count) for count in counts}
+        self._graphs = {count: PushPullGraph(tf1, context, "message%d" % count, count) for count in counts}
         ready = cluster.queue_on(tf1, 0, "ready")
         announcement, permission = ready.enqueue_many([[0] * (context.workers - 1)]), ready.dequeue()
-        self._farewell = cluster.farewells(tf1, context)
+        self._farewell = cluster.leave_operation(tf1, context)
         self._session = tf1.Session(target, config=settings)
         for graph in self._graphs.values():
             self._session.run(graph.own_first)
@@ -36,19 +36,19 @@ class PushPullBackEnd(BackEnd):
     def message(self, operation, count):
         if operation != "push_pull":
             raise ValueError("%r is no operation of parameter servers" % operation)
-        return Pushed(self._session, self._graphs[count])
+        return GraphPushPull(self._session, self._graphs[count])
 
     def facts(self):
         return {"framework_version": version_of(self._tf1)}
 
     def close(self):
-        cluster.say_farewell(self._tf1, self._session, self._farewell)
+        cluster.run_leave_operation(self._tf1, self._session, self._farewell)
 
     def abort(self):
         """Leave without a word: servers and workers that wait for this one are ended by the launcher."""
 
 
-class PushGraph(object):
+class PushPullGraph(object):
     """A part of the values on every server, to which the sum of all workers' parts is added.
 
     ``fill`` (of ``given``), ``exchange`` and ``pulled`` are for the message; ``own_first`` and, for worker 0,
@@ -88,7 +88,7 @@ class PushGraph(object):
         self.joining = together.local_step_init_op
 
 
-class Pushed(Message):
+class GraphPushPull(Message):
     """One graph, run again and again."""
 
     becomes = ADDED

@@ -17,7 +17,7 @@ tf1 = tensorflow.compat.v1
 _PREFETCHED_BATCHES = 2
 
 
-class SyntheticBatches(object):
+class GraphSyntheticBatches(object):
     """The same few batches, over and over, in variables of this worker: a constant's layers could be computed once."""
 
     threads = 0
@@ -56,7 +56,7 @@ class SyntheticBatches(object):
         """Nothing can be wrong with these."""
 
 
-class NativeBatches(object):
+class GraphNativeBatches(object):
     """Batches of a dataset on disk without end, prefetched by threads of their own."""
 
     def __init__(self, job, context):

@@ -1,14 +1,8 @@
-"""What every strategy builds first: a worker's network, and the gradients of its loss.
+"""The strategies of TensorFlow 1, each a graph: one process, or a worker of synchronous or asynchronous servers.
 
-The strategy ``single``: one process that updates its own weights.
-
-What both strategies with servers share: weights live on servers, and worker 0 gives them their first values.
-
-Which server holds which weights: what ``tf.train.replica_device_setter`` asks for each variable.
-
-The strategy ``ps_async``: every worker applies its gradients to the servers' weights when it has them.
-
-The strategy ``ps_sync``: ``tf.train.SyncReplicasOptimizer``.
+``ps_sync`` is ``tf.train.SyncReplicasOptimizer``; with ``ps_async`` every worker applies its gradients to the servers'
+weights when it has them. Worker 0 gives the weights their first values; ``tf.train.replica_device_setter``, with one
+of two rules, says which server holds which weights.
 """
 
 from steptime.frameworks.tensorflow1 import cluster
@@ -18,13 +12,13 @@ from steptime.worker.policies import ServerLoads
 from steptime.worker.weights import initial_weights
 
 
-def network_of(job, where=None, kept_at=None):
+def build_network(job, where=None, kept_at=None):
     """Return the job's workload in the default graph; the devices are those of ``GraphNetwork``."""
     weights = initial_weights(job["workload"]["layers"], job["seed"])
     return GraphNetwork(job["workload"], weights, where, kept_at)
 
 
-def gradients_of(tf1, job, network, batch, *, use_locking=False):
+def build_gradients(tf1, job, network, batch, *, use_locking=False):
     """Return ``(loss, pairs, optimizer)``, where pairs are gradients of the loss with their variables.
 
     Args:
@@ -48,7 +42,7 @@ def decayed(job, pairs):
     return [(gradient + decay * variable, variable) for gradient, variable in pairs] if decay else pairs
 
 
-def stages_of(network, loss, pairs):
+def stage_fetches(network, loss, pairs):
     """Return what the stages before the update run: ``{"forward": fetches, "backward": fetches}``.
 
     Gradients are run and not fetched: what nobody asks for is not handed to Python.
@@ -57,7 +51,7 @@ def stages_of(network, loss, pairs):
     return {"forward": forward, "backward": forward + [gradient.op for gradient, _ in pairs]}
 
 
-class Single(object):
+class SingleGraph(object):
     """A graph without servers."""
 
     facts = {}
@@ -69,10 +63,10 @@ class Single(object):
         self._tf1 = tf1
         self._settings = session_settings(tf1, job["threads"])
         self.batches = open_batches()
-        self.network = network_of(job)
-        loss, pairs, optimizer = gradients_of(tf1, job, self.network, self.batches.tensors)
+        self.network = build_network(job)
+        loss, pairs, optimizer = build_gradients(tf1, job, self.network, self.batches.tensors)
         self.fetches = [loss, optimizer.apply_gradients(decayed(job, pairs))] + self.network.running
-        self.stages = dict(stages_of(self.network, loss, pairs), local=self.fetches)
+        self.stages = dict(stage_fetches(self.network, loss, pairs), local=self.fetches)
         weights = {id(variable) for variable in self.network.variables}
         others = [each for each in tf1.global_variables() if id(each) not in weights]
         self._starters = [tf1.variables_initializer(others), tf1.local_variables_initializer()]
@@ -96,7 +90,7 @@ class Single(object):
         """There is nobody to part from."""
 
 
-class Balanced(object):
+class BalancedSharding(object):
     """Each variable goes to the server that holds the fewest bytes so far.
 
     The rule of ``tf.contrib.training.GreedyLoadBalancingStrategy``, which later TensorFlows do not have, and whose
@@ -123,7 +117,7 @@ def device_setter(tf1, sharding, cluster, worker_device):
         cluster: ``{"ps": addresses, "worker": addresses}``.
         worker_device: of the worker, where all that is no variable goes.
     """
-    chosen = Balanced(len(cluster["ps"])) if sharding == "balanced" else None  # round robin is TensorFlow's own
+    chosen = BalancedSharding(len(cluster["ps"])) if sharding == "balanced" else None  # round robin is TensorFlow's own
     return tf1.train.replica_device_setter(cluster=cluster, worker_device=worker_device, ps_strategy=chosen)
 
 
@@ -135,7 +129,7 @@ def bytes_by_server(variables, servers):
     return held
 
 
-class Served(object):
+class GraphServers(object):
     """A worker's own graph ("between-graph replication"), in which only the weights are everybody's.
 
     ``stages`` and ``communication`` are for ``stages.py``. The stages before the exchange are those of a second
@@ -151,29 +145,29 @@ class Served(object):
         """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
         self._tf1 = tf1
         self._context = context
-        self._target, self._settings = cluster.enter(tf1, context, job)
+        self._target, self._settings = cluster.start_worker_server(tf1, context, job)
         mine = cluster.worker_device(context.rank)
         with tf1.device(cluster.server_device(0)):
             self._updates = tf1.Variable(0, trainable=False, dtype=tf1.int64, name="updates", use_resource=True)
         with tf1.device(mine):
             self.batches = open_batches()
             setter = device_setter(tf1, job["options"]["sharding"], cluster.cluster_of(context), mine)
-            self.network = network_of(job, setter, mine)
-            loss, pairs, optimizer = gradients_of(
+            self.network = build_network(job, setter, mine)
+            loss, pairs, optimizer = build_gradients(
                 tf1, job, self.network, self.batches.tensors, use_locking=self.asynchronous
             )
             update = self._update(optimizer, decayed(job, pairs))
             self.fetches = [loss] + update + self.network.running
-            self._own = network_of(job, mine) if job["mode"] == "ablation" else None
+            self._own = build_network(job, mine) if job["mode"] == "ablation" else None
             if self._own:
-                loss, own_pairs, _ = gradients_of(tf1, job, self._own, self.batches.tensors)
-                self.stages = dict(stages_of(self._own, loss, own_pairs), exchange=self.fetches)
+                loss, own_pairs, _ = build_gradients(tf1, job, self._own, self.batches.tensors)
+                self.stages = dict(stage_fetches(self._own, loss, own_pairs), exchange=self.fetches)
                 pull = [variable.value().op for variable in self.network.variables]
                 self.communication = (pull + update, [gradient for gradient, _ in pairs])
         self._ready = cluster.queue_on(tf1, 0, "ready")
         self._announcement = self._ready.enqueue_many([[0] * (context.workers - 1)])
         self._permission = self._ready.dequeue()
-        self._farewell = cluster.farewells(tf1, context)
+        self._farewell = cluster.leave_operation(tf1, context)
         own = self._own.variables if self._own else []
         weights = {id(variable) for variable in self.network.variables + own}
         others = [each for each in tf1.global_variables() if id(each) not in weights]
@@ -220,10 +214,10 @@ class Served(object):
 
         The session stays open: closing it waits for what is still under way on the servers, and the process ends.
         """
-        cluster.say_farewell(self._tf1, session, self._farewell)
+        cluster.run_leave_operation(self._tf1, session, self._farewell)
 
 
-class Asynchronous(Served):
+class AsynchronousGraph(GraphServers):
     """Updates of one variable come one after the other, but different variables may see them in different orders.
 
     Server 0 counts the updates. The count is read when the weights are pulled and again behind the worker's own
@@ -246,7 +240,7 @@ class Asynchronous(Served):
         self.announce(session)
 
 
-class Synchronous(Served):
+class SynchronousGraph(GraphServers):
     """Servers collect the gradients of all workers and update with their mean; tokens let the workers go on.
 
     A thread of worker 0 asks the servers for each update.
@@ -266,7 +260,7 @@ class Synchronous(Served):
         return [push]
 
     def open(self):
-        session = super(Synchronous, self).open()
+        session = super(SynchronousGraph, self).open()
         if self._context.rank == 0:
             session.run(self._beginning)
             session.run(self._first_tokens)
@@ -275,6 +269,6 @@ class Synchronous(Served):
         return session
 
     def begin(self, session):
-        super(Synchronous, self).begin(session)
+        super(SynchronousGraph, self).begin(session)
         if self._context.rank:
             session.run(self._beginning)

@@ -1,8 +1,8 @@
-"""Entering and leaving Horovod, for every library that it comes with.
+"""The group of workers in Horovod: joining and leaving it, for every tensor library that Horovod supports.
 
-Horovod takes who a process is from environment variables that its own launcher sets, and meets at a server that this
-launcher runs. Here steptime's launchers start the processes: the variables come from the process's place, and worker
-0 runs Horovod's server at the address that the launch has for it.
+Horovod reads a process's rank from environment variables that its own launcher sets, and its rendezvous is a server
+that this launcher runs. Here steptime's launchers start the processes: the variables come from the process's context,
+and worker 0 runs Horovod's server at the launch's root address.
 """
 
 import importlib
@@ -13,18 +13,14 @@ import time
 
 from steptime.libraries.horovod.communication import fusion_bytes
 
-_MEETING_LIMIT_S = 300.0
+_RENDEZVOUS_LIMIT_S = 300.0
 _POLL_S = 0.05
 TIMELINE = "timeline.json"
 """In the run folder: where Horovod's coordinator, worker 0, writes its timeline if it is asked to."""
 
 
-WORKERS_OPTIONS = ("controller", "fusion_mb", "cycle_ms", "timeline")
-"""The options of a job that say how the workers meet and talk."""
-
-
 class HorovodWorkers(object):
-    """This worker among the others: in Horovod from the constructor until ``part``.
+    """This worker among the others: in Horovod from the constructor until ``leave``.
 
     ``hvd``
         Horovod for the framework.
@@ -32,25 +28,27 @@ class HorovodWorkers(object):
         What is worth keeping of how the workers communicate.
     """
 
-    def __init__(self, library, context, options):
-        """Meet the other workers.
+    def __init__(self, library, context, job):
+        """Join the other workers.
 
         Args:
             library: Horovod's name of the framework, as in ``horovod.torch``.
             context: of this worker.
-            options: ``controller`` (``gloo`` or ``mpi``, which carries both the gradients and the talk about them),
-                ``fusion_mb`` (gradients that are ready together are sent together, up to so many MiB), ``cycle_ms``
-                (how often Horovod looks for gradients that are ready), ``timeline`` (whether worker 0 writes one).
+            job: its options are ``controller`` (``gloo`` or ``mpi``, which carries the gradients and their
+                announcements), ``fusion_mb`` (gradients that are ready together are sent together, up to so many MiB),
+                ``cycle_ms`` (how often Horovod looks for gradients that are ready), and ``timeline`` (whether worker 0
+                writes one).
 
         Raises RuntimeError when worker 0 does not come, or MPI sees other workers than the launcher started.
         """
+        options = job["options"]
         self.facts = {name: options[name] for name in ("controller", "fusion_mb", "cycle_ms")}
         controller = options["controller"]
         settings = {
             "HOROVOD_CONTROLLER": controller,
             "HOROVOD_CPU_OPERATIONS": controller,
             "HOROVOD_GLOO_IFACE": context.interface,
-            "HOROVOD_GLOO_TIMEOUT_SECONDS": "%d" % _MEETING_LIMIT_S,
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": "%d" % _RENDEZVOUS_LIMIT_S,
             "HOROVOD_FUSION_THRESHOLD": "%d" % fusion_bytes(options["fusion_mb"]),
             "HOROVOD_CYCLE_TIME": "%g" % options["cycle_ms"],
         }
@@ -61,18 +59,13 @@ class HorovodWorkers(object):
         os.environ.update(settings)  # read when Horovod starts
         self.hvd = importlib.import_module("horovod." + library)
         if controller == "gloo":
-            self._meet(context)
+            self._init_with_gloo(context)
         else:
             self.hvd.init()
-        if (self.hvd.rank(), self.hvd.size()) != (context.rank, context.workers):
-            raise RuntimeError(
-                "Horovod says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
-                "environment are probably of different kinds, remove one of them"
-                % (self.hvd.rank(), self.hvd.size(), context.rank, context.workers)
-            )
+        context.require_rank("Horovod", self.hvd.rank(), self.hvd.size())
 
-    def _meet(self, context):
-        """Start with the controller gloo, at a meeting that worker 0 serves."""
+    def _init_with_gloo(self, context):
+        """Start Horovod with the controller gloo, at a rendezvous that worker 0 serves."""
         slots = _slots(context)
         mine = slots[context.rank]
         os.environ.update(
@@ -92,8 +85,8 @@ class HorovodWorkers(object):
             _await(context)  # Horovod itself gives up after a second and a half
         self.hvd.init()
 
-    def part(self):
-        """Leave; Horovod's thread ends in all workers together."""
+    def leave(self):
+        """Leave Horovod, whose thread ends in all workers together."""
         self.hvd.shutdown()
 
 
@@ -120,11 +113,12 @@ def _serve(context, slots):
 
 
 def _await(context):
-    deadline = time.monotonic() + _MEETING_LIMIT_S
+    deadline = time.monotonic() + _RENDEZVOUS_LIMIT_S
     while not _answers(context):
         if time.monotonic() > deadline:
             raise RuntimeError(
-                "worker 0 has not opened Horovod's meeting at %s within %d s" % (context.root_address, _MEETING_LIMIT_S)
+                "worker 0 has not opened Horovod's rendezvous at %s within %d s"
+                % (context.root_address, _RENDEZVOUS_LIMIT_S)
             )
         time.sleep(_POLL_S)
 

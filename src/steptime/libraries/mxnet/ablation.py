@@ -3,7 +3,7 @@
 Nothing here waits for the engine more often than a training step does; the engine itself notes when a stage ends.
 """
 
-from steptime.libraries.mxnet.engine import Arrays, EngineMarks, can_mark
+from steptime.libraries.mxnet.engine import EngineArrays, EngineMarks, can_mark
 from steptime.worker.ablated_step import AblatedStep
 
 _BYTES = 4
@@ -31,10 +31,10 @@ class MXNetAblation(AblatedStep):
             exchange = ("exchange",) if update.arriving else ()
             self.marks = ("input", "backward") + exchange + (("update",) if update.updates_here else ())
             self._engine = EngineMarks()
-            self._weights, self._gradients = Arrays(weights), Arrays(gradients)
-            self._arriving = Arrays(list(update.arriving))
+            self._weights, self._gradients = EngineArrays(weights), EngineArrays(gradients)
+            self._arriving = EngineArrays(list(update.arriving))
             self._pieces = [
-                (name, _BYTES * gradient.size, Arrays([gradient]), Arrays([arriving]))
+                (name, _BYTES * gradient.size, EngineArrays([gradient]), EngineArrays([arriving]))
                 for (name, gradient), arriving in zip(bound.gradients.items(), update.arriving)
             ]
 

@@ -1,4 +1,4 @@
-"""Moments at which MXNet's engine gets somewhere, noted without holding up the program that feeds it."""
+"""Marks in the queue of MXNet's engine: when it got there, noted without holding up the program that feeds it."""
 
 import ctypes
 import threading
@@ -28,7 +28,7 @@ def step_clock(arrays):
     """
     if not can_mark():
         return HostClock(mxnet.nd.waitall)
-    marks, written = EngineMarks(), Arrays(arrays)
+    marks, written = EngineMarks(), EngineArrays(arrays)
     return EventClock(lambda: marks.push(written), lambda earlier, later: later.at_s - earlier.at_s, marks.wait)
 
 
@@ -37,7 +37,7 @@ def can_mark():
     return hasattr(_LIB, "MXEnginePushSyncND")
 
 
-class Arrays(object):
+class EngineArrays(object):
     """Arrays in the form in which the engine takes them."""
 
     def __init__(self, arrays):
@@ -45,7 +45,7 @@ class Arrays(object):
         self._arrays = arrays  # the handles are theirs
 
 
-class Mark(object):
+class EngineMark(object):
     """``at_s`` is the host's monotonic time of the moment, once it has come and ``reached`` is set."""
 
     def __init__(self):
@@ -65,7 +65,7 @@ class EngineMarks(object):
 
     def push(self, arrays):
         """Return a mark behind everything issued so far that writes one of ``arrays``, which are ``Arrays``."""
-        mark = Mark()
+        mark = EngineMark()
         self._count += 1
         self._pending[self._count] = mark
         check_call(

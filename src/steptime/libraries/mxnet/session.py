@@ -1,6 +1,6 @@
-"""One worker's training in MXNet, whoever updates its weights: a bound symbol and its batches.
+"""A session in MXNet, whoever updates its weights: a bound symbol and its batches.
 
-MXNet reads its environment when this module is imported; ``mxnet_environment`` settles it before.
+MXNet reads its environment when this module is imported; ``startup.py`` sets it before.
 """
 
 import mxnet

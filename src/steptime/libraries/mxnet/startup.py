@@ -1,4 +1,4 @@
-"""What MXNet reads from the environment, once, when it is imported."""
+"""The environment variables that MXNet reads once, when it is imported."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Photographs by Pillow: decoded, shrunk, cropped and flipped, as bytes; where and whether is the caller's chance."""
+"""Photographs by Pillow as bytes: decoded, resized, cropped and flipped; the caller draws the random numbers."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What lies on disk, as ``tf.data`` reads it: shared by TensorFlow's eager and its graph mode, from 1.15 on.
+"""Datasets on disk as ``tf.data`` reads them, shared by TensorFlow's eager and its graph mode, from 1.15 on.
 
 A source plans epochs in numpy, gives a dataset of batches, and knows which files a batch is made of. Images are
 channels last. ``constant`` makes a tensor of an array: graph mode feeds arrays instead of writing them into its graph.
@@ -38,7 +38,7 @@ def file_at_fault(source, chosen, decode):
     return None
 
 
-class Arrays(object):
+class ArraySource(object):
     """All samples lie in memory as bytes, and a batch is gathered at once."""
 
     signature = tf.TensorSpec((None, None), tf.int64)
@@ -78,7 +78,7 @@ class Arrays(object):
         raise NotImplementedError(path)
 
 
-class Folder(object):
+class FolderSource(object):
     """Each sample is a file; decoding and cropping is done per sample, all the rest per batch."""
 
     signature = (tf.TensorSpec((None,), tf.int64), tf.TensorSpec((None, 3), tf.int32))
@@ -142,4 +142,4 @@ class Folder(object):
         return [self._paths[index] for index in chosen]
 
 
-SOURCES = {"arrays": Arrays, "image_folder": Folder}
+SOURCES = {"arrays": ArraySource, "image_folder": FolderSource}

@@ -1,9 +1,4 @@
-"""What is settled before TensorFlow, of whatever version, is imported.
-
-What every process must settle before it meets other TensorFlow processes.
-
-What the building of a graph leaves behind in Python.
-"""
+"""The process settings of TensorFlow, of whatever version: before its import, for gRPC, and behind graph building."""
 
 import gc
 import os

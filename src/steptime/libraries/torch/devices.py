@@ -1,4 +1,4 @@
-"""What training needs of the device it runs on: settings before it, and waiting and timing during it."""
+"""The device of a worker in torch: process settings, waiting and clocks; and the end of torch's process group."""
 
 import torch
 from torch import distributed

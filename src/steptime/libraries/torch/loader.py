@@ -1,8 +1,7 @@
 """Batches as torch tensors: synthetic ones, and torch's own input pipeline over a dataset on disk.
 
-Batches copied to a CUDA device while the batch before is trained.
-
-Datasets on disk as torch datasets whose items are whole batches.
+A dataset's items are whole batches, so that torch's workers hand over one object per batch. On a CUDA device a batch
+is copied while the batch before it is trained.
 """
 
 import itertools
