@@ -12,38 +12,21 @@ import multiprocessing
 
 import numpy
 
-from steptime.libraries.pillow.photographs import cropped_by_chances, decoded
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.libraries.pillow.photographs import PhotographFiles
+from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
 from steptime.worker.tether import die_with_parent
 
 
-class CaffeImageFiles(object):
-    """The files of an ``image_folder``."""
+def read_photographs(files, inputs, targets, epoch, chosen):
+    """Fill ``inputs``, float32 (batch,) + input shape, and ``targets``, (batch,), with samples of ``PhotographFiles``.
 
-    def __init__(self, dataset, input_shape, seed):
-        transform = dataset["transform"]
-        self._paths, self._labels = read_index(dataset)
-        self._shorter, self._flip = transform["resize"], transform["flip"]
-        self._size = height, width = transform["size"]
-        self._channels = int(numpy.prod(input_shape)) // (height * width)
-        self._scale, self._shift = scale_and_shift(transform, self._channels)
-        self._seed = seed
-
-    def read_into(self, inputs, targets, epoch, chosen):
-        """Fill ``inputs``, float32 (batch,) + input shape, and ``targets``, (batch,), with the ``chosen`` samples.
-
-        Raises ValueError, which names the file, when one cannot be decoded.
-        """
-        # A sample comes once per epoch, so that the first one makes the stream of a batch its own.
-        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(chosen[0])])
-        chances = stream.random_sample((len(chosen), 3))
-        places = inputs.reshape((len(chosen), self._channels) + tuple(self._size))
-        for index, chance, context in zip(chosen, chances, places):
-            image = decoded(self._paths[index], self._channels, self._shorter, draft=True)
-            pixels = cropped_by_chances(image, self._size, self._flip, chance)
-            numpy.multiply(pixels.transpose(2, 0, 1), self._scale, out=context)
-        places += self._shift
-        targets[...] = self._labels[chosen]
+    Raises ValueError, which names the file, when one cannot be decoded.
+    """
+    images = inputs.reshape((len(chosen), files.channels) + files.size)
+    for crop, image in zip(files.batch_crops(epoch, chosen), images):
+        numpy.multiply(crop.transpose(2, 0, 1), files.scale, out=image)
+    images += files.shift
+    targets[...] = files.labels[chosen]
 
 
 SLOTS_PER_HELPER = 2
@@ -120,7 +103,7 @@ def _help(job, who, helper, pipe, inputs, targets):  # noqa: PLR0913, PLR0917 - 
     """Fill the slots that ``pipe`` names with this helper's batches, until the other end closes it."""
     die_with_parent()
     dataset, batch, shape = job["loader"]["dataset"], job["batch_per_worker"], tuple(job["workload"]["input_shape"])
-    files = CaffeImageFiles(dataset, shape, job["seed"])
+    files = PhotographFiles(dataset, shape, job["seed"])
     inputs = _array(inputs, (-1, batch) + shape)
     targets = _array(targets, (-1, batch))
     own = batch_indices(dataset["samples"], batch, job["seed"], *who)
@@ -129,7 +112,7 @@ def _help(job, who, helper, pipe, inputs, targets):  # noqa: PLR0913, PLR0917 - 
             continue
         try:
             slot = pipe.recv()
-            files.read_into(inputs[slot], targets[slot], epoch, chosen)
+            read_photographs(files, inputs[slot], targets[slot], epoch, chosen)
             pipe.send(None)
         except (EOFError, OSError):
             return
@@ -219,14 +202,14 @@ class CaffeFileLoader(object):
     def __init__(self, job, context):
         dataset, batch = job["loader"]["dataset"], job["batch_per_worker"]
         self._batches = batch_indices(dataset["samples"], batch, job["seed"], context.rank, context.workers)
-        self._files = CaffeImageFiles(dataset, job["workload"]["input_shape"], job["seed"])
+        self._files = PhotographFiles(dataset, job["workload"]["input_shape"], job["seed"])
         self.inputs = numpy.empty((batch,) + tuple(job["workload"]["input_shape"]), dtype=numpy.float32)
         self.targets = numpy.empty(batch, dtype=numpy.float32)
 
     def fill(self):
         """Replace the one slot."""
         epoch, chosen = next(self._batches)
-        self._files.read_into(self.inputs, self.targets, epoch, chosen)
+        read_photographs(self._files, self.inputs, self.targets, epoch, chosen)
 
     def close(self):
         """Do nothing: nothing runs."""

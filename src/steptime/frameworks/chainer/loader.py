@@ -2,13 +2,12 @@
 
 import itertools
 import multiprocessing
-import random
 
 import chainer
 import numpy
 
-from steptime.libraries.pillow.photographs import cropped_from_stream, decoded
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.libraries.pillow.photographs import PhotographFiles
+from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
 
 _PREFETCHED_BATCHES = 4
 
@@ -161,33 +160,23 @@ class ChainerImageFiles(chainer.dataset.DatasetMixin):
     """The files of an ``image_folder`` as samples ``(float32 image, int32 label)``, for keys of ``EpochOrder``."""
 
     def __init__(self, dataset, input_shape, seed):
-        self._paths, labels = read_index(dataset)
-        self._labels = labels.astype(numpy.int32)
+        self._files = PhotographFiles(dataset, input_shape, seed)
+        self._labels = self._files.labels.astype(numpy.int32)
         self._input_shape = input_shape
-        self._seed = seed
-        self._shorter = dataset["transform"]["resize"]
-        self._size = height, width = dataset["transform"]["size"]
-        self._flip = dataset["transform"]["flip"]
-        values = int(numpy.prod(input_shape))
-        self._channels = values // (height * width)
-        self._scale, self._shift = scale_and_shift(dataset["transform"], self._channels)
-        self.sample_bytes = 4 * values
+        self.sample_bytes = 4 * int(numpy.prod(input_shape))
 
     def __len__(self):
-        return len(self._paths)
+        return len(self._files)
 
     def get_example(self, key):
-        key = int(key)
-        index = key % len(self._paths)
+        files, key = self._files, int(key)
         try:
-            image = decoded(self._paths[index], self._channels, self._shorter)
+            crop = files.keyed_crop(key)
         except ValueError as error:
             return BrokenFile(str(error))
-        stream = random.Random(self._seed << 64 | key)  # noqa: S311 - augmentation, no secret
-        pixels = cropped_from_stream(image, self._size, self._flip, stream)
-        inputs = pixels.transpose(2, 0, 1) * self._scale
-        inputs += self._shift
-        return inputs.reshape(self._input_shape), self._labels[index]
+        inputs = crop.transpose(2, 0, 1) * files.scale
+        inputs += files.shift
+        return inputs.reshape(self._input_shape), self._labels[key % len(files)]
 
 
 def _targets(targets):

@@ -6,14 +6,13 @@ holds no lock of Python's while it computes, and decoding none while it decodes,
 
 import collections
 import itertools
-import random
 from concurrent.futures import ThreadPoolExecutor
 
 import cntk
 import numpy
 
-from steptime.libraries.pillow.photographs import cropped_from_stream, decoded
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.libraries.pillow.photographs import PhotographFiles
+from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
 
 _PREFETCHED_BATCHES = 4
 
@@ -94,8 +93,7 @@ class CntkImageFolderLoader(object):
 
     def __init__(self, job, order, encode):
         dataset, input_shape = job["loader"]["dataset"], tuple(job["workload"]["input_shape"])
-        self._paths, self._labels = read_index(dataset)
-        self._reader = CntkImageReader(dataset["transform"], input_shape, job["seed"])
+        self._files = PhotographFiles(dataset, input_shape, job["seed"])
         self._shape = (job["batch_per_worker"],) + input_shape
         self._order = order
         self._encode = encode
@@ -114,21 +112,28 @@ class CntkImageFolderLoader(object):
             self._begin()
         for each in running:
             each.result()  # raises what its thread did
-        return cntk.Value(batch=inputs), self._encode(self._labels[chosen]) if self._encode else None
+        return cntk.Value(batch=inputs), self._encode(self._files.labels[chosen]) if self._encode else None
 
     def _begin(self):
         """Read the next batch, or have it read by the threads."""
         epoch, chosen = next(self._order)
         inputs = numpy.empty(self._shape, dtype=numpy.float32)
-        first = epoch * len(self._paths)
-        calls = [(self._paths[index], first + int(index), row) for index, row in zip(chosen, inputs)]
+        first = epoch * len(self._files)
+        calls = [(first + int(index), row) for index, row in zip(chosen, inputs)]
         if self._pool is None:
             running = []
             for call in calls:
-                self._reader.read(*call)
+                self._read(*call)
         else:
-            running = [self._pool.submit(self._reader.read, *call) for call in calls]
+            running = [self._pool.submit(self._read, *call) for call in calls]
         self._ahead.append((inputs, chosen, running))
+
+    def _read(self, key, out):
+        """Put a normalised sample into ``out``, an array of the input's shape."""
+        files = self._files
+        image = out.reshape((files.channels,) + files.size)
+        numpy.multiply(files.keyed_crop(key).transpose(2, 0, 1), files.scale, out=image)
+        image += files.shift
 
     def close(self):
         """End the threads once they have read the file at which they are."""
@@ -137,27 +142,3 @@ class CntkImageFolderLoader(object):
                 each.cancel()
         if self._pool is not None:
             self._pool.shutdown()
-
-
-class CntkImageReader(object):
-    """Decodes, augments and normalises image files."""
-
-    def __init__(self, transform, input_shape, seed):
-        self._shorter = transform["resize"]
-        self._size = height, width = transform["size"]
-        self._flip = transform["flip"]
-        self._channels = int(numpy.prod(input_shape)) // (height * width)
-        self._scale, self._shift = scale_and_shift(transform, self._channels)
-        self._seed = seed
-
-    def read(self, path, key, out):
-        """Put a sample into ``out``, an array of the input's shape; what is random depends on ``key`` alone.
-
-        Raises ValueError, naming the file, when it cannot be decoded.
-        """
-        image = decoded(path, self._channels, self._shorter)
-        stream = random.Random(self._seed << 64 | key)  # noqa: S311 - augmentation, no secret
-        pixels = cropped_from_stream(image, self._size, self._flip, stream)
-        out = out.reshape([self._channels] + list(self._size))
-        numpy.multiply(pixels.transpose(2, 0, 1), self._scale, out=out)
-        out += self._shift

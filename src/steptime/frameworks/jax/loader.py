@@ -10,8 +10,8 @@ import multiprocessing
 
 import numpy
 
-from steptime.libraries.pillow.photographs import cropped_by_chances, decoded
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.libraries.pillow.photographs import PhotographFiles
+from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
 from steptime.worker.tether import die_with_parent
 
 
@@ -48,13 +48,9 @@ class JaxPhotoReader(object):
     """
 
     def __init__(self, dataset, input_shape, seed):
-        self._transform = dataset["transform"]
-        self._height, self._width = self._transform["size"]
+        self._files = PhotographFiles(dataset, input_shape, seed)
         self._shape = tuple(input_shape)
-        self._channels = int(numpy.prod(input_shape)) // (self._height * self._width)
-        self._paths, self._labels = read_index(dataset)
-        self._scale, self._shift = (each.ravel() for each in scale_and_shift(self._transform, self._channels))
-        self._seed = seed
+        self._scale, self._shift = self._files.scale.ravel(), self._files.shift.ravel()
 
     def read(self, entry):
         """Return ``(bytes, labels)`` of a batch.
@@ -62,14 +58,8 @@ class JaxPhotoReader(object):
         Raises ValueError when a file cannot be decoded.
         """
         epoch, indices = entry
-        # A sample comes once per epoch, so that the first one makes the stream of a batch its own.
-        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
-        chances = stream.random_sample((len(indices), 3))
-        batch = numpy.empty((len(indices), self._height, self._width, self._channels), dtype=numpy.uint8)
-        for index, chance, context in zip(indices, chances, batch):
-            image = decoded(self._paths[index], self._channels, self._transform["resize"], draft=True)
-            context[...] = cropped_by_chances(image, self._transform["size"], self._transform["flip"], chance)
-        return batch, self._labels[indices]
+        batch = numpy.stack(list(self._files.batch_crops(epoch, indices)))
+        return batch, self._files.labels[indices]
 
     def finish(self, batch, labels):
         """Return the batch as normalised inputs of the workload's shape, but channels last."""

@@ -1,8 +1,14 @@
-"""Photographs by Pillow as bytes: decoded, resized, cropped and flipped; the caller draws the random numbers."""
+"""Photographs by Pillow as bytes: decoded, resized, cropped at random and flipped."""
 
 import os
+import random
 
 import numpy
+
+from steptime.worker.samples import read_index, scale_and_shift
+
+_HALF = 0.5
+"""The probability of a flip, by the worker protocol."""
 
 
 def decoded(path, channels, shorter, draft=False):
@@ -45,17 +51,55 @@ def cropped(image, size, corner, flipped):
     return pixels.reshape(height, width, -1)
 
 
-def cropped_by_chances(image, size, flip, chances):
-    """Return a part as ``cropped`` does, by three numbers in [0, 1): for its left, its top and its flip."""
-    height, width = size
-    left = int(chances[0] * (image.size[0] - width + 1))
-    top = int(chances[1] * (image.size[1] - height + 1))
-    return cropped(image, size, (left, top), flip and chances[2] < 0.5)  # noqa: PLR2004 - what the protocol says
+class PhotographFiles(object):
+    """The files of an ``image_folder`` dataset, as crops in bytes, drawn at random and in the same way in every run.
 
+    ``labels``
+        int64, one for each file.
+    ``channels``, ``size``
+        Of a crop; the size is ``(height, width)``.
+    ``scale``, ``shift``
+        Float32 (channels, 1, 1), with which ``byte * scale + shift`` is normalised.
+    """
 
-def cropped_from_stream(image, size, flip, stream):
-    """Return a part as ``cropped`` does, with left, top and flip drawn from a ``random.Random``."""
-    height, width = size
-    left = stream.randint(0, image.size[0] - width)
-    top = stream.randint(0, image.size[1] - height)
-    return cropped(image, size, (left, top), flip and stream.random() < 0.5)  # noqa: PLR2004 - what the protocol says
+    def __init__(self, dataset, input_shape, seed):
+        """Read the index of ``dataset``; ``input_shape`` is the workload's, ``seed`` the job's.
+
+        Raises ValueError when the index holds another number of files than the job says.
+        """
+        transform = dataset["transform"]
+        self._paths, self.labels = read_index(dataset)
+        self._shorter, self._flip = transform["resize"], transform["flip"]
+        self._seed = seed
+        self.size = height, width = tuple(transform["size"])
+        self.channels = int(numpy.prod(input_shape)) // (height * width)
+        self.scale, self.shift = scale_and_shift(transform, self.channels)
+
+    def __len__(self):
+        return len(self._paths)
+
+    def batch_crops(self, epoch, indices):
+        """Yield the crop of each of a batch's samples, uint8 (height, width, channels).
+
+        Raises ValueError, which names the file, when one cannot be decoded.
+        """
+        # A sample comes once per epoch, so that the first one makes the random numbers of a batch its own.
+        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
+        height, width = self.size
+        for index, (right, down, turn) in zip(indices, stream.random_sample((len(indices), 3))):
+            image = decoded(self._paths[index], self.channels, self._shorter, draft=True)
+            left = int(right * (image.size[0] - width + 1))
+            top = int(down * (image.size[1] - height + 1))
+            yield cropped(image, self.size, (left, top), self._flip and turn < _HALF)
+
+    def keyed_crop(self, key):
+        """Return the crop of one sample; its random numbers depend on the seed and ``key``, epoch * files + index.
+
+        Raises ValueError, which names the file, when it cannot be decoded.
+        """
+        image = decoded(self._paths[key % len(self._paths)], self.channels, self._shorter)
+        stream = random.Random(self._seed << 64 | key)  # noqa: S311 - augmentation, no secret
+        height, width = self.size
+        left = stream.randint(0, image.size[0] - width)
+        top = stream.randint(0, image.size[1] - height)
+        return cropped(image, self.size, (left, top), self._flip and stream.random() < _HALF)

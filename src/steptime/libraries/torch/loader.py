@@ -11,8 +11,8 @@ import numpy
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from steptime.libraries.pillow.photographs import cropped_by_chances, decoded
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.libraries.pillow.photographs import PhotographFiles
+from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
 
 
 def on_device(batches, device, finish):
@@ -103,31 +103,19 @@ class PhotoBatches(_ImageBatches):
     """Files decoded, resized, cropped and flipped by Pillow."""
 
     def __init__(self, dataset, input_shape, channels_last, seed):
-        transform = dataset["transform"]
-        self._height, self._width = transform["size"]
-        channels = int(numpy.prod(input_shape)) // (self._height * self._width)
-        super(PhotoBatches, self).__init__(transform, input_shape, channels, channels_last)
-        self._paths, labels = read_index(dataset)
-        self._labels = torch.from_numpy(labels)
-        self._seed = seed
+        self._files = files = PhotographFiles(dataset, input_shape, seed)
+        super(PhotoBatches, self).__init__(dataset["transform"], input_shape, files.channels, channels_last)
+        self._labels = torch.from_numpy(files.labels)
 
     def _bytes(self, epoch, indices):
-        # A sample comes once per epoch, so that the first one makes the stream of a batch its own.
-        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
-        chances = stream.random_sample((len(indices), 3))
-        batch = numpy.empty((len(indices), self._height, self._width, self._channels), dtype=numpy.uint8)
-        for index, chance, context in zip(indices, chances, batch):
-            context[...] = self._augmented(self._paths[index], chance)
-        images = torch.from_numpy(batch).permute(0, 3, 1, 2)  # Pillow's channels are innermost already
-        return images if self._channels_last else images.contiguous()
-
-    def _augmented(self, path, chances):
-        transform = self._transform
+        batch = numpy.empty((len(indices),) + self._files.size + (self._channels,), dtype=numpy.uint8)
         try:
-            image = decoded(path, self._channels, transform["resize"], draft=True)
+            for crop, row in zip(self._files.batch_crops(epoch, indices), batch):
+                row[...] = crop
         except ValueError as error:
             raise RuntimeError(str(error)) from error
-        return cropped_by_chances(image, transform["size"], transform["flip"], chances)
+        images = torch.from_numpy(batch).permute(0, 3, 1, 2)  # Pillow's channels are innermost already
+        return images if self._channels_last else images.contiguous()
 
 
 _PER_HELPER = 2
