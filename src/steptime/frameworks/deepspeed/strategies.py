@@ -79,7 +79,7 @@ class ZeroStage0(TorchStrategy):
             "running_statistics": "per worker",
         }
 
-    def part(self):
+    def leave(self):
         """Leave the other workers; without it, threads of the communication abort the process at its exit."""
         keep_group()
         self._engine.destroy()

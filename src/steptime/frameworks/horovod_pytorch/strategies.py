@@ -42,7 +42,7 @@ class HorovodAverage(SingleWorker):
     def facts(self):
         return dict(super(HorovodAverage, self).facts(), running_statistics="per worker", **self._workers.facts)
 
-    def part(self):
+    def leave(self):
         self._workers.leave()
 
     def abort(self):

@@ -26,7 +26,7 @@ class SingleTraining(object):
         """Return ``function``, which needs nothing around it."""
         return function
 
-    def part(self):
+    def leave(self):
         """There is nobody to leave."""
 
 
@@ -49,7 +49,7 @@ class HorovodTraining(SingleTraining):
         hvd = self._workers.hvd
         return [hvd.allreduce(each, op=hvd.Sum, name="gradient.%d" % index) for index, each in enumerate(gradients)]
 
-    def part(self):
+    def leave(self):
         self._workers.leave()
 
 

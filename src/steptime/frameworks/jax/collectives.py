@@ -4,7 +4,7 @@ import jax
 import numpy
 from jax import lax
 
-from steptime.frameworks.jax.mesh import AXIS, MeshPlacement, open_mesh, part
+from steptime.frameworks.jax.mesh import AXIS, MeshPlacement, leave_mesh, open_mesh
 from steptime.worker.back_end import BackEnd, Message
 
 
@@ -24,7 +24,7 @@ class JaxBackEnd(BackEnd):
         return {"framework_version": jax.__version__}
 
     def close(self):
-        part()
+        leave_mesh()
 
     def abort(self):
         """Leave it to the end of this process: JAX's farewell waits for the others."""

@@ -36,7 +36,7 @@ def _devices(kind):
         ) from error
 
 
-def part():
+def leave_mesh():
     """Leave the other workers, who are waited for."""
     if jax.distributed.is_initialized():
         jax.distributed.shutdown()

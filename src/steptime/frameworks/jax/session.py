@@ -5,7 +5,7 @@ import numpy
 
 from steptime.frameworks.jax.ablation import JaxAblation, step_clock
 from steptime.frameworks.jax.loader import open_batches
-from steptime.frameworks.jax.mesh import MeshPlacement, open_mesh, part
+from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
 from steptime.worker.session import Session
@@ -87,7 +87,7 @@ class JaxSession(Session):
 
     def close(self):
         self._batches.close()
-        part()
+        leave_mesh()
 
     def abort(self):
         """Leave without a word: the others learn of it from JAX's own service, or are ended by the launcher."""

@@ -118,7 +118,7 @@ class ParameterServers(TorchStrategy):
             "running_statistics": "per worker",
         }
 
-    def part(self):
+    def leave(self):
         self._group.leave()
 
     def abort(self):

@@ -45,7 +45,7 @@ class _ProcessGroupStrategy(TorchStrategy):
             "running_statistics": "per worker",
         }
 
-    def part(self):
+    def leave(self):
         """Leave the other workers; without it, threads of the communication abort the process at its exit."""
         leave_group()
 

@@ -59,7 +59,7 @@ class _Single(object):
         """Return ``function`` compiled by XLA, if the job wants that."""
         return self._tf.function(function, jit_compile=True, autograph=False) if self._xla else function
 
-    def part(self):
+    def leave(self):
         """There is nobody to wait for."""
 
 
@@ -77,7 +77,7 @@ class _AllReduce(object):
             self.training = TensorFlowTraining(self.network, job["optimizer"], mirrored.combine, 1.0 / mirrored.workers)
         self.wrap = mirrored.wrap
         self.marks = ("input", "forward", "backward", "exchange", "update")
-        self.part = mirrored.part
+        self.leave = mirrored.leave
         self.facts = {"collectives": mirrored.implementation.value, "pack_mb": pack_mb}
 
 

@@ -21,7 +21,7 @@ class TensorFlowBackEnd(BackEnd):
         return {"framework_version": tf.__version__, "collectives": self._workers.implementation.value}
 
     def close(self):
-        self._workers.part()
+        self._workers.leave()
 
     def abort(self):
         """Leave without a word: the others learn it from TensorFlow within a second."""

@@ -49,7 +49,7 @@ class MirroredWorkers(object):
         """Return what runs ``function`` as this worker's replica, and returns what it returns."""
         return lambda *args: self._strategy.run(function, args=args)
 
-    def part(self):
+    def leave(self):
         """Meet the others once more, so that no worker leaves while another still fetches its last sums.
 
         A failure means that another worker is gone already, which it may be: it has passed its last step.

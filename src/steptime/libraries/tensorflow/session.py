@@ -16,7 +16,7 @@ class TensorFlowSession(Session):
             tf: TensorFlow, as ``import_tensorflow`` gives it.
             strategy: has ``network`` (a ``TensorFlowNetwork``), ``training`` (a ``TensorFlowTraining``), ``wrap``
                 (which makes of a method of the training what is compiled here), ``marks`` (the phases whose ends its
-                graph can tell on a CPU), ``facts``, and ``part`` to leave the other workers.
+                graph can tell on a CPU), ``facts``, and ``leave`` to leave the other workers.
             job: the job.
             context: of this worker.
         """
@@ -84,7 +84,7 @@ class TensorFlowSession(Session):
         return facts
 
     def close(self):
-        self._strategy.part()
+        self._strategy.leave()
 
     def abort(self):
         """Leave without a word: the others learn it from TensorFlow within a second."""

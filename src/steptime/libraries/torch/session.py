@@ -127,7 +127,7 @@ class TorchSession(Session):
 
     def close(self):
         self._forward.batches = None  # ends the loader's helpers
-        self._strategy.part()
+        self._strategy.leave()
 
     def abort(self):
         self._forward.batches = None

@@ -9,7 +9,7 @@ from steptime.libraries.torch.network import prefers_channels_last
 class TorchStrategy(object):
     """One worker that agrees with nobody; strategies override what they do differently.
 
-    The session calls, in this order: the constructor, ``prepare`` once, ``update`` in every step, and ``part``.
+    The session calls, in this order: the constructor, ``prepare`` once, ``update`` in every step, and ``leave``.
 
     ``innermost``
         Whether parameters may lie with their channels innermost, as images do.
@@ -67,12 +67,12 @@ class TorchStrategy(object):
         """Return what ``Session.staleness`` does."""
         return
 
-    def part(self):
+    def leave(self):
         """Leave the other workers at the end."""
 
     def abort(self):
         """Leave after a failure, without waiting for anybody."""
-        self.part()
+        self.leave()
 
 
 def sgd(parameters, settings, way):
