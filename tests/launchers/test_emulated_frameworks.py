@@ -10,8 +10,7 @@ from steptime.clusters.cluster import cluster_for
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.request import LaunchOutcome, Request
-from steptime.runner.collection import collect
-from steptime.runner.run_folder import make_run_folder
+from steptime.runner.run_folder import collect, make_run_folder
 from steptime.study.strategies import STRATEGIES
 
 STEPS = 7

@@ -25,7 +25,7 @@ AS_SOMEBODY = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear
 LAUNCH = """
     import json, sys
     from pathlib import Path
-    from steptime.clusters.cluster import settled_cluster
+    from steptime.clusters.cluster import cluster_for
     from steptime.errors import LaunchError
     from steptime.launchers.emulated import EmulatedLauncher
     from steptime.launchers.emulation.requirements import is_privileged, lacking
@@ -34,7 +34,7 @@ LAUNCH = """
     if is_privileged() or lacking():
         sys.exit("no: " + str(lacking()))
     shares = {int(host): share for host, share in json.loads(sys.argv[2]).items()}
-    cluster = settled_cluster(workers=2, own_servers=0, bandwidth_bits_per_s=1e8, cpu_shares=shares)
+    cluster = cluster_for(workers=2, own_servers=0, bandwidth_bits_per_s=1e8, cpu_shares=shares)
     try:
         outcome = EmulatedLauncher().run(Request(Path(sys.argv[1]), Path(sys.executable), 2, cluster=cluster))
         print(json.dumps([outcome.ok, outcome.reason, outcome.cluster.to_json()]))

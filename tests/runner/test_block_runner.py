@@ -13,11 +13,11 @@ from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.records import Launch
 from steptime.runner.ablation_runs import AblationRuns
 from steptime.runner.block_runner import BUDGET_SPENT, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
-from steptime.runner.collection import Collected
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.message_timing import MessageRuns
 from steptime.runner.progress import Remaining, Silent
+from steptime.runner.run_folder import Collected
 from steptime.study.trial import Trial
 
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]

@@ -10,11 +10,11 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.launchers import base
 from steptime.launchers.base import free_ports
 from steptime.launchers.request import LaunchOutcome
-from steptime.runner.collection import Collected
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.jobs import check_job
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
+from steptime.runner.run_folder import Collected
 from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.frameworks.manifest import Manifest
-from steptime.runner.equivalence.cases import check_trial, equivalence_cases
+from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.strategies import STRATEGIES

@@ -10,10 +10,9 @@ from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
-from steptime.runner.collection import worker_ablations
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import AblationSchedule, ablation_job
-from steptime.runner.launch_spec import trial_run_folder
+from steptime.runner.run_folder import trial_run_folder, worker_ablations
 from steptime.runner.timed_runs import describe_launch
 from steptime.study.study import Study
 from steptime.study.trial import Trial

@@ -17,9 +17,8 @@ from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, snapshot
-from steptime.runner.collection import Collected, collect, stderr_tails
 from steptime.runner.launch_spec import Launchable, LaunchSpec
-from steptime.runner.run_folder import make_run_folder
+from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 
 DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of

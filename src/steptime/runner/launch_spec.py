@@ -1,4 +1,4 @@
-"""Who runs in one launch, and how: the one place where a launch's request and run folder are derived.
+"""The processes of one launch: the one place where a launch's request is derived from its configuration.
 
 The executor starts what comes out of here, and the dry run prints it.
 """
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 from steptime.clusters.cluster import Cluster
 from steptime.frameworks.manifest import Manifest
@@ -83,8 +83,3 @@ class LaunchSpec:
     def processes(self, request: Request, ports: Sequence[int]) -> list[Process]:
         """Return the processes that ``request`` would start on ``ports``; raises LaunchError where it cannot."""
         return launcher_named(self.launcher).plan(request, "RUN", ports)
-
-
-def trial_run_folder(results: Path, trial: Trial, kind: Literal["launch", "ablation"], number: int) -> Path:
-    """Return the run folder of a trial's launch ``number`` of a kind, within the results folder."""
-    return results / "trials" / trial.id / f"{kind}-{number}"

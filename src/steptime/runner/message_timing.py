@@ -13,13 +13,13 @@ from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
-from steptime.runner.collection import Collected
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.host import usable_cores
 from steptime.runner.jobs import SCHEMA
 from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Observer
+from steptime.runner.run_folder import Collected
 
 QUESTION = "How long does a message take over each back end?"
 RUN_FOLDERS = "net-launches"

@@ -12,8 +12,9 @@ from steptime.launchers.request import Process
 from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.host import cuda_device_names, usable_cores
-from steptime.runner.launch_spec import LaunchSpec, trial_run_folder
+from steptime.runner.launch_spec import LaunchSpec
 from steptime.runner.preparation import dataset_facts, environment_spec
+from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.vocabulary import read
 from steptime.study.study import Study
 from steptime.study.study_file import study_files

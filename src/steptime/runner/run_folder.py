@@ -1,14 +1,29 @@
-"""Make a run folder: everything that a launch needs, and nothing that it does not."""
+"""The run folder of a launch: where it lies, how it is filled before the launch, and how it is read afterwards.
+
+A run folder holds everything that a launch needs and nothing else; its processes write their records into it.
+"""
 
 import json
+import math
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import steptime
+from steptime.measurements.ablation.records import WorkerAblation
+from steptime.measurements.records import WorkerSteps
+from steptime.study.trial import Trial
 
 _ROOT = Path(steptime.__file__).parent
+_TAIL_LINES = 40
+"""Lines of a standard error that are kept."""
+
+
+def trial_run_folder(results: Path, trial: Trial, kind: Literal["launch", "ablation"], number: int) -> Path:
+    """Return the run folder of a trial's launch ``number`` of a kind, within the results folder."""
+    return results / "trials" / trial.id / f"{kind}-{number}"
 
 
 def make_run_folder(
@@ -45,3 +60,106 @@ def make_run_folder(
     path = folder / "job.json"
     path.write_text(json.dumps(dict(job), indent=1, sort_keys=True))
     return path
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The records of every process, by its name (``worker-0``, …), each a mapping from kind to record."""
+
+    records: dict[str, dict[str, dict[str, Any]]]
+
+    def worker(self, rank: int) -> dict[str, dict[str, Any]]:
+        """The records of one worker; empty when it wrote none."""
+        return self.records.get(f"worker-{rank}", {})
+
+    def missing(self, workers: int, kind: str) -> list[int]:
+        """The ranks that have no record of ``kind``."""
+        return [rank for rank in range(workers) if kind not in self.worker(rank)]
+
+    def diverged(self) -> bool:
+        """Whether the loss of a timed worker was no number."""
+        timed = [kinds[kind] for kinds in self.records.values() for kind in ("warmup", "steps") if kind in kinds]
+        return not all(math.isfinite(record["loss"]) for record in timed if record["loss"] is not None)
+
+    def first_error(self) -> str | None:
+        """The error of the process that failed first, in one sentence.
+
+        Peers of a dead worker fail too, with errors about the connection; the cause is the one that came first.
+        """
+        errors = [
+            (record["error"]["at_s"], name, record["error"])
+            for name, record in self.records.items()
+            if "error" in record
+        ]
+        if not errors:
+            return None
+        _, name, error = min(errors, key=lambda item: item[0])
+        message = " ".join(error["message"].split())
+        return f"{name}: {error['error']}: {message}" if message else f"{name}: {error['error']}"
+
+
+def collect(folder: Path) -> Collected:
+    """Read all record files of a run folder; a half-written last line is ignored."""
+    records: dict[str, dict[str, dict[str, Any]]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        kinds = records.setdefault(path.stem, {})
+        for line in path.read_text().splitlines():
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            kinds[record["kind"]] = record
+    return Collected(records)
+
+
+def worker_steps(collected: Collected, workers: int) -> list[WorkerSteps]:
+    """Return the timed steps of every worker; raises KeyError when a worker lacks a record."""
+    return [_steps(rank, collected.worker(rank)) for rank in range(workers)]
+
+
+def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
+    warmup, steps, session = records["warmup"], records["steps"], records["session"]
+    return WorkerSteps(
+        rank=rank,
+        host=records["process"]["host"],
+        warmup_ends_s=warmup["ends_s"],
+        origin_s=steps["origin_s"],
+        ends_s=steps["ends_s"],
+        loss_first=warmup["loss"],
+        loss_last=steps["loss"],
+        facts=session["facts"],
+        usage=steps["usage"],
+        opened_in_s=session["opened_in_s"],
+        staleness=steps.get("staleness"),
+    )
+
+
+def worker_ablations(collected: Collected, workers: int) -> list[WorkerAblation]:
+    """Return the stage times of every worker; raises KeyError when a worker lacks a record."""
+    return [_ablation(rank, collected.worker(rank)) for rank in range(workers)]
+
+
+def _ablation(rank: int, records: dict[str, dict[str, Any]]) -> WorkerAblation:
+    seen = records["ablation"]
+    return WorkerAblation(
+        rank=rank,
+        host=records["process"]["host"],
+        stages=seen["stages"],
+        order=seen["order"],
+        clocks=seen["clocks"],
+        marks=seen["marks"],
+        marked=seen["marked"],
+        transfers=[tuple(piece) for piece in seen["transfers"]],
+        facts=records["session"]["facts"],
+        native=seen.get("native", []),
+    )
+
+
+def stderr_tails(folder: Path) -> dict[str, str]:
+    """Return the last lines of every process's standard error, and of its launcher's output."""
+    tails = {}
+    for path in sorted([*folder.glob("*.err"), *folder.glob("*.launch")]):
+        lines = path.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        if lines:
+            tails[path.name] = "\n".join(lines)
+    return tails

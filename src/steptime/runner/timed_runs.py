@@ -9,10 +9,9 @@ from steptime.measurements.records import Launch
 from steptime.measurements.stopping import suffices
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
-from steptime.runner.collection import worker_steps
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import TimingSchedule, timing_job
-from steptime.runner.launch_spec import trial_run_folder
+from steptime.runner.run_folder import trial_run_folder, worker_steps
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload

@@ -1,4 +1,4 @@
-"""The hosts of one launch, from nothing to hosts and back."""
+"""The emulated hosts of one launch: made, checked, measured and removed."""
 
 import json
 import subprocess
@@ -11,7 +11,6 @@ from pathlib import Path
 from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import verification as settings
-from steptime.launchers.emulation.cleanup import remove, remove_orphans
 from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, entering
 from steptime.launchers.emulation.control_groups import Groups, find_groups
 from steptime.launchers.emulation.delay_switch import can_switch, running_switch
@@ -22,8 +21,9 @@ from steptime.launchers.emulation.network import (
     hosts_file,
     make_network,
     namespace,
+    remove_network,
 )
-from steptime.launchers.emulation.owner import Owner, new_owner
+from steptime.launchers.emulation.owner import Owner, new_owner, owner_of
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
 from steptime.launchers.emulation.requirements import kernel_delays
 from steptime.launchers.emulation.rootless import made_users
@@ -241,3 +241,20 @@ def _measured(cluster: Cluster, folder: Path) -> list[PathFindings]:
         message_bytes(min(rates, default=None), max(bursts, default=0), cluster.delay_s),
         lambda host, program: list(entering(str(folder / PLAN), host, [sys.executable, "-I", "-S", *program])),
     )
+
+
+def remove_orphans(groups: Groups | None) -> list[Owner]:
+    """Remove the namespaces and control groups of launches whose process was killed; return their owners."""
+    owners = {owner_of(path.name) for path in NAMESPACES.glob("steptime-*")}
+    owners |= set(groups.owners()) if groups else set()
+    dead = [owner for owner in owners if owner and not owner.lives]
+    for owner in dead:
+        remove(owner, groups)
+    return dead
+
+
+def remove(owner: Owner, groups: Groups | None) -> None:
+    """Remove everything that carries the mark of ``owner``, processes first."""
+    if groups:
+        groups.remove(owner)
+    remove_network(owner)

@@ -1,6 +1,6 @@
-"""The equivalence check of a study: every check that its trials need, from the cache or run now.
+"""The equivalence check of a study: which checks its trials need, each from the cache or run now.
 
-One check of the equivalence: a framework's run held against the reference's, as often as its strategy needs.
+A check holds a framework's run of a few steps against the reference's, as often as its strategy needs.
 """
 
 import shutil
@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steptime.frameworks.manifest import Manifest
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
-from steptime.runner.equivalence.cases import Case, equivalence_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor
@@ -21,6 +21,47 @@ from steptime.runner.progress import Observer
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
+
+_BATCH = 8
+"""Samples per worker: enough for batch statistics, small enough for the reference."""
+_WORKERS = 2
+"""Workers of a check with several: a fault of the exchange shows with two."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One check: a small, synthetic trial that stands for all trials that differ in speed only."""
+
+    trial: Trial
+    stands_for: tuple[str, ...]
+    """The ids of the trials that it stands for."""
+
+
+def equivalence_cases(trials: Sequence[Trial], manifests: Mapping[str, Manifest]) -> list[Case]:
+    """Return the checks that ``trials`` need, each once, in the order of the trials."""
+    covered: dict[str, list[str]] = {}
+    small: dict[str, Trial] = {}
+    for trial in trials:
+        check = check_trial(trial, manifests[trial.framework])
+        small.setdefault(check.id, check)
+        covered.setdefault(check.id, []).append(trial.id)
+    return [Case(check, tuple(covered[key])) for key, check in small.items()]
+
+
+def check_trial(trial: Trial, manifest: Manifest) -> Trial:
+    """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
+    here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
+    return trial.model_copy(
+        update={
+            "dataset": None,
+            "loader": "synthetic",
+            "loader_processes": 0,
+            "workers": min(trial.workers, _WORKERS),
+            "batch_per_worker": min(trial.batch_per_worker, _BATCH),
+            "threads": 1,
+            **(here if trial.cluster else {}),
+        }
+    )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.runner.collection import collect
+from steptime.runner.run_folder import collect
 
 
 @pytest.mark.parametrize(("loss", "diverged"), [(0.5, False), (1e30, False), (math.nan, True), (math.inf, True)])
