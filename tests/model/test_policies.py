@@ -171,6 +171,18 @@ class TestFrameworkElsewhere:
         assert len(plan.messages) == 10
         assert isinstance(plan, CommunicationPlan)
 
+    def test_gets_the_defaults_of_its_own_manifest(self, tmp_path, monkeypatch):
+        (tmp_path / "communication.py").write_text(
+            "from steptime.worker.policies import averaged_in_blocks\n"
+            "def rare(work, context):\n"
+            "    return averaged_in_blocks(work, context, context.number('pack_kb'))\n"
+            "POLICIES = {'allreduce': rare}\n"
+        )
+        elsewhere = load_manifests()["jax"].model_copy(update={"name": "mine", "folder": tmp_path})
+        monkeypatch.setattr("steptime.frameworks.manifest.load_manifests", lambda: {"mine": elsewhere})
+
+        assert plan_of(WORKS[0], "mine", "allreduce", PolicyContext(workers=4, batch=32)).every == 256 / 128
+
     def test_may_be_missing(self, tmp_path):
         assert policies_in(tmp_path) == {}
 

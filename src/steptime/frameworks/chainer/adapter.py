@@ -25,7 +25,7 @@ def open_session(job, context):
     if job["strategy"] == "allreduce":
         from steptime.frameworks.chainer.collectives import open_communicator
 
-        communicator = open_communicator(job["options"].get("communicator", "auto"), job["device"], context)
+        communicator = open_communicator(job["options"]["communicator"], job["device"], context)
     return ChainerSession(job, context, communicator)
 
 

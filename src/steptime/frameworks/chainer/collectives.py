@@ -32,7 +32,7 @@ class ChainerMNBackEnd(BackEnd):
     """The MPI communicator below ChainerMN's own for CPUs."""
 
     def __init__(self, job, context):
-        self._communicator = open_communicator(job["options"].get("communicator", "auto"), job["device"], context)
+        self._communicator = open_communicator(job["options"]["communicator"], job["device"], context)
         self._world = self._communicator.mpi_comm
 
     def message(self, operation, count):

@@ -70,7 +70,7 @@ class _AllReduce(object):
         from steptime.frameworks.tensorflow.strategies import MirroredWorkers
         from steptime.libraries.tensorflow.training_step import TensorFlowTraining
 
-        pack_mb = job["options"].get("pack_mb", 4.0)
+        pack_mb = job["options"]["pack_mb"]
         mirrored = MirroredWorkers(context, job["device"], pack_mb)
         with mirrored.scope():
             self.network = _network(job)

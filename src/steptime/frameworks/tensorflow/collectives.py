@@ -10,7 +10,7 @@ class TensorFlowBackEnd(BackEnd):
     """One worker of the strategy."""
 
     def __init__(self, job, context):
-        self._workers = MirroredWorkers(context, job["device"], job["options"].get("pack_mb", 4.0))
+        self._workers = MirroredWorkers(context, job["device"], job["options"]["pack_mb"])
 
     def message(self, operation, count):
         if operation != "allreduce":
