@@ -8,8 +8,8 @@ Takes about a minute and a half of one core. Run it after a change of the curve 
 import sys
 from pathlib import Path
 
-from steptime.predict.curve.learning import learn_by_source
-from steptime.predict.curve.priors import to_json
+from learning import learn_by_source, to_json
+
 from steptime.predict.curve.table import read_curves
 
 ROOT = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 import re
 
-_DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|m|s))", re.IGNORECASE)
-_SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3}
+_DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|[u\u00b5\u03bc]s|ns|m|s))", re.IGNORECASE)
+_SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _BIT_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMG]?)bit(?:/s)?", re.IGNORECASE)
 _BITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _KIBI = 1024.0
@@ -12,7 +12,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3}
 
 
 def parse_duration(text: str | float) -> float:
-    """Return seconds for ``90``, ``"90s"``, ``"8m"``, ``"1h30m"``, ``"250ms"``.
+    """Return seconds for ``90``, ``"90s"``, ``"8m"``, ``"1h30m"``, ``"250ms"``, ``"5us"`` or ``"5µs"``, ``"800ns"``.
 
     Raises ValueError for anything else and for negative values.
     """
@@ -27,7 +27,7 @@ def parse_duration(text: str | float) -> float:
             if match is None:
                 message = f"{text!r} is no duration; write for example 90s, 8m or 1h30m"
                 raise ValueError(message)
-            seconds += float(match[1]) * _SECONDS[match[2].lower()]
+            seconds += float(match[1]) * _SECONDS[_ascii_unit(match[2])]
             rest = rest[match.end() :].strip()
         if not text.strip():
             message = "an empty text is no duration; write for example 90s, 8m or 1h30m"
@@ -36,6 +36,11 @@ def parse_duration(text: str | float) -> float:
         message = f"{text!r} is negative; a duration is not"
         raise ValueError(message)
     return seconds
+
+
+def _ascii_unit(unit: str) -> str:
+    # Keyboards write the micro sign, U+00B5, as well as the Greek letter, U+03BC.
+    return re.sub("[\u00b5\u03bc]", "u", unit.lower())
 
 
 def parse_share(text: str | float) -> float:

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "predict" / "curve"))
 from tables import row, write
 
 from steptime.cli.app import app
+from steptime.errors import UsageError
 
 ROWS = [row(1, 0.2), row(2, 0.21), row(4, 0.215), row(8, 0.22, "holdout"), row(16, 0.3, "holdout")]
 
@@ -28,3 +29,9 @@ def test_the_table_names_the_classes(tmp_path):
     result = CliRunner().invoke(app, ["evidence", str(write(tmp_path, ROWS))])
     assert result.exit_code == 0
     assert "first_step_out" in result.stdout
+
+
+def test_a_table_without_held_out_rows_ends_with_the_remedy(tmp_path):
+    result = CliRunner().invoke(app, ["evidence", str(write(tmp_path, ROWS[:3]))])
+    assert isinstance(result.exception, UsageError)
+    assert "steptime predict --curve" in str(result.exception)

@@ -120,7 +120,7 @@ def test_a_thousand_workers_on_hosts_with_a_link_are_predicted(profile):
     assert widths[-1] > widths[0]
 
 
-@pytest.mark.parametrize("columns", ["80", "200"])
+@pytest.mark.parametrize("columns", ["60", "80", "200"])
 def test_the_table_fits_the_terminal(profile, columns):
     result = CliRunner().invoke(
         app, ["predict", str(profile), "--workers", "1,2,4096", "bucket_mb=1,25"], env={"COLUMNS": columns}
@@ -128,6 +128,22 @@ def test_the_table_fits_the_terminal(profile, columns):
     table = [line for line in result.stdout.splitlines() if not line.startswith(("refused", "note"))]
     assert max(map(len, table)) <= int(columns)
     assert "refused" in result.stdout
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_no_cell_of_the_table_is_broken(profile, columns):
+    arguments = ["--workers", "1,2", "bucket_mb=1,25", "samples=1000"]
+    result = CliRunner().invoke(app, ["predict", str(profile), *arguments], env={"COLUMNS": columns})
+    titles = {"bucket_mb", "workers", "step", "samples/s", "eff.", "mostly", "extrap.", "epoch"}
+    assert titles <= set(result.stdout.split())
+    assert predicted(profile, *arguments)[0]["dominant_phase"] in result.stdout.split()
+
+
+def test_a_delay_may_be_given_in_microseconds(profile):
+    link = ["--workers", "4", "workers_per_host=1", "interconnect.bandwidth=1Gbit/s"]
+    texts = ("5us", "5µs", "5000ns", "0.005ms")
+    steps = {predicted(profile, *link, f"interconnect.delay={text}")[0]["step_time_s"]["value"] for text in texts}
+    assert max(steps) == pytest.approx(min(steps))
 
 
 def test_mistakes_are_told_all_at_once_with_their_remedy(profile):
@@ -179,3 +195,40 @@ def test_a_report_beside_a_profile_that_cannot_be_read_says_so_and_goes_on(resul
     result = CliRunner().invoke(app, ["report", str(copy), "--json"])
     assert result.exit_code == 0
     assert "no predictions" in result.stderr
+
+
+@pytest.fixture
+def curve(tmp_path):
+    """A measured scaling curve with one held-out row."""
+    path = tmp_path / "points.csv"
+    path.write_text("workers,step_time_s,role\n1,0.2,fit\n2,0.204,fit\n4,0.21,fit\n8,0.22,holdout\n")
+    return path
+
+
+def test_a_users_own_curve_is_predicted(curve):
+    result = CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16,32", "--json"])
+    (found,) = json.loads(result.stdout)["curves"]
+    assert [each["workers"] for each in found["predictions"]] == [16, 32]
+    assert all(
+        each["step_time_s"]["low"] <= each["step_time_s"]["value"] <= each["step_time_s"]["high"]
+        for each in found["predictions"]
+    )
+    assert [each["workers"] for each in found["held_out"]] == [8]
+
+
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_the_table_of_a_curve_fits_the_terminal(curve, columns):
+    result = CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16"], env={"COLUMNS": columns})
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= int(columns)
+    assert {"extrap.", "predicted", "error"} <= set(result.stdout.split())
+
+
+def test_a_curve_and_a_profile_contradict_each_other(curve, profile):
+    assert "leave out" in complaint("predict", profile, "--curve", curve)
+
+
+def test_nothing_to_predict_from_is_said_with_both_remedies():
+    text = complaint("predict", "--workers", "2")
+    assert "steptime fit" in text
+    assert "--curve" in text

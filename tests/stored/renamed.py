@@ -45,7 +45,10 @@ VALUES = {
 KINDS = {"anatomy": "ablation", "gate": "equivalence"}
 """Kinds of records."""
 
-WORDING: dict[str, str] = {}
+WORDING: dict[str, str] = {
+    "how a step grows with the batch is only believed": "how a step grows with the batch comes from a prior",
+    "so that what neighbours cost is only believed": "so that the contention factor comes from a prior",
+}
 """Parts of sentences that were worded anew, by the old ones; applied in this order."""
 
 EXCLUDED: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""``steptime predict``: what an unmeasured configuration would do."""
+"""``steptime predict``: unmeasured configurations, from a profile or from a measured scaling curve."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,14 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steptime.predict.curve.forecast import Forecast
     from steptime.predict.predict import Prediction, PredictionInterval
+
+_NOTHING = (
+    "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
+)
+_GAP = 2
+"""Columns of the terminal between two columns of a table."""
 
 
 def _complete_keys(incomplete: str) -> list[str]:
@@ -26,7 +33,9 @@ def _complete_keys(incomplete: str) -> list[str]:
 
 
 def predict(
-    profile: Annotated[Path, typer.Argument(metavar="PROFILE", help="What `steptime fit` wrote.")],
+    profile: Annotated[
+        Path | None, typer.Argument(metavar="[PROFILE]", help="What `steptime fit` wrote.", show_default=False)
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
@@ -36,27 +45,63 @@ def predict(
         ),
     ] = None,
     workers: Annotated[str, typer.Option(help="How many, such as 4,8,16 or 4,8,...,1024.")] = "1,2,4,8",
+    curve: Annotated[
+        Path | None,
+        typer.Option(metavar="POINTS.csv", help="Predict a measured scaling curve of your own, without a profile."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/prediction.md) and nothing else.")] = False,
 ) -> None:
     """Predict step time, throughput and phases, with an interval of 90 %, or say which measurement is missing."""
     from steptime.cli.arguments import Mistakes
-    from steptime.predict.predict import predict as predicted
-    from steptime.predict.profile import read_profile
     from steptime.predict.query import read_queries, read_workers
 
-    read = read_profile(profile)
     mistakes = Mistakes()
     counts = mistakes.read("--workers", workers, read_workers)
+    if curve is not None:
+        mistakes.add(_contradictions(profile, overrides))
+        mistakes.complain()
+        _predict_curve(curve, counts or [], as_json=as_json)
+        return
+    if profile is None:
+        mistakes.add([_NOTHING])
+        mistakes.complain()
+        return
+    from steptime.predict.predict import BASELINE
+    from steptime.predict.predict import predict as predicted
+    from steptime.predict.profile import read_profile
+
+    read = read_profile(profile)
     queries = mistakes.read("overrides", "", lambda _: read_queries(overrides or [], read))
     mistakes.complain()
     found = predicted(read, counts or [], queries or [])
     if as_json:
         from steptime.cli.tables import print_json
-        from steptime.predict.predict import BASELINE
 
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
         _show(found)
+
+
+def _contradictions(profile: Path | None, overrides: "Sequence[str] | None") -> list[str]:
+    given = [str(each) for each in (profile, *(overrides or ())) if each is not None]
+    if not given:
+        return []
+    return [f"--curve predicts from the points of a curve alone; leave out {' '.join(given)}"]
+
+
+def _predict_curve(points: Path, workers: "Sequence[int]", *, as_json: bool) -> None:
+    from steptime.predict.curve.forecast import forecast
+    from steptime.predict.curve.table import read_own_curves
+
+    found = forecast(read_own_curves(points), workers)
+    if as_json:
+        from steptime.cli.tables import print_json
+
+        print_json({"curves": [each.to_json() for each in found]})
+        return
+    for each in found:
+        _show_forecast(each)
+    _say("Extrapolation (extrap.) is how far a worker count lies outside the measured ones, as a ratio.")
 
 
 def to_json(each: "Prediction") -> dict[str, Any]:
@@ -91,13 +136,8 @@ def _bounds(interval: "PredictionInterval | None") -> dict[str, float | None]:
 
 
 def _show(found: "Sequence[Prediction]") -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
     from steptime.predict.predict import BASELINE
 
-    console = Console(highlight=False)
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
     models: dict[str, list[Prediction]] = {}
     for each in found:
@@ -105,22 +145,27 @@ def _show(found: "Sequence[Prediction]") -> None:
     for name, group in models.items():
         batches = sorted({each.deployment.batch for each in group if each.deployment})
         batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=name + batch, title_justify="left", title_style="bold")
+        keys = [key.removeprefix("interconnect.") for key in changed] + ["workers"]
+        titles = ["step", "90 %", "samples/s", "eff.", "mostly", "extrap."]
         epochs = ["epoch"] if any(each.epoch_s for each in group) else []
-        short = [key.removeprefix("interconnect.") for key in changed]
-        for title in [*short, "workers", "step", "90 %", "samples/s", "eff.", "mostly", "reach", *epochs]:
-            narrow = title in ("mostly", *short)
-            table.add_column(
-                title, justify="left" if title == "mostly" else "right", no_wrap=not narrow, overflow="fold"
-            )
-        for each in group:
-            table.add_row(*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each))
-        console.print(table)
-    console.print(f"Efficiency is relative to {BASELINE}. Reach is how far the data lies behind, as a ratio.")
+        rows = [
+            [*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each)] for each in group
+        ]
+        _print_columns(name + batch, keys, [*titles, *epochs], rows)
+    _say(
+        f"Efficiency (eff.) is relative to {BASELINE}. Extrapolation (extrap.) is how far a configuration lies outside "
+        "the measured ones, as a ratio."
+    )
     for reason in dict.fromkeys(each.refused for each in found if each.refused):
         sys.stdout.write(f"refused: {reason}\n")
     for note in dict.fromkeys(note for each in found for note in each.notes):
         sys.stdout.write(f"note: {note}\n")
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(text)
 
 
 def _model(each: "Prediction") -> str:
@@ -135,8 +180,8 @@ def _cells(each: "Prediction") -> list[str]:
         return ["refused"]
     cells = [
         format_seconds(each.step_s.value),
-        _range(format_seconds(each.step_s.low), format_seconds(each.step_s.high)),
-        f"{each.throughput.value:,.3g}" if each.throughput.value < 100 else f"{each.throughput.value:,.0f}",  # noqa: PLR2004 - three digits
+        _range(each.step_s.low, each.step_s.high),
+        _rate(each.throughput.value),
         f"{each.efficiency.value:.0%}",
         str(each.dominant),
         f"{each.extrapolation:.3g}",
@@ -144,7 +189,96 @@ def _cells(each: "Prediction") -> list[str]:
     return [*cells, format_seconds(each.epoch_s.value)] if each.epoch_s else cells
 
 
-def _range(low: str, high: str) -> str:
-    """The unit once, where it is the same."""
+def _show_forecast(found: "Forecast") -> None:
+    from steptime.units import format_seconds
+
+    rows = [
+        [
+            str(point.workers),
+            format_seconds(point.step_s.value),
+            _range(point.step_s.low, point.step_s.high),
+            "-" if point.throughput is None else _rate(point.throughput),
+            f"{point.efficiency:.0%}",
+            f"{point.extrapolation:.3g}",
+        ]
+        for point in found.points
+    ]
+    first = found.curve.fit[0].workers
+    title = (
+        f"{found.curve.name}: efficiency (eff.) is relative to the measured step of {first} worker{'s'[: first > 1]}"
+    )
+    _print_columns(title, ["workers"], ["step", "90 %", "samples/s", "eff.", "extrap."], rows)
+    held = [
+        [
+            str(point.workers),
+            format_seconds(point.measured),
+            format_seconds(point.predicted),
+            _range(point.low, point.high),
+            f"{point.ape:.1f} %",
+        ]
+        for point in found.held_out
+    ]
+    if held:
+        _print_columns("Held-out rows", ["workers"], ["measured", "predicted", "90 %", "error"], held)
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.3g}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004 - three digits
+
+
+def _range(low_s: float, high_s: float) -> str:
+    """Return both bounds, with the unit once where it is the same."""
+    from steptime.units import format_seconds
+
+    low, high = format_seconds(low_s), format_seconds(high_s)
     unit = high.partition(" ")[2]
     return f"{low.removesuffix(' ' + unit)} - {high}" if low.endswith(f" {unit}") else f"{low} - {high}"
+
+
+def _print_columns(title: str, keys: "Sequence[str]", titles: "Sequence[str]", rows: "Sequence[Sequence[str]]") -> None:
+    """Print a table of which no cell is broken: columns that the terminal has no room for follow in another table.
+
+    Args:
+        title: above the first table.
+        keys: titles of the columns that name a row, which stand in every table.
+        titles: of the other columns.
+        rows: cells of all columns; a row may end early.
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    headers = [*keys, *titles]
+    widths = [
+        max(len(header), *(len(row[column]) for row in rows if column < len(row)))
+        for column, header in enumerate(headers)
+    ]
+    for number, columns in enumerate(_fitting(widths, len(keys), console.width)):
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            pad_edge=False,
+            padding=(0, 0, 0, 1),
+            title=None if number else title,
+            title_justify="left",
+            title_style="bold",
+        )
+        for column in columns:
+            justify = "left" if headers[column] == "mostly" else "right"
+            table.add_column(headers[column], justify=justify, no_wrap=True, overflow="fold")  # type: ignore[arg-type]
+        for row in rows:
+            table.add_row(*(row[column] if column < len(row) else "" for column in columns))
+        console.print(table)
+
+
+def _fitting(widths: "Sequence[int]", keys: int, room: int) -> list[list[int]]:
+    """Return the columns of each table: those that name a row, and as many further ones as fit beside them."""
+    own = list(range(keys))
+    tables: list[list[int]] = []
+    for column in range(keys, len(widths)):
+        last = [*tables[-1], column] if tables else []
+        if last and sum(widths[each] for each in last) + _GAP * len(last) <= room:
+            tables[-1] = last
+        else:
+            tables.append([*own, column])
+    return tables

@@ -69,7 +69,7 @@ def _from_ablation(
     base = alone or together
     found = ComputeFit({}, {}, 0.0, [])
     if not alone:
-        found.notes.append("one worker alone was not taken apart, so that what neighbours cost is only believed")
+        found.notes.append("one worker alone was not taken apart, so that the contention factor comes from a prior")
     factor = 1.0 if alone else float(np.exp(_CONTENTION))
     spreads = []
     for name in ("forward", "backward"):
@@ -123,7 +123,7 @@ def _fit_pass(found: ComputeFit, name: str, rows: Array, rng: np.random.Generato
         drawn = fit_level(seconds, rng)
         share = _FIXED_SHARE * rng.random(DRAWS) ** 2
         fixed, per_sample = share * drawn.draws[:, 0], (1.0 - share) * drawn.draws[:, 0] / batches[0]
-        note = "one batch per worker was measured: how a step grows with the batch is only believed"
+        note = "one batch per worker was measured: how a step grows with the batch comes from a prior"
         if note not in found.notes:
             found.notes.append(note)
     found.draws[f"{name}_fixed_s"], found.draws[f"{name}_per_sample_s"] = fixed, per_sample

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tables import curve
 
-from steptime.predict.curve.priors import predict_curve
+from steptime.predict.curve.posterior import predict_curve
 
 
 def predictions(found):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from steptime.model.collectives import Link
-from steptime.predict.curve.informed_models import (
+from steptime.predict.curve.job_models import (
     INFORMED,
     PERCENT_OF_PEAK,
     Job,

@@ -8,7 +8,8 @@ import pytest
 
 from steptime.predict.curve.assessment import assess
 from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.priors import learned_sources, predict_curve
+from steptime.predict.curve.posterior import predict_curve
+from steptime.predict.curve.priors import learned_sources
 from steptime.predict.curve.scores import predict_holdout, score
 from steptime.predict.curve.table import read_curves
 

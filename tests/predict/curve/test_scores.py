@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from tables import curve
 
-from steptime.predict.curve.assessment import assess
-from steptime.predict.curve.nulls import score_references
+from steptime.errors import UsageError
+from steptime.predict.curve.assessment import assess, score_references
 from steptime.predict.curve.priors import learned_sources, priors_for
 from steptime.predict.curve.scores import ScoredPoint, score
 
@@ -63,10 +63,9 @@ def test_points_below_those_fitted_are_scored_too(tmp_path):
     assert all(score["n"] == 1 for score in found["null_models"].values())
 
 
-def test_curves_without_anything_to_predict_give_an_empty_assessment(tmp_path):
-    found = assess([curve(tmp_path, {1: 0.2, 2: 0.21})])
-    assert found["points"] == []
-    assert found["summary"]["all"] == {"n": 0}
+def test_curves_without_a_held_out_row_are_refused_with_the_remedy(tmp_path):
+    with pytest.raises(UsageError, match=r"role holdout.*steptime predict --curve"):
+        assess([curve(tmp_path, {1: 0.2, 2: 0.21})])
 
 
 def test_a_source_is_never_predicted_with_what_was_learned_from_it():

@@ -7,8 +7,8 @@ import pytest
 from tables import curve
 
 from steptime.predict.curve.curve import workers
-from steptime.predict.curve.parameters import INDEX, PARAMETERS, expert_priors, normals
 from steptime.predict.curve.posterior import predict, weigh_samples
+from steptime.predict.curve.priors import INDEX, PARAMETERS, expert_priors, normals
 from steptime.predict.curve.shape import relative_times
 
 _CURVES = 80

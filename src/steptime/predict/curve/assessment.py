@@ -1,18 +1,34 @@
-"""The whole: predict every holdout point of a table of curves, and score that beside the null models."""
+"""Assessment of the curve model: predictions of every held-out point of a table, beside null and reference models."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
-from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.nulls import score_references
-from steptime.predict.curve.priors import predict_curve
-from steptime.predict.curve.reference_models import NULLS
-from steptime.predict.curve.scores import ScoredPoint, predict_holdout, score, score_groups, summary
+import numpy as np
+
+from steptime.errors import UsageError
+from steptime.predict.curve.curve import HOLDOUT, Array, PointsAsked, PredictedPoint, ScalingCurve, times, workers
+from steptime.predict.curve.job_models import INFORMED, InformedModel, job_of
+from steptime.predict.curve.posterior import predict_curve
+from steptime.predict.curve.reference_models import NULLS, REFERENCES, CurveModel
+from steptime.predict.curve.scores import Predictor, ScoredPoint, predict_holdout, score, score_groups, summary
+
+_LEVELS = (0.05, 0.95)
+_LEAST_SHARE = 1e-3
+"""Of the smallest measured time: nothing is predicted to take less."""
 
 
 def assess(curves: Sequence[ScalingCurve]) -> dict[str, Any]:
-    """Return what ``steptime evidence --json`` prints."""
+    """Return the object that ``steptime evidence --json`` prints.
+
+    Raises UsageError where no curve has a held-out point: there is nothing to score.
+    """
+    if not any(curve.holdout for curve in curves):
+        message = (
+            f"no row has the role {HOLDOUT}, so that no prediction can be scored; give the largest worker counts of "
+            f"each curve the role {HOLDOUT}, or predict further counts: steptime predict --curve POINTS.csv --workers N"
+        )
+        raise UsageError(message)
     points = predict_holdout(curves, predict_curve)
     references = score_references(curves)
     return {
@@ -45,3 +61,51 @@ def _score_of(points: Sequence[ScoredPoint]) -> dict[str, Any]:
         "by_source": score_groups(points, lambda point: point.source),
         "by_class": score_groups(points, lambda point: point.regime),
     }
+
+
+def score_references(curves: Sequence[ScalingCurve]) -> dict[str, list[ScoredPoint]]:
+    """Return every reference model's predictions of all holdout points, by the model's name."""
+    predictors: Mapping[str, Predictor] = {
+        **{name: of_curve(model) for name, model in REFERENCES.items()},
+        **{name: of_job(model) for name, model in INFORMED.items()},
+    }
+    return {name: _with_own_quantiles(predict_holdout(curves, predictor)) for name, predictor in predictors.items()}
+
+
+def of_curve(model: CurveModel) -> Predictor:
+    """Return a model of workers and times as a predictor of curves, without intervals."""
+    return lambda curve, asked: _sure(curve, model(workers(curve.fit), times(curve.fit), _counts(asked)))
+
+
+def of_job(model: InformedModel) -> Predictor:
+    """Return a model that is told of a job as a predictor of curves, without intervals."""
+    return lambda curve, asked: _sure(
+        curve, model(job_of(curve, asked), workers(curve.fit), times(curve.fit), _counts(asked))
+    )
+
+
+def _with_own_quantiles(scored: Sequence[ScoredPoint]) -> list[ScoredPoint]:
+    """Give each point the quantiles of the model's own errors on the very points of its class.
+
+    That is knowledge after the event, which flatters the reference, so that a model whose intervals score better has
+    earned it.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for regime in {point.regime for point in scored}:
+        errors = [np.log(point.measured / point.predicted) for point in scored if point.regime == regime]
+        low, high = np.quantile(errors, _LEVELS)
+        found[regime] = float(np.exp(low)), float(np.exp(high))
+    return [
+        replace(point, low=point.predicted * found[point.regime][0], high=point.predicted * found[point.regime][1])
+        for point in scored
+    ]
+
+
+def _counts(asked: PointsAsked) -> Array:
+    return np.array([count for count, _ in asked], dtype=float)
+
+
+def _sure(curve: ScalingCurve, values: Array) -> list[PredictedPoint]:
+    """Return values without intervals; below the points fitted, some models come down to no time at all."""
+    least = _LEAST_SHARE * times(curve.fit).min()
+    return [PredictedPoint(value, value, value) for value in map(float, np.maximum(values, least))]

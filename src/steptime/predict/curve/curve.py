@@ -30,7 +30,7 @@ class Setup:
     precision: str
     accelerator: str
     data: str
-    batch_per_worker: int
+    batch_per_worker: int | None
     workers_per_host: int | None
     intra_host_link: str
     transport: str
@@ -54,6 +54,10 @@ class Point:
     servers: int | None
     step_time: float
     """Seconds per iteration."""
+
+
+PointsAsked = Sequence[tuple[int, int | None]]
+"""Workers and servers of points to predict; None where the servers are not stated."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From fit points and beliefs to predictions: samples of the parameters, weighted by how well they explain the points.
+"""The posterior of a scaling curve: samples of the parameters, weighted by how well they explain the fit points.
 
 The logarithm of a time is the model's plus what no model knows: noise of each point, a drift that grows with the
 distance in doublings of workers, another with doublings of hosts, and an error common to all points beyond one host.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.predict.curve.curve import Array, Point, PredictedPoint, ScalingCurve, times, workers
-from steptime.predict.curve.parameters import INDEX, LOG_SAMPLES, Normals, Priors, normals
+from steptime.predict.curve.curve import Array, Point, PointsAsked, PredictedPoint, ScalingCurve, times, workers
+from steptime.predict.curve.priors import INDEX, LOG_SAMPLES, Normals, Priors, normals, priors_for
 from steptime.predict.curve.shape import relative_times
 
 _SCALE_VARIANCE = 1.0
@@ -38,6 +38,11 @@ class WeightedSamples:
     mean: Array
     """Of log times, (samples, points)."""
     deviation: Array
+
+
+def predict_curve(curve: ScalingCurve, asked: PointsAsked) -> list[PredictedPoint]:
+    """Return predictions from a curve's fit points with the priors for its source."""
+    return predict(curve, asked, priors_for(curve.setup.source))
 
 
 def predict(

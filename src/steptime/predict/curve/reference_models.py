@@ -1,22 +1,7 @@
-"""What a reference model of a whole curve is: measured workers and seconds in, seconds for other workers out.
+"""Reference models of a whole curve: measured workers and seconds in, seconds for other workers out.
 
-Sums of terms with coefficients that are not negative, fitted to relative errors.
-
-Amdahl's law at a constant batch per worker: a part of each worker's step that grows with the workers.
-
-The generic performance model: a power of the workers, with constants found by differential evolution.
-
-Nothing changes any more: the step time of most workers measured repeats.
-
-Perfect scaling: the smallest measured step time, whatever the number of workers.
-
-Each doubling of workers costs the same: ``a + b log2 p``.
-
-The performance model normal form with one term: ``a + b p^i log2(p)^j``, its exponents chosen by the data.
-
-The universal scalability law: contention linear in the workers, and agreement between each pair of them.
-
-The reference models by name; the first three are the nulls that a model has to beat.
+Sums of terms have coefficients that are not negative, fitted to relative errors. The first three models are the nulls
+that a performance model has to beat.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""How good predictions were: errors, bias, and whether the intervals told the truth.
-
-Predicting what is to be predicted of curves, by any model, and putting the measurements beside it.
-"""
+"""Scores of predictions of held-out points: errors, bias and coverage of the intervals, for any model of a curve."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from steptime.predict.curve.curve import Array, PredictedPoint, ScalingCurve
+from steptime.predict.curve.curve import Array, PointsAsked, PredictedPoint, ScalingCurve
 
 _TAIL = 0.1
 """Share of truths that may lie outside an interval of 90 %."""
@@ -89,10 +86,7 @@ def _interval_scores(measured: Array, low: Array, high: Array) -> Array:
     return scores
 
 
-Asked = Sequence[tuple[int, int | None]]
-"""Workers and servers of points; None where the servers are not stated."""
-
-Predictor = Callable[[ScalingCurve, Asked], Sequence[PredictedPoint]]
+Predictor = Callable[[ScalingCurve, PointsAsked], Sequence[PredictedPoint]]
 """Says what the points asked for take, from a curve that has none but its fit points."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from steptime.model.overlap import exposed
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import Facts, facts_of
-from steptime.predict.curve.parameters import INDEX, PARAMETERS
+from steptime.predict.curve.priors import INDEX, PARAMETERS
 
 _FULL_HOST = 8
 _BACKWARD_SHARE = 0.66

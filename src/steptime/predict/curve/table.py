@@ -1,4 +1,8 @@
-"""From a CSV of measured points to curves; all mistakes are found before the first is reported."""
+"""Tables of measured scaling curves: from a CSV file to curves, or to all mistakes with their lines and columns.
+
+Evidence about published curves needs every column. A user's own curve needs the number of workers and a step time or
+throughput; every other column makes its prediction better.
+"""
 
 import csv
 from collections.abc import Callable, Mapping
@@ -17,7 +21,11 @@ COLUMNS = (
     "intra_host_link", "transport", "inter_host_gbps", "nics_per_host", "parameter_servers", "batch_per_worker",
     "workers", "throughput_samples_per_s", "role",
 )  # fmt: skip
-"""Every column that a table must have; further ones are ignored."""
+"""Every column that a table of evidence must have; further columns are ignored."""
+
+OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
+"""Values of columns that the table of a user's own curve leaves out or empty."""
+_TIMES = ("step_time_s", "throughput_samples_per_s")
 
 STRATEGY_NAMES = {
     name: strategy.name
@@ -32,12 +40,48 @@ _MANY = 20
 """So many mistakes are listed; a table with more has one cause."""
 
 
+def read_own_curves(path: Path) -> list[ScalingCurve]:
+    """Return the curves of a user's own CSV, which needs few columns.
+
+    ``workers`` and one of ``step_time_s`` and ``throughput_samples_per_s`` with ``batch_per_worker`` must be there;
+    ``OWN_CURVE`` says what other columns mean where they are left out.
+
+    Raises:
+        EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
+    """
+    header, rows = _read_rows(path)
+    needed = ["workers", *([] if "step_time_s" in header else ["throughput_samples_per_s", "batch_per_worker"])]
+    missing = [column for column in needed if column not in header]
+    if missing:
+        message = (
+            f"{path}, line 1: the table lacks the columns {', '.join(missing)}; a scaling curve needs workers, and "
+            "either step_time_s or throughput_samples_per_s with batch_per_worker"
+        )
+        raise EvidenceError(message)
+    defaults = {**OWN_CURVE, "curve": path.stem}
+    filled = [(line, {**row, **{key: row.get(key) or value for key, value in defaults.items()}}) for line, row in rows]
+    return _curves_of(path, filled)
+
+
 def read_curves(path: Path) -> list[ScalingCurve]:
     """Return the curves of a CSV in the order of their first rows.
 
     Raises:
         EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.
     """
+    header, rows = _read_rows(path)
+    missing = [column for column in COLUMNS if column not in header]
+    if missing:
+        message = f"{path}: the table lacks the columns {', '.join(missing)}; it must have {', '.join(COLUMNS)}"
+        raise EvidenceError(message)
+    return _curves_of(path, rows)
+
+
+_Rows = list[tuple[int, dict[str, str]]]
+"""Line numbers and values by column."""
+
+
+def _read_rows(path: Path) -> tuple[list[str], _Rows]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
@@ -47,20 +91,20 @@ def read_curves(path: Path) -> list[ScalingCurve]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         message = f"{path}: cannot be read as a CSV table: {error}"
         raise EvidenceError(message) from error
-    missing = [column for column in COLUMNS if column not in header]
-    if missing:
-        message = f"{path}: the table lacks the columns {', '.join(missing)}; it must have {', '.join(COLUMNS)}"
-        raise EvidenceError(message)
-    twice = sorted({column for column in COLUMNS if header.count(column) > 1})
+    twice = sorted({column for column in (*COLUMNS, *_TIMES) if header.count(column) > 1})
     if twice:
         message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
         raise EvidenceError(message)
-    if not rows:
+    if not rows and header:
         message = f"{path}: the table has no rows; every measured point is one"
         raise EvidenceError(message)
+    return header, rows
+
+
+def _curves_of(path: Path, rows: _Rows) -> list[ScalingCurve]:
     mistakes: list[str] = []
     read = [row for line, values in rows if (row := _Row(f"{path}, line {line}", values, mistakes).point())]
-    curves = _curves(path, read, mistakes) if not mistakes else []
+    curves = _group_by_curve(path, read, mistakes) if not mistakes else []
     if mistakes:
         rest = len(mistakes) - _MANY
         raise EvidenceError([*mistakes[:_MANY], *([f"… and {rest} more"] if rest > 0 else [])])
@@ -79,16 +123,13 @@ class _Row:
         name, source = self._name("curve"), self._name("source")
         strategy = self._choice("strategy", tuple(STRATEGY_NAMES))
         role = self._choice("role", (FIT, HOLDOUT))
-        batch = self._number("batch_per_worker", int, 1)
         count = self._number("workers", int, 1)
-        throughput = self._number("throughput_samples_per_s", float, 0.0, above=True)
+        seconds, batch = self._step_time(count)
         per_host = self._optional("workers_per_host", int, 1)
         rate = self._optional("inter_host_gbps", float, 0.0, above=True)
         cards = self._optional("nics_per_host", int, 1)
         servers = self._optional("parameter_servers", int, 0)
-        if throughput is not None and not isfinite((batch or 1) * (count or 1) / throughput):
-            self._wrong("throughput_samples_per_s", f"is {throughput}; no step takes that long")
-        if len(self.mistakes) > before or batch is None or count is None or throughput is None:
+        if len(self.mistakes) > before or count is None or seconds is None:
             return None
         setup = Setup(
             source=source,
@@ -105,7 +146,19 @@ class _Row:
             inter_host_rate=None if rate is None else rate * _GBIT,
             cards_per_host=cards,
         )
-        return name, role, setup, Point(count, servers, batch * count / throughput)
+        return name, role, setup, Point(count, servers, seconds)
+
+    def _step_time(self, count: int | None) -> tuple[float | None, int | None]:
+        """Return the seconds of a step and the batch per worker, which may be unknown where the seconds are given."""
+        if self._text("step_time_s"):
+            return self._number("step_time_s", float, 0.0, above=True), self._optional("batch_per_worker", int, 1)
+        batch = self._number("batch_per_worker", int, 1)
+        throughput = self._number("throughput_samples_per_s", float, 0.0, above=True)
+        if throughput is not None and not isfinite((batch or 1) * (count or 1) / throughput):
+            self._wrong("throughput_samples_per_s", f"is {throughput}; no step takes that long")
+        if batch is None or count is None or throughput is None:
+            return None, batch
+        return batch * count / throughput, batch
 
     def _text(self, column: str) -> str:
         return self.values.get(column, "").strip()
@@ -144,7 +197,7 @@ class _Row:
         self.mistakes.append(f"{self.place}: {column} {what}")
 
 
-def _curves(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str]) -> list[ScalingCurve]:
+def _group_by_curve(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str]) -> list[ScalingCurve]:
     grouped: dict[str, list[tuple[str, Setup, Point]]] = {}
     for name, role, setup, point in rows:
         grouped.setdefault(name, []).append((role, setup, point))

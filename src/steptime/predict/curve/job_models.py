@@ -1,16 +1,13 @@
-"""What a model that knows more than workers and times is told of a training job.
+"""Reference models of a curve that are told the job: what is sent, and over which links.
 
-Paleo's model at a constant batch per worker: computing, and gradients that go down and up a tree or to one place.
-
-The model of synchronous SGD without overlap: computing, then the exchange of every layer, one after the other.
-
-The model of synchronous SGD with wait-free backpropagation: layers are exchanged while earlier ones compute.
-
-The reference models that are told of a job, by name.
+``paleo``: computing, and gradients that go down and up a tree or to servers, at a constant batch per worker.
+``ssgd``: synchronous SGD without overlap: computing, then the exchange of every layer, one after the other.
+``wait_free``: synchronous SGD with wait-free backpropagation: layers are exchanged while earlier layers compute.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +15,11 @@ from scipy.optimize import least_squares  # type: ignore[import-untyped]  # scip
 
 from steptime.model.collectives import Link, ring
 from steptime.model.overlap import finish
+from steptime.predict.curve.curve import PointsAsked, ScalingCurve
+from steptime.predict.curve.facts import LAYERS_OF_UNKNOWN, facts_of, layers_of, workload_of
 from steptime.predict.curve.reference_models import Array, fit_terms
+from steptime.workloads.costs import costs
+from steptime.workloads.table import LIBRARY, build_workload
 
 FORWARD_SHARE = 1 / 3
 """Of a step's computing: the backward pass computes gradients of weights and of inputs, twice the forward's work."""
@@ -169,3 +170,33 @@ def _seconds(job: Job, workers: Array, log_computing: float, log_slower: float) 
 
 
 INFORMED: Mapping[str, InformedModel] = {"ssgd": ssgd, "ssgd_wait_free": wait_free, "paleo": paleo}
+
+_INSIDE_LATENCY = 5e-6
+
+
+def job_of(curve: ScalingCurve, asked: PointsAsked) -> Job:
+    """Return the job of a curve; mixed precision of which nothing is known sends between two and four bytes a value."""
+    facts = facts_of(curve.setup)
+    servers = np.array([np.nan if count is None else count for _, count in asked], dtype=float)
+    return Job(
+        layers=scaled(_layers(workload_of(curve.setup), facts.gradient_bytes), 1 - 0.5 * facts.half_bytes),
+        host_size=curve.setup.host_size,
+        inside=Link(facts.inside_rate, _INSIDE_LATENCY),
+        between=Link(facts.card_rate, facts.latency),
+        servers=servers if facts.servers else None,
+    )
+
+
+@cache
+def _layers(workload: str, gradient_bytes: float) -> tuple[JobLayer, ...]:
+    if workload not in LIBRARY:
+        return even_layers(layers_of(workload) or LAYERS_OF_UNKNOWN, gradient_bytes)
+    found = list(reversed(costs(build_workload(workload)).layers))
+    whole = sum(layer.backward_flops for layer in found)
+    layers, waiting = [], 0.0
+    for layer in found:
+        waiting += layer.backward_flops / whole
+        if layer.parameters:
+            layers.append(JobLayer(waiting, layer.gradient_bytes))
+            waiting = 0.0
+    return tuple(layers)

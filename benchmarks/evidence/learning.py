@@ -6,6 +6,7 @@ expert's belief as a source of its own: many curves of one source are not many i
 that come from few sources stay wide.
 """
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import sqrt
 
@@ -13,8 +14,8 @@ import numpy as np
 
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import facts_of
-from steptime.predict.curve.parameters import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 from steptime.predict.curve.posterior import weigh_samples
+from steptime.predict.curve.priors import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 
 _EXPERT_CURVES = 16
 _ROUNDS = 8
@@ -85,3 +86,12 @@ def _update(name: str, expert: NormalPrior, found: Sequence[tuple[ScalingCurve, 
         / total
     )
     return NormalPrior(mean, sqrt(variance))
+
+
+def to_json(learned: Mapping[str, Priors], note: str) -> str:
+    """Return the text of ``priors.json``."""
+    without = {
+        name: {parameter: [round(prior.mean, 4), round(prior.spread, 4)] for parameter, prior in priors.items()}
+        for name, priors in learned.items()
+    }
+    return json.dumps({"note": note, "learned_without": without}, indent=1) + "\n"

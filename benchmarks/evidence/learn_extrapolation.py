@@ -1,6 +1,6 @@
-"""Read the rule of reach, src/steptime/predict/extrapolation.json, off what the curve model missed on published curves.
+"""Read the standard deviations of extrapolation.json off the errors of the curve model on published curves.
 
-    python benchmarks/evidence/learn_reach.py [POINTS.csv]
+    python benchmarks/evidence/learn_extrapolation.py [POINTS.csv]
 
 Takes seconds. Run it after a change of the curve model, its beliefs or the table. What the file says of workloads comes
 from elsewhere and stays.
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.priors import predict_curve
+from steptime.predict.curve.posterior import predict_curve
 from steptime.predict.curve.scores import ScoredPoint, predict_holdout
 from steptime.predict.curve.table import read_curves
 
@@ -22,12 +22,12 @@ ROOT = Path(__file__).parents[2]
 POINTS = ROOT / "tests" / "evidence" / "data" / "published-scaling.csv"
 RULE = ROOT / "src" / "steptime" / "predict" / "extrapolation.json"
 REGIMES = {"seen": "regime_seen", "first_step_out": "first_step_out"}
-REACHES = (2, 4)
+EXTRAPOLATIONS = (2, 4)
 """Workers asked for over the most that a curve was fitted to; other ratios are counted with the nearest."""
 
 
 def main() -> None:
-    """Predict, sort what was missed by regime and reach, and write."""
+    """Predict, sort what was missed by regime and extrapolation, and write."""
     curves = read_curves(Path(sys.argv[1]) if len(sys.argv) > 1 else POINTS)
     points = predict_holdout(curves, predict_curve)
     rule = json.loads(RULE.read_text())
@@ -42,18 +42,18 @@ def main() -> None:
 
 
 def rows(points: Sequence[ScoredPoint], curves: Sequence[ScalingCurve]) -> list[dict[str, float]]:
-    """Return how many points there are of each reach, and the 90 % quantile of what was missed."""
+    """Return how many points there are of each extrapolation, and the 90 % quantile of what was missed."""
     fitted = {curve.name: max(point.workers for point in curve.fit) for curve in curves}
-    reaches = np.array([point.workers / fitted[point.curve] for point in points])
-    nearest = np.array(REACHES)[np.abs(np.log2(reaches[:, None] / REACHES)).argmin(axis=1)]
+    extrapolations = np.array([point.workers / fitted[point.curve] for point in points])
+    nearest = np.array(EXTRAPOLATIONS)[np.abs(np.log2(extrapolations[:, None] / EXTRAPOLATIONS)).argmin(axis=1)]
     missed = np.abs(np.log([point.measured / point.predicted for point in points]))
     return [
         {
-            "reach": reach,
-            "points": int((nearest == reach).sum()),
-            "q90": round(float(np.quantile(missed[nearest == reach], 0.9)), 3),
+            "extrapolation": extrapolation,
+            "points": int((nearest == extrapolation).sum()),
+            "q90": round(float(np.quantile(missed[nearest == extrapolation], 0.9)), 3),
         }
-        for reach in REACHES
+        for extrapolation in EXTRAPOLATIONS
     ]
 
 
