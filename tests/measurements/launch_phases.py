@@ -7,7 +7,7 @@ import numpy as np
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
 
 STAGES = {"forward": 0.010, "backward": 0.020, "local": 0.002, "exchange": 0.005, "step": 0.001}
-"""Seconds that each rung adds; the last is the loader's."""
+"""Seconds that each ablation stage adds; the last is the loader's."""
 
 
 def launch_of(  # noqa: PLR0913 - what a launch is made of
@@ -27,13 +27,13 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
     Args:
         seed: of the noise.
         workers: how many.
-        stages: what each rung adds to the one before.
-        blocks: of every rung.
+        stages: what each stage adds to the one before.
+        blocks: of every stage.
         steps: of every block.
         noise: of each duration, relative.
         slow: for some ranks, by which factor their computation takes longer.
         pauses: how likely a worker pauses in a step, and for how long.
-        drop: rungs that the framework does not have.
+        drop: stages that the framework does not have.
     """
     rng = np.random.default_rng(seed)
     factors = np.array([(slow or {}).get(rank, 1.0) for rank in range(workers)])

@@ -69,7 +69,7 @@ def a_failure(trial: Trial, number: int = 0) -> Launch:
 
 
 def a_check(**changes: Any) -> EquivalenceResult:
-    """Return a passed check of the gate."""
+    """Return a passed equivalence check."""
     fields: dict[str, Any] = dict.fromkeys(EquivalenceResult.__dataclass_fields__)
     fields |= {"framework": "reference", "framework_version": "1", "strategy": "single", "workload": "mlp"}
     fields |= {"input_shape": [784], "workers": 1, "steps": 4, "repeats": 1, "parameters": 5, "parameters_expected": 5}

@@ -59,5 +59,5 @@ def test_one_worker_has_no_imbalance():
     assert imbalance(stage_times_of([launch_of(0, workers=1)])) is None
 
 
-def test_a_framework_without_a_rung_of_computation_alone_has_none():
+def test_a_framework_without_a_stage_of_computation_alone_has_none():
     assert imbalance(stage_times_of([launch_of(0, drop=("forward", "backward", "local"))])) is None

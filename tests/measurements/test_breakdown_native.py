@@ -1,4 +1,4 @@
-"""What frameworks say themselves, held against the ladder."""
+"""What frameworks say themselves, held against the ablation."""
 
 from dataclasses import replace
 
@@ -65,7 +65,7 @@ def three(told: dict[str, float]) -> dict[tuple[str, str], Account]:
 
 
 @pytest.mark.parametrize("phase", TRUE)
-def test_timers_that_say_what_the_ladder_says_agree(phase):
+def test_timers_that_say_what_the_ablation_says_agree(phase):
     assert three(TRUE)["timers", phase].agrees is True
 
 
@@ -101,7 +101,7 @@ def test_both_accounts_have_their_interval():
     assert account.by_ablation_s.low < account.by_ablation_s.value < account.by_ablation_s.high
 
 
-def test_a_phase_that_the_ladder_does_not_have_is_told_and_compared_with_nothing():
+def test_a_phase_that_the_ablation_does_not_have_is_given_and_compared_with_nothing():
     launch = telling(0, {"backward": 0.02})
     workers = [
         replace(each, stages={k: v for k, v in each.stages.items() if k != "forward"}) for each in launch.workers

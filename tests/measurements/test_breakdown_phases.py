@@ -36,7 +36,7 @@ def noiseless(**changes) -> Breakdown:
 
 
 @pytest.mark.parametrize("name", TRUE)
-def test_without_noise_every_phase_is_what_its_rung_adds(name):
+def test_without_noise_every_phase_is_what_its_stage_adds(name):
     assert noiseless().phases[name].value_s == pytest.approx(TRUE[name], abs=1e-12)
 
 
@@ -45,7 +45,7 @@ def test_phases_are_named_in_the_order_in_which_they_are_shown():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_phases_of_a_whole_ladder_close(seed):
+def test_phases_of_a_whole_ablation_close(seed):
     assert taken_apart([launch_of(3 * seed + index, noise=0.1) for index in range(3)]).closure_error < 1e-9
 
 

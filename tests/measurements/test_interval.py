@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from correlation import SPREAD, correlated, log_step_times
 
-from steptime.measurements.interval import reach_between, step_time
+from steptime.measurements.interval import half_width_between, step_time
 from steptime.measurements.launch_times import reduce_times
 
 REPETITIONS = 2000
@@ -22,7 +22,7 @@ MARGIN = 0.015
 def test_the_interval_covers_the_true_median(launches, phi, effect):
     logs = log_step_times(np.random.default_rng(launches), (REPETITIONS, launches, 60), phi, effect)
     medians = np.median(logs, axis=-1)
-    covered = np.abs(medians.mean(axis=-1)) <= reach_between(medians)
+    covered = np.abs(medians.mean(axis=-1)) <= half_width_between(medians)
     assert covered.mean() == pytest.approx(0.95, abs=MARGIN)
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from simulated import a_failure, a_launch, a_trial
 
-from steptime.measurements.interval import reach_between
+from steptime.measurements.interval import half_width_between
 from steptime.measurements.stopping import decide, suffices
 
 TARGET = 0.01
@@ -24,7 +24,7 @@ def test_intervals_cover_although_the_study_stopped_when_they_were_narrow(spread
     """At least 92.5 %, with a standard error of 0.5 %; the docstring claims 93 % at worst."""
     centres = np.random.default_rng(1).normal(0.0, spread, (2000, MOST))
     counts = final_counts(centres, within * spread)
-    covered = [abs(study[:n].mean()) <= reach_between(study[:n]) for study, n in zip(centres, counts, strict=True)]
+    covered = [abs(study[:n].mean()) <= half_width_between(study[:n]) for study, n in zip(centres, counts, strict=True)]
     assert 0.925 <= np.mean(covered) <= 0.97
 
 
@@ -53,7 +53,7 @@ def test_launches_that_agree_by_luck_do_not_beat_their_own_uncertainty():
 def test_the_reached_half_width_is_told():
     centres = [0.0, 0.01, 0.02]
     found = decide([(centre, 0.0) for centre in centres], TARGET)
-    assert found.half_width == pytest.approx(np.expm1(reach_between(np.array(centres))))
+    assert found.half_width == pytest.approx(np.expm1(half_width_between(np.array(centres))))
 
 
 def test_failed_launches_say_nothing_about_precision():

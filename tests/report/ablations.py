@@ -72,7 +72,7 @@ def breakdown(phases=None, *, workers=2, width=0.1, overlap=True, rest=0.0005, *
 
 
 def account(source, phase, native, by_ablation=None, *, agrees=True):
-    """What a framework says of a phase; without a number of the ladder's there is nothing to compare it with."""
+    """What a framework says of a phase; without a number of the ablation's there is nothing to compare it with."""
     away = None if by_ablation is None else native - by_ablation
     return Account(
         source=source,
@@ -184,7 +184,7 @@ def launch_phases():
 
 
 def unknown(nothing):
-    """What is left where a framework has no rungs at all."""
+    """What is left where a framework has no ablation stages at all."""
     flags = ["noisy: foreign CPU load above 0.1 core (2 of 3 launches)"]
     return breakdown(
         nothing, rest=0.06, overlap=False, imbalance=None, instrumentation=None, closure_error=1.0, flags=flags

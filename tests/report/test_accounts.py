@@ -8,17 +8,19 @@ from summaries import summary, trial
 from test_breakdown_text import one
 from test_page import page
 
-DISSECTED = page(launch_phases())
+BROKEN_DOWN = page(launch_phases())
 
 
-def test_the_terminal_says_where_a_framework_and_the_ladder_differ():
+def test_the_terminal_says_where_a_framework_and_the_ablation_differ():
     said = one(accounts=ACCOUNTS)
-    assert "DDP log and ladder differ in backward, by 6.00 ms (5.00 to 7.00) and exposed comm. + sync wait, by" in said
+    assert (
+        "DDP log and ablation differ in backward, by 6.00 ms (5.00 to 7.00) and exposed comm. + sync wait, by" in said
+    )
 
 
 @pytest.mark.parametrize("accounts", [[], [ACCOUNTS[0]], ACCOUNTS[3:]], ids=["none", "agreeing", "not shown"])
 def test_the_terminal_says_nothing_where_nothing_was_shown_to_differ(accounts):
-    assert "ladder differ" not in one(accounts=accounts)
+    assert "ablation differ" not in one(accounts=accounts)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +34,13 @@ def test_the_terminal_says_nothing_where_nothing_was_shown_to_differ(accounts):
     ],
 )
 def test_the_page_has_a_line_and_a_verdict_for_each_account(phase, verdict):
-    assert re.search(rf"<td>{phase}</td>\n?(<td class=\"number\">.*</td>\s*){{3}}<td[^>]*>{verdict}</td>", DISSECTED)
+    assert re.search(rf"<td>{phase}</td>\n?(<td class=\"number\">.*</td>\s*){{3}}<td[^>]*>{verdict}</td>", BROKEN_DOWN)
 
 
 def test_the_page_has_both_numbers_with_their_intervals():
     both = r"26\.0 ms <small>23\.4 to 28\.6</small>.*20\.0 ms <small>18\.0 to 22\.0</small>"
-    assert re.search(both, DISSECTED, re.DOTALL)
+    assert re.search(both, BROKEN_DOWN, re.DOTALL)
 
 
 def test_the_page_has_no_empty_table_of_accounts():
-    assert "beside the ladder" not in page(summary([trial(breakdown=breakdown())]))
+    assert "beside the ablation" not in page(summary([trial(breakdown=breakdown())]))

@@ -17,10 +17,8 @@ STALE = Staleness(mean=1.25, low=1.1, high=1.4, median=1, p95=3, max=7, updates=
 
 def race() -> Summary:
     """An asynchronous trial that is fast but learns less than a synchronous one."""
-    fast = trial(
-        "mxnet", "ps_async", rate=2000.0, staleness=STALE, goodput_loss_per_s=Value(value=0.2, low=0.1, high=0.3)
-    )
-    slow = trial("pytorch", "allreduce", rate=1000.0, goodput_loss_per_s=Value(value=0.6, low=0.5, high=0.7))
+    fast = trial("mxnet", "ps_async", rate=2000.0, staleness=STALE, loss_rate_per_s=Value(value=0.2, low=0.1, high=0.3))
+    slow = trial("pytorch", "allreduce", rate=1000.0, loss_rate_per_s=Value(value=0.6, low=0.5, high=0.7))
     return summary([fast, slow], [place(fast, 1), place(slow, 2, 2.0)])
 
 
@@ -48,9 +46,9 @@ def test_a_study_without_asynchronous_trials_has_no_such_part() -> None:
     assert 'id="learning"' not in page_text(found, {}, "", "results")
 
 
-def test_the_page_and_the_terminal_show_goodput_beside_throughput() -> None:
+def test_the_page_and_the_terminal_show_the_loss_rate_beside_throughput() -> None:
     console = Console(width=200, file=io.StringIO())
     console.print(render(race()))
 
-    assert "goodput 0.600 (0.500 to 0.700) loss/s" in console.file.getvalue()
+    assert "loss rate 0.600 (0.500 to 0.700) loss/s" in console.file.getvalue()
     assert 'id="learning"' in page_text(race(), {}, "", "results")

@@ -23,7 +23,7 @@ def one(columns=100, **changes):
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-@pytest.mark.parametrize("study", [launch_phases(), emulated()], ids=["dissected", "emulated"])
+@pytest.mark.parametrize("study", [launch_phases(), emulated()], ids=["broken_down", "emulated"])
 def test_no_line_is_longer_than_the_terminal_and_nothing_is_cut_off(study, width):
     text = printed(study, width)
     assert max(map(len, text.splitlines())) <= width

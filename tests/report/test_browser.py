@@ -28,7 +28,7 @@ STUDIES = {
     "race": quickstart(),
     "forty trials": many(40),
     "sweep": sweep(),
-    "dissected": launch_phases(),
+    "broken_down": launch_phases(),
     "emulated hosts": emulated(),
     "long names": summary(
         [
@@ -166,7 +166,7 @@ def test_a_wide_table_scrolls_inside_its_box(opened, width):
 
 
 def test_a_page_shows_one_gap_of_a_group_and_another_when_it_is_chosen(browser, pages):
-    browser.get((pages / "dissected.html").as_uri())
+    browser.get((pages / "broken_down.html").as_uri())
     shown = "return [...document.querySelectorAll('.chooser:has(select) .chosen')].filter(e => e.checkVisibility())"
     name = f"{shown}.map(e => [...e.classList].join(' '))"
     before = browser.execute_script(name)

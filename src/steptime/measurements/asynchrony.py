@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from steptime.measurements.interval import LEVEL, reach_between
+from steptime.measurements.interval import LEVEL, half_width_between
 from steptime.measurements.records import Launch
 
 
 @dataclass(frozen=True)
-class Goodput:
+class LossRate:
     """By how much the loss sank per second, in units of the loss; bounds are None for a single launch."""
 
     value: float
@@ -38,7 +38,7 @@ class Staleness:
         return values[int(np.searchsorted(reached, share * reached[-1]))]
 
 
-def goodput(launches: Sequence[Launch]) -> Goodput | None:
+def loss_rate(launches: Sequence[Launch]) -> LossRate | None:
     """Return the progress of the loss per second over ``launches``; None when no launch has losses and steps.
 
     Of each launch: the mean over workers of the loss after the warm-up, less that of the last step, divided by the
@@ -49,7 +49,7 @@ def goodput(launches: Sequence[Launch]) -> Goodput | None:
     if not rates:
         return None
     low, high = _bounds(rates)
-    return Goodput(float(np.mean(rates)), low, high)
+    return LossRate(float(np.mean(rates)), low, high)
 
 
 def staleness(launches: Sequence[Launch]) -> Staleness | None:
@@ -110,5 +110,5 @@ def _bounds(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Student's t over launches, which are independent."""
     if len(values) < 2:  # noqa: PLR2004 - one launch has no spread
         return None, None
-    mean, reach = float(np.mean(values)), float(reach_between(np.asarray(values), LEVEL))
+    mean, reach = float(np.mean(values)), float(half_width_between(np.asarray(values), LEVEL))
     return mean - reach, mean + reach

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL, step_time, t_reach
+from steptime.measurements.interval import LEVEL, step_time, t_quantile
 from steptime.measurements.launch_times import LaunchTimes
 
 _FEWEST_PAIRS = 3
@@ -52,7 +52,7 @@ class Comparison:
             return None
         per_launch = 1 if self.pairs else 2
         counts = np.arange(max(self.launches, 2), _MOST_LAUNCHES, dtype=np.float64)
-        reach = t_reach(per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
+        reach = t_quantile(per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
         enough = np.flatnonzero(np.expm1(reach) < share)
         return int(counts[enough[0]]) - self.launches if len(enough) else None
 
@@ -81,11 +81,11 @@ def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: flo
     if len(a) == len(b) == 1:
         reach = float(np.hypot(_log_reach(slow, level), _log_reach(fast, level)))
         freedom = 1.0
-        error = reach / float(t_reach(freedom, level))
+        error = reach / float(t_quantile(freedom, level))
     else:
         variance, freedom = _total(_parts(a, b, common))
         error = float(np.sqrt(variance))
-        reach = float(t_reach(freedom, level)) * error
+        reach = float(t_quantile(freedom, level)) * error
         spread = _spread(a, b, common)
     return Comparison(
         ratio=float(np.exp(log_ratio)),

@@ -14,7 +14,7 @@ from steptime.measurements.bootstrap import block_length, stationary_bootstrap
 from steptime.measurements.launch_times import LaunchTimes, Statistic
 
 
-def t_reach(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
+def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
     """Return how many standard errors to each side hold ``level`` of a t distribution with ``freedom`` degrees."""
     reach: NDArray[np.float64] = stdtrit(freedom, 0.5 + 0.5 * level)
     return reach
@@ -76,7 +76,7 @@ def step_time(launches: Sequence[LaunchTimes], statistic: Statistic = "median", 
     if len(centres) == 1:
         centre, reach = centres[0], _reach_within(launches[0], statistic, level)
     else:
-        centre, reach = centres.mean(), float(reach_between(centres, level))
+        centre, reach = centres.mean(), float(half_width_between(centres, level))
     return Interval(
         value=float(np.exp(centre)),
         low=float(np.exp(centre - reach)),
@@ -86,11 +86,11 @@ def step_time(launches: Sequence[LaunchTimes], statistic: Statistic = "median", 
     )
 
 
-def reach_between(centres: NDArray[np.float64], level: float = LEVEL) -> NDArray[np.float64]:
+def half_width_between(centres: NDArray[np.float64], level: float = LEVEL) -> NDArray[np.float64]:
     """Return t(n - 1) sd / sqrt(n) over the last axis, which holds at least two logarithms of launches."""
     count = centres.shape[-1]
     deviation = centres.std(axis=-1, ddof=1)
-    reach: NDArray[np.float64] = t_reach(count - 1, level) * deviation / np.sqrt(count)
+    reach: NDArray[np.float64] = t_quantile(count - 1, level) * deviation / np.sqrt(count)
     return reach
 
 
@@ -102,7 +102,7 @@ def _reach_within(launch: LaunchTimes, statistic: Statistic, level: float) -> fl
     reduce = _log_median if statistic == "median" else _log_mean
     error = stationary_bootstrap(logs, reduce, replicates, length, seed=0).std(ddof=1)
     freedom = max(1.0, size / (3.0 * length) - 1.0)
-    return float(t_reach(freedom, level) * error)
+    return float(t_quantile(freedom, level) * error)
 
 
 def _log_median(logs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from steptime.measurements.comparison import Comparison, compare
-from steptime.measurements.interval import LEVEL, t_reach
+from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.launch_times import LaunchTimes
 from steptime.study.trial import Trial
 
@@ -77,7 +77,7 @@ def _mean(found: Sequence[Comparison], shared: int) -> AverageRatio:
     total = float(variances.sum())
     uncertainty = sum(part**2 / each.freedom for part, each in zip(variances, found, strict=True))
     freedom = total**2 / uncertainty if uncertainty > 0.0 else min(each.freedom for each in found)
-    reach = float(t_reach(freedom, LEVEL)) * np.sqrt(total * shared) / len(found)
+    reach = float(t_quantile(freedom, LEVEL)) * np.sqrt(total * shared) / len(found)
     centre = float(logs.mean())
     return AverageRatio(
         value=float(np.exp(centre)),

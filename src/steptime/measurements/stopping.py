@@ -6,7 +6,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from steptime.measurements.interval import LEVEL, t_reach
+from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.launch_times import launch_times
 from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
@@ -55,7 +55,7 @@ def _half_width(located: Sequence[tuple[float, float]]) -> float:
     centres, errors = np.array(located).T
     count = len(centres)
     spread = max(centres.std(ddof=1), float(np.sqrt(np.mean(errors**2))))
-    return float(np.expm1(t_reach(count - 1, LEVEL) * spread / np.sqrt(count)))
+    return float(np.expm1(t_quantile(count - 1, LEVEL) * spread / np.sqrt(count)))
 
 
 class _Key:

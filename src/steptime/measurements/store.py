@@ -10,7 +10,7 @@
     net.jsonl               one line per launch of the network benchmark
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
-    trials/ID/anatomy.jsonl one line per ablation launch
+    trials/ID/ablation.jsonl one line per ablation launch
     index.sqlite            a cache of one row per launch, made from the above at any time
     run.lock                held by the process that writes
 

@@ -10,7 +10,7 @@ from typing import Any
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Breakdown
 from steptime.measurements.ablation.gap import against_first
-from steptime.measurements.asynchrony import Goodput, Staleness, goodput, staleness, to_json
+from steptime.measurements.asynchrony import LossRate, Staleness, loss_rate, staleness, to_json
 from steptime.measurements.comparison import compare
 from steptime.measurements.efficiency import Measured, baseline_of
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
@@ -45,7 +45,7 @@ class _Result:
     flags: list[str]
     noise: dict[str, float | None]
     estimate: Estimate | None
-    goodput: Goodput | None
+    loss_rate: LossRate | None
     staleness: Staleness | None
     breakdown: Breakdown | None
     cluster: ClusterForm | None
@@ -130,7 +130,7 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         flags=trial_flags(trial, ok, len(failures), cores) if ok else [],
         noise=_median_noise(ok),
         estimate=found,
-        goodput=goodput(ok),
+        loss_rate=loss_rate(ok),
         staleness=staleness(ok),
         breakdown=break_down(trial, store.ablations(trial.id), timed),
         cluster=cluster_of(ok),
@@ -177,7 +177,7 @@ def _trial_summary(
         step_time_s=_step_time(found),
         throughput_samples_per_s=_throughput(trial, found),
         efficiency=_efficiency(trial, found, points),
-        goodput_loss_per_s=Value(**asdict(result.goodput)) if result.goodput else Value(),
+        loss_rate_per_s=Value(**asdict(result.loss_rate)) if result.loss_rate else Value(),
         staleness=StalenessForm(**stale) if (stale := to_json(result.staleness)) else None,
         phases=taken_apart.phases if taken_apart else None,
         closure_error=taken_apart.closure_error if taken_apart else None,

@@ -99,7 +99,7 @@ class TrialSummary(_Form):
     step_time_s: StepTime
     throughput_samples_per_s: Value
     efficiency: Efficiency
-    goodput_loss_per_s: Value = Value()
+    loss_rate_per_s: Value = Value()
     """By how much the loss sank per second of training; negative where it rose."""
     staleness: Staleness | None = None
     """None where updates cannot be stale."""

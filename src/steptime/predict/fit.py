@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import steptime
-from steptime.measurements.interval import t_reach
+from steptime.measurements.interval import t_quantile
 from steptime.measurements.store import Store
 from steptime.model.policies import has_own_policy, has_policy
 from steptime.predict.compute_fit import ComputeFit, fit_computing
@@ -131,9 +131,9 @@ def _measured(each: Observation, net: Sequence[NetLink]) -> MeasuredConfiguratio
     logs = np.log(each.steps_s)
     middle = float(logs.mean())
     if len(logs) > 1:
-        extrapolation = float(t_reach(len(logs) - 1, LEVEL) * logs.std(ddof=1) / np.sqrt(len(logs)))
+        extrapolation = float(t_quantile(len(logs) - 1, LEVEL) * logs.std(ddof=1) / np.sqrt(len(logs)))
     else:
-        extrapolation = float(t_reach(1, LEVEL) * _USUAL_LAUNCH_SPREAD)
+        extrapolation = float(t_quantile(1, LEVEL) * _USUAL_LAUNCH_SPREAD)
     names = dict.fromkeys(name for one in each.launch_phases for name in one.phases)
     return MeasuredConfiguration(
         trial=each.trial,

@@ -7,18 +7,18 @@ from steptime.report.number_format import UNKNOWN, Shown, progress, staleness
 
 EXPLANATION = (
     "Asynchronous updates are made from weights that others have changed meanwhile, so samples per second alone say "
-    "too much. Goodput is by how much the loss sank per second, from one batch per worker at either end; staleness is "
-    "how many updates of other workers came in between."
+    "too much. The loss rate is by how much the loss sank per second, from one batch per worker at either end; "
+    "staleness is how many updates of other workers came in between."
 )
 
 
 @dataclass(frozen=True)
 class LearningRow:
-    """One trial's throughput, goodput and staleness in words."""
+    """One trial's throughput, loss rate and staleness in words."""
 
     row: Row
     rate: Shown
-    goodput: Shown
+    loss_rate: Shown
     staleness: Shown
     spread: str
     """Median, 95th percentile and largest staleness; a dash where nothing can be stale."""
@@ -27,12 +27,12 @@ class LearningRow:
     def line(self) -> str:
         """All of it in one sentence."""
         stale = f"staleness {self.staleness.line}, {self.spread}" if self.row.trial.staleness else "never stale"
-        return f"{self.row.name}: {self.rate.line} samples/s, goodput {self.goodput.line} loss/s, {stale}"
+        return f"{self.row.name}: {self.rate.line} samples/s, loss rate {self.loss_rate.line} loss/s, {stale}"
 
 
 @dataclass(frozen=True)
 class LearningGroup:
-    """A group with at least one trial whose updates could be stale; ordered by goodput, best first."""
+    """A group with at least one trial whose updates could be stale; ordered by loss rate, best first."""
 
     title: str
     rows: list[LearningRow]
@@ -41,7 +41,7 @@ class LearningGroup:
 def learning_groups(groups: list[RankedGroup]) -> list[LearningGroup]:
     """Return the groups that hold an asynchronous trial, in their order."""
     return [
-        LearningGroup(group.title, sorted(map(_learning, group.rows), key=_goodput, reverse=True))
+        LearningGroup(group.title, sorted(map(_learning, group.rows), key=_loss_rate, reverse=True))
         for group in groups
         if any(row.trial.staleness for row in group.rows)
     ]
@@ -50,9 +50,9 @@ def learning_groups(groups: list[RankedGroup]) -> list[LearningGroup]:
 def _learning(row: Row) -> LearningRow:
     found = row.trial.staleness
     spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
-    return LearningRow(row, row.rate, progress(row.trial.goodput_loss_per_s), staleness(found), spread)
+    return LearningRow(row, row.rate, progress(row.trial.loss_rate_per_s), staleness(found), spread)
 
 
-def _goodput(row: LearningRow) -> float:
-    value = row.row.trial.goodput_loss_per_s.value
+def _loss_rate(row: LearningRow) -> float:
+    value = row.row.trial.loss_rate_per_s.value
     return float("-inf") if value is None else value

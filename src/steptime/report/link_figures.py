@@ -12,7 +12,7 @@ from steptime.report.charts.chart import Spec
 from steptime.report.charts.link import link_chart
 from steptime.report.charts.marks import Marks
 from steptime.report.figures import Figure, parts, picture
-from steptime.report.links import Told, conditions, told
+from steptime.report.links import LinkRow, conditions, link_row
 from steptime.report.number_format import count
 
 _STEPS = 40
@@ -24,7 +24,7 @@ class LinkGroup:
     """What was timed under the same conditions."""
 
     title: str
-    rows: list[Told]
+    rows: list[LinkRow]
     figures: list[Figure]
 
 
@@ -32,7 +32,7 @@ def link_groups(found: NetSummary) -> list[LinkGroup]:
     """Return a group for each kind of links, in the order of the summary."""
     marks = Marks(list(dict.fromkeys((row.back_end, row.back_end) for row in found.rows)))
     return [
-        LinkGroup(f"Messages {title}", [told(row) for row in rows], list(_figures(title, rows, marks)))
+        LinkGroup(f"Messages {title}", [link_row(row) for row in rows], list(_figures(title, rows, marks)))
         for title, rows in ((title, list(group)) for title, group in groupby(found.rows, conditions))
     ]
 

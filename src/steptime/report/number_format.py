@@ -47,18 +47,18 @@ def share(trial: TrialSummary) -> Shown:
     return _shown(efficiency.value, efficiency.low, efficiency.high, 100.0, " %")
 
 
-def progress(goodput: Value) -> Shown:
+def loss_rate(rate_value: Value) -> Shown:
     """``0.42 (0.38 to 0.47)``, in units of the loss per second."""
-    return _shown(goodput.value, goodput.low, goodput.high)
+    return _shown(rate_value.value, rate_value.low, rate_value.high)
 
 
 def published(found: PublishedRatio) -> str:
     """``published 2.65x; measured 1.52x (1.44 to 1.60), average of 4 pairs from 1.1x to 2.3x``."""
-    told = f"published {number(found.published)}x"
+    claimed = f"published {number(found.published)}x"
     if not found.pairs or found.least is None or found.most is None:
-        return f"{told}; nothing measured to compare it with"
+        return f"{claimed}; nothing measured to compare it with"
     spread = f" from {number(found.least)}x to {number(found.most)}x" if found.pairs > 1 else ""
-    return f"{told}; measured {ratio(found.measured).line}, average of {count(found.pairs, 'pair')}{spread}"
+    return f"{claimed}; measured {ratio(found.measured).line}, average of {count(found.pairs, 'pair')}{spread}"
 
 
 def staleness(found: Staleness | None) -> Shown:

@@ -52,7 +52,7 @@ MARKS = "marks"
 _EXCHANGE = TOGETHER.join(("comm_exposed", "sync_wait"))
 """What ends with the mark ``exchange``."""
 
-Told = dict[tuple[str, str], Array]
+AccountTimes = dict[tuple[str, str], Array]
 """By source and phases the seconds of each block, means over workers and steps."""
 
 
@@ -72,12 +72,14 @@ def accounts(
         all_stage_times: the same as arrays.
         all_by_ablation: their phases by the ablation, of every block.
     """
-    told = [_told(launch, stage_times) for launch, stage_times in zip(launches, all_stage_times, strict=True)]
-    shared = sorted((key for key in told[0] if all(key in each for each in told)), key=_order)
+    by_launch = [
+        _account_times(launch, stage_times) for launch, stage_times in zip(launches, all_stage_times, strict=True)
+    ]
+    shared = sorted((key for key in by_launch[0] if all(key in each for each in by_launch)), key=_order)
     step_s = float(np.mean([stage_times.means("step").mean() for stage_times in all_stage_times]))
     found = []
     for source, phases in shared:
-        native = [each[source, phases] for each in told]
+        native = [each[source, phases] for each in by_launch]
         by_ablation = [_of_ablation(each, phases) for each in all_by_ablation]
         known = [each for each in by_ablation if each is not None]
         if len(known) < len(by_ablation):
@@ -93,7 +95,7 @@ def _order(key: tuple[str, str]) -> tuple[bool, str, int]:
     return source == MARKS, source, PHASES.index(phases.split(TOGETHER)[0])
 
 
-def _told(launch: AblationLaunch, stage_times: StageTimes) -> Told:
+def _account_times(launch: AblationLaunch, stage_times: StageTimes) -> AccountTimes:
     found: dict[tuple[str, str], list[Array]] = {}
     workers = launch.workers
     for worker in workers:

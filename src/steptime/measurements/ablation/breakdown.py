@@ -25,7 +25,7 @@ How = str
 def break_down(
     trial: Trial, launches: Sequence[AblationLaunch], timed_mean_s: Sequence[float]
 ) -> form.Breakdown | None:
-    """Return the anatomy of the step of ``trial``; None when no ablation launch ended well.
+    """Return the breakdown of the step of ``trial``; None when no ablation launch ended well.
 
     A phase comes from the ablation where the ablation has it, and from the framework's marks elsewhere. Phases that no
     communication overlaps are taken from the marks too where these know them better; what that leaves of the step is

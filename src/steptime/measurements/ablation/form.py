@@ -1,4 +1,4 @@
-"""The anatomy of a trial's step as it stands in a report."""
+"""The breakdown of a trial's step as it stands in a report."""
 
 from typing import Literal
 
@@ -46,7 +46,7 @@ class Account(_Form):
     by_ablation_s: Seconds | None
     """None where the ablation cannot tell."""
     difference_s: Seconds | None
-    """`native_s` minus `ladder_s`, paired by blocks."""
+    """`native_s` minus `by_ablation_s`, paired by blocks."""
     agrees: bool | None
     """True where the whole interval of the difference is within 2 % of the step, False where all of it is beyond; None
     where neither is shown, as where there is no interval or no ablation."""

@@ -68,7 +68,7 @@ def gap(first: str, one: Breakdown, second: str, other: Breakdown) -> Gap:
 
 
 def against_first(trials: Iterable[tuple[str, str, Breakdown | None]]) -> list[Gap]:
-    """Return the gap of every trial to the first of its group; ``trials`` are group, id and anatomy, in their order."""
+    """Return the gap of every trial to the first of its group; ``trials`` are ordered (group, id, breakdown)."""
     firsts: dict[str, tuple[str, Breakdown]] = {}
     found = []
     for group, trial, own in trials:

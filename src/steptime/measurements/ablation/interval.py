@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, t_reach
+from steptime.measurements.interval import LEVEL, t_quantile
 
 Array = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def over_blocks(launches: Sequence[Array]) -> Estimated:
         freedom, error = free_between, means.std(ddof=1) / np.sqrt(len(launches))
     else:
         return Estimated(value, None, None)
-    reach = float(t_reach(freedom, LEVEL) * error)
+    reach = float(t_quantile(freedom, LEVEL) * error)
     return Estimated(value, value - reach, value + reach)
 
 

@@ -41,7 +41,7 @@ class WorkerAblation:
 
 @dataclass(frozen=True)
 class AblationLaunch:
-    """One ablation launch: fresh processes, one line in the trial's ``anatomy.jsonl``."""
+    """One ablation launch: fresh processes, one line in the trial's ``ablation.jsonl``."""
 
     trial: str
     launch: int

@@ -16,7 +16,7 @@ from steptime.measurements.ablation.records import AblationLaunch, WorkerAblatio
 Array = NDArray[np.float64]
 
 _ALONE = ("local", "backward", "forward")
-"""Rungs in which workers compute and do not wait for each other, the fullest first."""
+"""Stages in which workers compute and do not wait for each other, the fullest first."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StageTimes:
 
     @property
     def alone(self) -> str | None:
-        """The fullest stage that workers climb without waiting for each other; None when there is none."""
+        """The fullest stage that workers run without waiting for each other; None when there is none."""
         return next((name for name in _ALONE if name in self.stages), None)
 
     def compute(self) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, reach_between
+from steptime.measurements.interval import LEVEL, half_width_between
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def bounded(values: Sequence[float], value: float, level: float = LEVEL) -> Boun
     if len(found) < 2:  # noqa: PLR2004 - a spread needs two
         return Bounded(value, None, None)
     if value > 0 and np.all(found > 0):
-        reach = float(reach_between(np.log(found), level))
+        reach = float(half_width_between(np.log(found), level))
         return Bounded(value, value * float(np.exp(-reach)), value * float(np.exp(reach)))
-    reach = float(reach_between(found, level))
+    reach = float(half_width_between(found, level))
     return Bounded(value, value - reach, value + reach)

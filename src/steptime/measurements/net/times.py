@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL, reach_between
+from steptime.measurements.interval import LEVEL, half_width_between
 from steptime.measurements.net.records import NetLaunch
 
 MessageTimes = dict[int, list[NDArray[np.float64]]]
@@ -69,7 +69,7 @@ def size_time(size: int, units: Sequence[NDArray[np.float64]], level: float = LE
     """Return the time of one size: exp(mean of the logarithms of the units' medians) ± t(n - 1) sd / sqrt(n)."""
     centres = np.log([np.median(times) for times in units])
     every = np.concatenate(units)
-    reach = float(reach_between(centres, level)) if len(centres) > 1 else None
+    reach = float(half_width_between(centres, level)) if len(centres) > 1 else None
     low, high = np.quantile(every, QUANTILES)
     centre = float(centres.mean())
     return SizeTime(

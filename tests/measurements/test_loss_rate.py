@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from steptime.measurements.asynchrony import goodput, staleness
+from steptime.measurements.asynchrony import loss_rate, staleness
 from steptime.measurements.records import Launch, WorkerSteps
 
 
@@ -40,27 +40,27 @@ def launch(*workers: WorkerSteps) -> Launch:
     )
 
 
-def test_goodput_is_the_fall_of_the_mean_loss_per_second() -> None:
-    found = goodput([launch(worker(0), worker(1, loss_first=3.0, loss_last=0.0))])
+def test_loss_rate_is_the_fall_of_the_mean_loss_per_second() -> None:
+    found = loss_rate([launch(worker(0), worker(1, loss_first=3.0, loss_last=0.0))])
 
     assert found is not None
     assert found.value == pytest.approx(1.0)  # from 2.5 to 0.5 in two seconds
 
 
-def test_a_loss_that_rises_is_a_negative_goodput() -> None:
-    found = goodput([launch(worker(loss_last=4.0))])
+def test_a_loss_that_rises_is_a_negative_loss_rate() -> None:
+    found = loss_rate([launch(worker(loss_last=4.0))])
 
     assert found is not None
     assert found.value < 0
 
 
 @pytest.mark.parametrize("end", [None, float("nan")])
-def test_training_whose_loss_is_no_number_has_no_goodput(end: float | None) -> None:
-    assert goodput([launch(worker(0), worker(1, loss_last=end))]) is None
+def test_training_whose_loss_is_no_number_has_no_loss_rate(end: float | None) -> None:
+    assert loss_rate([launch(worker(0), worker(1, loss_last=end))]) is None
 
 
 def test_launches_that_agree_leave_a_narrow_interval_and_one_launch_leaves_none() -> None:
-    one, several = goodput([launch(worker())]), goodput([launch(worker())] * 3)
+    one, several = loss_rate([launch(worker())]), loss_rate([launch(worker())] * 3)
 
     assert one is not None
     assert (one.low, one.high) == (None, None)
@@ -68,8 +68,8 @@ def test_launches_that_agree_leave_a_narrow_interval_and_one_launch_leaves_none(
     assert several.low == several.high == several.value
 
 
-def test_a_loss_that_is_not_finite_gives_no_goodput() -> None:
-    assert goodput([launch(worker(loss_last=float("nan")))]) is None
+def test_a_loss_that_is_not_finite_gives_no_loss_rate() -> None:
+    assert loss_rate([launch(worker(loss_last=float("nan")))]) is None
 
 
 def test_staleness_is_counted_over_workers_and_launches() -> None:
