@@ -8,7 +8,8 @@ from launch_phases import launch_of
 from simulated import a_trial
 
 from steptime.measurements.ablation.accounts import marked_phases
-from steptime.measurements.ablation.breakdown import break_down
+from steptime.measurements.ablation.breakdown import break_down, closing_phases
+from steptime.measurements.ablation.form import Phase
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
 from steptime.measurements.store import Store
@@ -110,3 +111,32 @@ def test_waiting_until_the_last_worker_has_a_piece_ready_is_no_communication():
     launch = replace(launch, workers=[first, replace(second, transfers=late)])
     found = break_down(a_trial(strategy="allreduce", workers=2), [launch], [])
     assert found.overlap.communication_s.value_s == pytest.approx(LASTS[2] + LASTS[3] + SLOW - 0.004)
+
+
+def test_of_two_accounts_that_differ_the_one_is_taken_with_which_phases_sum_to_the_step():
+    """Two hosts, one slow: its loader holds up a step by 11 ms, of which marks on the other host see nothing."""
+    stages = {"forward": 0.010, "backward": 0.020, "local": 0.002, "exchange": 0.030, "step": 0.012}
+    launch = launch_of(1, stages=stages, noise=0.001)
+    lasts = np.cumsum([0.001, 0.010, 0.020, 0.030, 0.002])  # input, forward, backward, exchange, update
+    workers = [
+        replace(worker, marks=MARKS, marked=[[0.1 * step, *(0.1 * step + lasts)] for step in range(STEPS)])
+        for worker in launch.workers
+    ]
+    found = break_down(a_trial(workers=2, strategy="allreduce"), [replace(launch, workers=workers)] * 2, [])
+    assert found.native["input_wait"].value_s == pytest.approx(0.001)
+    assert found.phases["input_wait"].value_s == pytest.approx(0.012, rel=0.1)
+    assert found.phases["input_wait"].how == "derived"
+    assert found.closure_error < 0.01
+
+
+def test_of_two_accounts_that_differ_the_marks_are_taken_where_they_close():
+    """The ablation cannot tell the exchange; with its account of the input the phases would exceed the step."""
+    phase = {"low_s": None, "high_s": None}
+    by_ablation = {"input_wait": Phase(value_s=0.030, how="derived", **phase), "forward": None}
+    native = {
+        "input_wait": Phase(value_s=0.010, how="direct", **phase),
+        "forward": Phase(value_s=0.090, how="direct", **phase),
+    }
+    empty = dict.fromkeys(("h2d", "update"))
+    taken = closing_phases({**by_ablation, **empty}, {**native, **empty}, 0.100)
+    assert taken["input_wait"] == native["input_wait"]

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 
+from steptime.measurements.comparison import Measured
 from steptime.measurements.launch_times import reduce_times
-from steptime.measurements.published import Ranked, average_ratio
+from steptime.measurements.published import average_ratio
 from steptime.study.trial import Trial
 
 CLAIM = {"slower": {"frameworks": ["slow"]}, "faster": {"frameworks": ["fast"], "strategies": ["allreduce"]}}
 
 
-def ranked(framework: str, seconds: float, *, workload: str = "lenet5", strategy: str = "allreduce") -> Ranked:
+def ranked(framework: str, seconds: float, *, workload: str = "lenet5", strategy: str = "allreduce") -> Measured:
     """Return a trial of three launches whose steps take ``seconds``, give or take a percent."""
     trial = Trial(
         framework=framework,
@@ -27,7 +28,7 @@ def ranked(framework: str, seconds: float, *, workload: str = "lenet5", strategy
     )
     stream = np.random.default_rng([framework == "slow", len(workload), len(strategy)])
     times = [seconds * np.exp(stream.normal(0, 0.01)) * np.exp(stream.normal(0, 0.01, 50)) for _ in range(3)]
-    return Ranked(trial, [reduce_times(each, block) for block, each in enumerate(times)])
+    return Measured(trial, [reduce_times(each, block) for block, each in enumerate(times)])
 
 
 def test_the_mean_over_workloads_is_geometric_and_its_interval_holds_the_truth() -> None:

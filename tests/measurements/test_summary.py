@@ -60,7 +60,7 @@ def test_the_json_has_the_keys_of_the_contract(store):
     (trial,) = data["trials"]
     assert trial.keys() >= CONTRACT
     assert trial["step_time_s"].keys() >= {"median", "low", "high", "level"}
-    assert trial["throughput_samples_per_s"].keys() == {"value", "low", "high"}
+    assert trial["throughput_samples_per_s"].keys() == {"value", "low", "high", "least", "most"}
     assert trial["efficiency"].keys() >= {"value", "baseline_workers"}
     (place,) = data["ranking"]
     assert place.keys() >= {"group", "rank", "trial", "ratio_to_best", "tied_with_best"}

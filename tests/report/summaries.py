@@ -3,11 +3,11 @@
 from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
+    LaunchValue,
     Place,
     StepTime,
     Summary,
     TrialSummary,
-    Value,
 )
 
 MACHINE = {
@@ -100,7 +100,7 @@ def trial(  # noqa: PLR0913 - what a reader of a test wants to see differ
             high=time * (1 + width) if known else None,
             mean=time,
         ),
-        "throughput_samples_per_s": Value(
+        "throughput_samples_per_s": LaunchValue(
             value=rate,
             low=rate * (1 - width) if known else None,
             high=rate * (1 + width) if known else None,
@@ -141,7 +141,7 @@ def place(of, rank, ratio=1.0, *, width=0.03, tied=None, more=None):  # noqa: PL
         group=of.group,
         rank=rank,
         trial=of.id,
-        ratio_to_best=Value(value=ratio, low=low, high=high),
+        ratio_to_best=LaunchValue(value=ratio, low=low, high=high),
         tied_with_best=holds if tied is None else tied,
         launches_to_settle=more,
     )

@@ -17,6 +17,7 @@ KEYS = {
     "rungs": "stages",
     # reports
     "ladder_s": "by_ablation_s",
+    "goodput_loss_per_s": "loss_rate_per_s",
     # profiles
     "anatomy_launches": "ablation_launches",
     "measured/setting": "deployment",
@@ -51,7 +52,22 @@ WORDING: dict[str, str] = {
 }
 """Parts of sentences that were worded anew, by the old ones; applied in this order."""
 
-EXCLUDED: dict[str, str] = {}
+_POOLED = "the spread of launches is pooled over trials (decision 11)"
+_SEEN = "the range that launches gave is a new key"
+EXCLUDED: dict[str, str] = {
+    **{
+        f"{number}/{bound}": _POOLED
+        for number in ("step_time_s", "throughput_samples_per_s", "efficiency", "ratio_to_best", "measured")
+        for bound in ("low", "high")
+    },
+    **{
+        f"{number}/{bound}": _SEEN
+        for number in ("step_time_s", "throughput_samples_per_s", "efficiency", "ratio_to_best")
+        for bound in ("least", "most")
+    },
+    "tied_with_best": _POOLED,
+    "launches_to_settle": _POOLED,
+}
 """Keys that are not compared, by today's name, written as in KEYS, each with the reason."""
 
 

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.interval import LEVEL, step_time, t_quantile
+from steptime.measurements.launch_spread import TrialSpread, pooled_error, satterthwaite
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.study.trial import Trial
 
 _FEWEST_PAIRS = 3
 """Two pairs have one degree of freedom, with which pairing costs more than it gains."""
@@ -37,6 +39,11 @@ class Comparison:
     """Standard error of the logarithm of the ratio."""
     freedom: float
     """Degrees of freedom of ``error``."""
+    least: float
+    most: float
+    """Smallest and largest ratio seen: of launches of one block where there are such, else of any two launches."""
+    prior_freedom: float = 0.0
+    """Degrees of freedom that other trials of the study contribute."""
 
     @property
     def tied(self) -> bool:
@@ -52,12 +59,32 @@ class Comparison:
             return None
         per_launch = 1 if self.pairs else 2
         counts = np.arange(max(self.launches, 2), _MOST_LAUNCHES, dtype=np.float64)
-        reach = t_quantile(per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
+        reach = t_quantile(self.prior_freedom + per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
         enough = np.flatnonzero(np.expm1(reach) < share)
         return int(counts[enough[0]]) - self.launches if len(enough) else None
 
 
-def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: float = LEVEL) -> Comparison:
+@dataclass(frozen=True)
+class Measured:
+    """A trial with its launches, and how these spread where that was pooled over the study."""
+
+    trial: Trial
+    launches: Sequence[LaunchTimes]
+    spread: TrialSpread | None = None
+
+
+def compare_trials(slow: Measured, fast: Measured) -> Comparison:
+    """Return the step time of ``slow`` divided by that of ``fast``, with the pooled spread where both have it."""
+    spreads = (slow.spread, fast.spread) if slow.spread and fast.spread else None
+    return compare(slow.launches, fast.launches, spreads=spreads)
+
+
+def compare(
+    slow: Sequence[LaunchTimes],
+    fast: Sequence[LaunchTimes],
+    level: float = LEVEL,
+    spreads: tuple[TrialSpread, TrialSpread] | None = None,
+) -> Comparison:
     """Return the step time of ``slow`` divided by that of ``fast``; raises ValueError when one has no launch.
 
     The ratio is always that of the two step times, as ``interval.step_time`` gives them. Its logarithm is
@@ -68,6 +95,9 @@ def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: flo
 
     Fewer than three common blocks count as none. When one trial has a single launch, it is taken to vary as the
     other does; when both have, only the steps within them can speak, and ``covers_launches`` is false.
+
+    With ``spreads``, how launches spread is pooled over the trials of the study (docs/decisions/0011-pooled-spread.md):
+    the same sum of launches, with its variance from there.
     """
     a, b = _centres(slow), _centres(fast)
     if not a or not b:
@@ -75,15 +105,24 @@ def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: flo
         raise ValueError(message)
     log_ratio = float(np.mean(list(a.values())) - np.mean(list(b.values())))
     common = sorted(a.keys() & b.keys())
-    if len(common) < _FEWEST_PAIRS:
+    seen = [(block, block) for block in common] or [(one, other) for one in a for other in b]
+    ratios = [a[one] - b[other] for one, other in seen]
+    if len(common) < _FEWEST_PAIRS and spreads is None:
         common = []
     spread = None
-    if len(a) == len(b) == 1:
+    prior = 0.0
+    if spreads is not None:
+        shares = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
+        pooled = pooled_error(list(zip(spreads, shares, strict=True)), level)
+        reach, error, freedom = pooled.half_width, pooled.error, pooled.freedom
+        spread = float(np.sqrt(sum(each.variance for each in spreads)))
+        prior = min(each.prior_freedom for each in spreads)
+    elif len(a) == len(b) == 1:
         reach = float(np.hypot(_log_reach(slow, level), _log_reach(fast, level)))
         freedom = 1.0
         error = reach / float(t_quantile(freedom, level))
     else:
-        variance, freedom = _total(_parts(a, b, common))
+        variance, freedom = satterthwaite(_parts(a, b, common))
         error = float(np.sqrt(variance))
         reach = float(t_quantile(freedom, level)) * error
         spread = _spread(a, b, common)
@@ -93,11 +132,14 @@ def compare(slow: Sequence[LaunchTimes], fast: Sequence[LaunchTimes], level: flo
         high=float(np.exp(log_ratio + reach)),
         level=level,
         pairs=len(common),
-        covers_launches=len(a) > 1 or len(b) > 1,
+        covers_launches=spreads is not None or len(a) > 1 or len(b) > 1,
         launches=min(len(a), len(b)),
         spread=spread,
         error=error,
         freedom=freedom,
+        least=float(np.exp(min(ratios))),
+        most=float(np.exp(max(ratios))),
+        prior_freedom=prior,
     )
 
 
@@ -115,12 +157,6 @@ def _parts(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]
         if alone:
             parts.append((alone * float(_values(own).var(ddof=1)) / len(own) ** 2, len(own) - 1.0))
     return parts
-
-
-def _total(parts: Sequence[_Part]) -> _Part:
-    variance = sum(part for part, _ in parts)
-    uncertainty = sum(part**2 / freedom for part, freedom in parts)
-    return variance, (variance**2 / uncertainty if uncertainty > 0.0 else min(freedom for _, freedom in parts))
 
 
 def _spread(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]) -> float:

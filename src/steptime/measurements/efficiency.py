@@ -4,9 +4,8 @@ The line that perfect scaling would follow: a baseline's throughput, times how m
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.comparison import Measured
 from steptime.measurements.summary_form import TrialSummary
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
@@ -26,14 +25,6 @@ _SAME = (
     "batch_per_worker",
     "optimizer",
 )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A trial with its launches."""
-
-    trial: Trial
-    launches: Sequence[LaunchTimes]
 
 
 def baseline_of(trial: Trial, candidates: Sequence[Measured]) -> Measured | None:

@@ -1,14 +1,13 @@
-"""A trial's launches, reduced to its step time.
+"""The step time of a trial over its launches, and the distribution of its steps, small enough to be drawn."""
 
-How the step times of a trial are spread, small enough to be drawn.
-"""
-
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from steptime.measurements.interval import step_time
+from steptime.measurements.launch_spread import TrialSpread, pooled_error
 from steptime.measurements.launch_times import LaunchTimes, launch_times
 from steptime.measurements.records import Launch
 
@@ -22,13 +21,26 @@ class Estimate:
     high: float
     level: float
     mean: float
-    mean_low: float
-    mean_high: float
     steps: int
     """Steady steps over all launches."""
     dropped: int
     """Timed steps before the steady part, over all launches."""
     launches: list[LaunchTimes]
+    spread: TrialSpread | None = None
+    """How its launches spread, with what the study's other trials say of that; None where nothing was pooled."""
+
+    @property
+    def seen(self) -> tuple[float, float]:
+        """The shortest and the longest median of a launch, in seconds."""
+        medians = [math.exp(each.log_median) for each in self.launches]
+        return min(medians), max(medians)
+
+    def with_spread(self, spread: TrialSpread) -> "Estimate":
+        """Return the same estimate with the interval that the pooled ``spread`` of launches gives it."""
+        share = 1.0 / len(self.launches)
+        found = pooled_error([(spread, {launch.block: share for launch in self.launches})], self.level)
+        low, high = (self.median * math.exp(sign * found.half_width) for sign in (-1.0, 1.0))
+        return replace(self, low=low, high=high, spread=spread)
 
 
 def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
@@ -36,15 +48,13 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
     found = [each for each in (launch_times(launch, strategy) for launch in launches) if each is not None]
     if not found:
         return None
-    median, mean = step_time(found), step_time(found, "mean")
+    median = step_time(found)
     return Estimate(
         median=median.value,
         low=median.low,
         high=median.high,
         level=median.level,
-        mean=mean.value,
-        mean_low=mean.low,
-        mean_high=mean.high,
+        mean=math.exp(float(np.mean([launch.log_mean for launch in found]))),
         steps=sum(len(each.steady_s) for each in found),
         dropped=sum(each.dropped for each in found),
         launches=found,

@@ -11,6 +11,8 @@ from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
 OVERCOMMITTED = "more workers than cores"
+SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
+POOLED_SINGLE_LAUNCH = "single launch: its interval takes from other trials how launches differ"
 
 
 def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: float | None) -> list[str]:
@@ -29,7 +31,7 @@ def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: fl
         found.append(OVERCOMMITTED)
     found += counted([launch.flags for launch in launches])
     if len(launches) == 1:
-        found.append("single launch: its interval leaves out how launches differ")
+        found.append(SINGLE_LAUNCH)
     if failed:
         found.append(f"{failed} of {failed + len(launches)} launches failed")
     return found

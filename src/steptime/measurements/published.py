@@ -7,18 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from steptime.measurements.comparison import Comparison, compare
+from steptime.measurements.comparison import Comparison, Measured, compare_trials
 from steptime.measurements.interval import LEVEL, t_quantile
-from steptime.measurements.launch_times import LaunchTimes
-from steptime.study.trial import Trial
-
-
-@dataclass(frozen=True)
-class Ranked:
-    """A trial that may be compared, with its launches."""
-
-    trial: Trial
-    launches: Sequence[LaunchTimes]
 
 
 @dataclass(frozen=True)
@@ -34,7 +24,7 @@ class AverageRatio:
     """Pairs of trials over which the mean is taken."""
 
 
-def average_ratio(claim: Mapping[str, Any], measured: Iterable[Ranked]) -> AverageRatio:
+def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> AverageRatio:
     """Return the step time of the claim's ``slower`` trials divided by that of its ``faster`` ones.
 
     Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike; the mean
@@ -47,7 +37,7 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Ranked]) -> Avera
         claim: an item of the study's ``published``.
         measured: the trials that may be compared.
     """
-    groups: dict[str, list[Ranked]] = {}
+    groups: dict[str, list[Measured]] = {}
     for each in measured:
         groups.setdefault(each.trial.group, []).append(each)
     found: list[Comparison] = []
@@ -55,12 +45,12 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Ranked]) -> Avera
     for members in groups.values():
         for slow in _chosen(claim["slower"], members):
             for fast in _chosen(claim["faster"], members):
-                found.append(compare(slow.launches, fast.launches))
+                found.append(compare_trials(slow, fast))
                 uses.update([slow.trial.id, fast.trial.id])
     return _mean(found, max(uses.values(), default=1))
 
 
-def _chosen(side: Mapping[str, Any], members: Iterable[Ranked]) -> list[Ranked]:
+def _chosen(side: Mapping[str, Any], members: Iterable[Measured]) -> list[Measured]:
     axes = {"frameworks": "framework", "strategies": "strategy", "workloads": "workload"}
     return [
         each

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -11,17 +11,19 @@ from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Breakdown
 from steptime.measurements.ablation.gap import against_first
 from steptime.measurements.asynchrony import LossRate, Staleness, loss_rate, staleness, to_json
-from steptime.measurements.comparison import compare
-from steptime.measurements.efficiency import Measured, baseline_of
+from steptime.measurements.comparison import Comparison, Measured, compare_trials
+from steptime.measurements.efficiency import baseline_of
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
-from steptime.measurements.flags import trial_flags, varied_options
-from steptime.measurements.published import Ranked, average_ratio
+from steptime.measurements.flags import POOLED_SINGLE_LAUNCH, SINGLE_LAUNCH, trial_flags, varied_options
+from steptime.measurements.launch_spread import TrialSpread, pool_spread
+from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
+    LaunchValue,
     Place,
     PublishedRatio,
     StepTime,
@@ -55,7 +57,9 @@ def summarise(store: Store) -> Summary:
     """Return the summary of the study in ``store``; raises StoreError as the store does."""
     machine = store.machine() or {}
     verdicts = store.get("verdicts") or {}
-    results = [_result(store, trial, _cores(machine)) for trial in sorted(store.trials(), key=_order)]
+    alone = [_result(store, trial, _cores(machine)) for trial in sorted(store.trials(), key=_order)]
+    spreads = pool_spread({each.trial.id: each.estimate.launches for each in alone if each.estimate})
+    results = [_with_spread(each, spreads.get(each.trial.id)) for each in alone]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
@@ -80,7 +84,7 @@ def summarise(store: Store) -> Summary:
 
 
 def _published(claim: Mapping[str, Any], results: Iterable[_Result]) -> PublishedRatio:
-    found = average_ratio(claim, [Ranked(each.trial, each.estimate.launches) for each in results if each.estimate])
+    found = average_ratio(claim, [_measured(each) for each in results])
     return PublishedRatio(
         claim=claim["claim"],
         source=claim["source"],
@@ -135,6 +139,14 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         breakdown=break_down(trial, store.ablations(trial.id), timed),
         cluster=cluster_of(ok),
     )
+
+
+def _with_spread(result: _Result, spread: TrialSpread | None) -> _Result:
+    """Return the result with the interval that the study's pooled spread of launches gives it."""
+    if spread is None or result.estimate is None:
+        return result
+    flags = [POOLED_SINGLE_LAUNCH if flag == SINGLE_LAUNCH else flag for flag in result.flags]
+    return replace(result, estimate=result.estimate.with_spread(spread), flags=flags)
 
 
 def _trial_summary(
@@ -198,14 +210,29 @@ def _trial_summary(
 def _step_time(found: Estimate | None) -> StepTime:
     if found is None:
         return StepTime()
-    return StepTime(median=found.median, low=found.low, high=found.high, level=found.level, mean=found.mean)
+    least, most = found.seen
+    return StepTime(
+        median=found.median,
+        low=found.low,
+        high=found.high,
+        level=found.level,
+        mean=found.mean,
+        least=least,
+        most=most,
+    )
 
 
-def _throughput(trial: Trial, found: Estimate | None) -> Value:
+def _throughput(trial: Trial, found: Estimate | None) -> LaunchValue:
     if found is None:
-        return Value()
-    batch = trial.global_batch
-    return Value(value=batch / found.median, low=batch / found.high, high=batch / found.low)
+        return LaunchValue()
+    batch, (least, most) = trial.global_batch, found.seen
+    return LaunchValue(
+        value=batch / found.median,
+        low=batch / found.high,
+        high=batch / found.low,
+        least=batch / most,
+        most=batch / least,
+    )
 
 
 def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]) -> Efficiency:
@@ -214,10 +241,13 @@ def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]
         return Efficiency()
     names: dict[str, Any] = {"baseline_workers": baseline.trial.workers, "baseline_strategy": baseline.trial.strategy}
     if baseline.trial.id == trial.id:
-        return Efficiency(value=1.0, low=1.0, high=1.0, **names)
+        return Efficiency(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0, **names)
     # Both batches per worker are the same, so the ratio of the rates per worker is that of the times.
-    ratio = compare(baseline.launches, found.launches)
-    return Efficiency(value=ratio.ratio, low=ratio.low, high=ratio.high, **names)
+    return Efficiency(**_ratio(compare_trials(baseline, Measured(trial, found.launches, found.spread))), **names)
+
+
+def _ratio(found: Comparison) -> dict[str, float]:
+    return {"value": found.ratio, "low": found.low, "high": found.high, "least": found.least, "most": found.most}
 
 
 def _ranking(results: Sequence[_Result]) -> list[Place]:
@@ -236,7 +266,7 @@ def _ranking(results: Sequence[_Result]) -> list[Place]:
 
 def _place(group: str, rank: int, result: _Result, best: _Result) -> Place:
     if result is best or result.estimate is None or best.estimate is None:
-        value = Value(value=1.0, low=1.0, high=1.0)
+        value = LaunchValue(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0)
         return Place(
             group=group,
             rank=rank,
@@ -245,12 +275,12 @@ def _place(group: str, rank: int, result: _Result, best: _Result) -> Place:
             tied_with_best=True,
             launches_to_settle=None,
         )
-    ratio = compare(result.estimate.launches, best.estimate.launches)
+    ratio = compare_trials(_measured(result), _measured(best))
     return Place(
         group=group,
         rank=rank,
         trial=result.trial.id,
-        ratio_to_best=Value(value=ratio.ratio, low=ratio.low, high=ratio.high),
+        ratio_to_best=LaunchValue(**_ratio(ratio)),
         tied_with_best=ratio.tied,
         launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
     )
@@ -288,4 +318,4 @@ def _equivalence_summary(result: EquivalenceResult) -> EquivalenceSummary:
 def _measured(result: _Result) -> Measured:
     found = result.estimate
     assert found is not None  # noqa: S101 - only ranked results come here; for the type checker
-    return Measured(result.trial, found.launches)
+    return Measured(result.trial, found.launches, found.spread)

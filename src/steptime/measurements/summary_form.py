@@ -32,6 +32,9 @@ class StepTime(_Form):
     """Confidence of the interval."""
     mean: float | None = None
     """Over all timed steps; what a long run's duration follows."""
+    least: float | None = None
+    most: float | None = None
+    """The shortest and the longest median of a launch."""
 
 
 class Value(_Form):
@@ -40,6 +43,16 @@ class Value(_Form):
     value: float | None = None
     low: float | None = None
     high: float | None = None
+
+
+class LaunchValue(_Form):
+    """A number with its interval, and the range that single launches gave; None without a measurement."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    least: float | None = None
+    most: float | None = None
 
 
 class Staleness(_Form):
@@ -61,6 +74,9 @@ class Efficiency(_Form):
     value: float | None = None
     low: float | None = None
     high: float | None = None
+    least: float | None = None
+    most: float | None = None
+    """The range that launches gave, as in ``LaunchValue``."""
     baseline_workers: int | None = None
     baseline_strategy: str | None = None
 
@@ -97,7 +113,7 @@ class TrialSummary(_Form):
     steps: int
     """Timed steps after the detected warm-up, over all launches."""
     step_time_s: StepTime
-    throughput_samples_per_s: Value
+    throughput_samples_per_s: LaunchValue
     efficiency: Efficiency
     loss_rate_per_s: Value = Value()
     """By how much the loss sank per second of training; negative where it rose."""
@@ -132,7 +148,7 @@ class Place(_Form):
     group: str
     rank: int
     trial: str
-    ratio_to_best: Value
+    ratio_to_best: LaunchValue
     """Step time divided by the best's, from launches of the same blocks where there are such."""
     tied_with_best: bool
     launches_to_settle: int | None

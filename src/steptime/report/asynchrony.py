@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from steptime.report.groups import RankedGroup, Row
-from steptime.report.number_format import UNKNOWN, Shown, progress, staleness
+from steptime.report.number_format import UNKNOWN, Shown, loss_rate, staleness
 
 EXPLANATION = (
     "Asynchronous updates are made from weights that others have changed meanwhile, so samples per second alone say "
@@ -50,7 +50,7 @@ def learning_groups(groups: list[RankedGroup]) -> list[LearningGroup]:
 def _learning(row: Row) -> LearningRow:
     found = row.trial.staleness
     spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
-    return LearningRow(row, row.rate, progress(row.trial.loss_rate_per_s), staleness(found), spread)
+    return LearningRow(row, row.rate, loss_rate(row.trial.loss_rate_per_s), staleness(found), spread)
 
 
 def _loss_rate(row: LearningRow) -> float:

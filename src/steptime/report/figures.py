@@ -7,7 +7,7 @@ from typing import TypeVar
 from markupsafe import Markup
 
 from steptime.measurements.efficiency import ideal_throughput
-from steptime.measurements.summary_form import Efficiency, TrialSummary, Value
+from steptime.measurements.summary_form import Efficiency, LaunchValue, TrialSummary
 from steptime.report.asynchrony import LearningGroup
 from steptime.report.charts.chart import Spec, to_svg
 from steptime.report.charts.distribution import distribution_chart
@@ -17,7 +17,7 @@ from steptime.report.charts.scaling import efficiency_lines, throughput_lines
 from steptime.report.charts.staleness import staleness_chart
 from steptime.report.curves import Curve, Panel
 from steptime.report.groups import RankedGroup, Row
-from steptime.report.number_format import time_unit
+from steptime.report.number_format import drawn_interval, time_unit
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]
 """By trial, what ``step_time_quantiles`` returned."""
@@ -89,15 +89,16 @@ def picture(title: str, spec: Spec, conditions: str) -> Figure:
     return Figure(title, to_svg(spec, f"{title}: {conditions}"))
 
 
-def _row(group: RankedGroup, row: Row, shown: str, value: Value, marks: Marks) -> Spec:
+def _row(group: RankedGroup, row: Row, shown: str, value: LaunchValue, marks: Marks) -> Spec:
     # The best's ratio is 1 by definition: its interval has no length and says nothing.
     best = value is row.place.ratio_to_best and row.place.rank == 1
+    low, high = drawn_interval(value)
     return {
         "name": f"{group.rank(row)} {row.name}",
         "shown": shown,
         "value": value.value,
-        "low": None if best else value.low,
-        "high": None if best else value.high,
+        "low": None if best else low,
+        "high": None if best else high,
         "colour": marks.colour(row.name),
     }
 
@@ -131,13 +132,14 @@ def _efficiency_rows(curve: Curve) -> Iterator[Spec]:
             yield {"name": curve.name, "workers": trial.workers, "value": 1.0, "ideal": True}
 
 
-def _point(curve: Curve, trial: TrialSummary, value: Value | Efficiency) -> Spec:
+def _point(curve: Curve, trial: TrialSummary, value: LaunchValue | Efficiency) -> Spec:
+    low, high = drawn_interval(value)
     return {
         "name": curve.name,
         "workers": trial.workers,
         "value": value.value,
-        "low": value.low,
-        "high": value.high,
+        "low": low,
+        "high": high,
         "ideal": False,
     }
 

@@ -3,10 +3,21 @@
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
-from steptime.measurements.summary_form import PublishedRatio, Staleness, StepTime, TrialSummary, Value
+from steptime.measurements.summary_form import (
+    Efficiency,
+    LaunchValue,
+    PublishedRatio,
+    Staleness,
+    StepTime,
+    TrialSummary,
+    Value,
+)
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
+NOT_SETTLED = "not settled"
+_UNSETTLED = 10.0
+"""An interval that ends beyond this many times its estimate is not shown; the range that launches gave is."""
 _PLURALS = {"launch": "launches", "crash": "crashes", "more launch": "more launches"}
 _FEWEST_DIGITS, _MOST_DIGITS = 3, 5
 
@@ -26,17 +37,28 @@ class Shown(NamedTuple):
 def step_time(time: StepTime) -> Shown:
     """``12.3 ms (12.1 to 12.6)``."""
     factor, unit = time_unit(time.median or 0.0)
-    return _shown(time.median, time.low, time.high, factor, f" {unit}")
+    value = LaunchValue(value=time.median, low=time.low, high=time.high, least=time.least, most=time.most)
+    return _of_launches(value, factor, f" {unit}")
 
 
-def throughput(rate: Value) -> Shown:
+def throughput(rate: LaunchValue) -> Shown:
     """``1234 (1200 to 1260)``, in samples per second."""
-    return _shown(rate.value, rate.low, rate.high)
+    return _of_launches(rate)
 
 
-def ratio(value: Value) -> Shown:
+def ratio(value: LaunchValue) -> Shown:
     """``1.24x (1.20 to 1.29)``."""
-    return times(value.value, value.low, value.high)
+    return _of_launches(value, unit="x")
+
+
+def drawn_interval(value: LaunchValue | Efficiency) -> tuple[float | None, float | None]:
+    """Return the interval to draw; where it is not settled, the range that launches gave."""
+    return (value.low, value.high) if is_settled(value) else (value.least, value.most)
+
+
+def is_settled(value: LaunchValue | Efficiency) -> bool:
+    """Say whether the interval ends within ten times its estimate, or there is none."""
+    return value.value is None or value.high is None or value.high <= _UNSETTLED * value.value
 
 
 def share(trial: TrialSummary) -> Shown:
@@ -44,7 +66,7 @@ def share(trial: TrialSummary) -> Shown:
     efficiency = trial.efficiency
     if efficiency.baseline_workers == trial.workers:
         return Shown("baseline", "")
-    return _shown(efficiency.value, efficiency.low, efficiency.high, 100.0, " %")
+    return _of_launches(efficiency, 100.0, " %")
 
 
 def loss_rate(rate_value: Value) -> Shown:
@@ -58,7 +80,9 @@ def published(found: PublishedRatio) -> str:
     if not found.pairs or found.least is None or found.most is None:
         return f"{claimed}; nothing measured to compare it with"
     spread = f" from {number(found.least)}x to {number(found.most)}x" if found.pairs > 1 else ""
-    return f"{claimed}; measured {ratio(found.measured).line}, average of {count(found.pairs, 'pair')}{spread}"
+    measured = found.measured
+    shown = ratio(LaunchValue(**measured.model_dump(), least=found.least, most=found.most))
+    return f"{claimed}; measured {shown.line}, average of {count(found.pairs, 'pair')}{spread}"
 
 
 def staleness(found: Staleness | None) -> Shown:
@@ -121,6 +145,14 @@ def count(amount: int, noun: str) -> str:
 def listed(items: list[str]) -> str:
     """``a``, ``a and b``, ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _of_launches(value: LaunchValue | Efficiency, factor: float = 1.0, unit: str = "") -> Shown:
+    """Return a number with its interval, or, where that is not settled, with the range that launches gave."""
+    if is_settled(value) or value.least is None or value.most is None:
+        return _shown(value.value, value.low, value.high, factor, unit)
+    least, most = (number(each * factor) for each in (value.least, value.most))
+    return Shown(NOT_SETTLED, f"{least} to {most}{unit} seen")
 
 
 def _shown(value: float | None, low: float | None, high: float | None, factor: float = 1.0, unit: str = "") -> Shown:

@@ -1,11 +1,12 @@
 """From a trial's ablation launches to where the time of its step goes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
 from steptime.measurements.ablation import form
-from steptime.measurements.ablation.accounts import accounts, marked_phases
+from steptime.measurements.ablation.accounts import TOLERANCE, accounts, marked_phases
 from steptime.measurements.ablation.imbalance import Imbalance, imbalance
 from steptime.measurements.ablation.interval import Estimated, over_blocks
 from steptime.measurements.ablation.overlap import communication_s
@@ -28,8 +29,8 @@ def break_down(
     """Return the breakdown of the step of ``trial``; None when no ablation launch ended well.
 
     A phase comes from the ablation where the ablation has it, and from the framework's marks elsewhere. Phases that no
-    communication overlaps are taken from the marks too where these know them better; what that leaves of the step is
-    the residual, a check of one source against the other.
+    communication overlaps are taken from the marks too where these know them better, unless that keeps the phases from
+    summing to the step (``closing_phases``). What the phases leave of the step is the residual.
 
     Args:
         trial: whose launches they are.
@@ -48,20 +49,17 @@ def break_down(
     ]
     marks = [marked_phases(each, synchronous=synchronous) for each in good]
     native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in PHASES}
-    phases = {
-        name: _better(
-            name,
-            _over(
-                [each.get(name) for each in all_by_ablation],
-                _how(name, trial, synchronous=synchronous, exchanged=exchanged),
-            ),
-            native[name],
+    steps = [each.means("step") for each in all_stage_times]
+    step = over_blocks(steps)
+    by_ablation = {
+        name: _over(
+            [each.get(name) for each in all_by_ablation],
+            _how(name, trial, synchronous=synchronous, exchanged=exchanged),
         )
         for name in PHASES
     }
-    steps = [each.means("step") for each in all_stage_times]
+    phases = closing_phases(by_ablation, native, step.value)
     known = sum(phase.value_s for phase in phases.values() if phase)
-    step = over_blocks(steps)
     phases["residual"] = _residual(steps, all_by_ablation, phases)
     return form.Breakdown(
         launches=len(good),
@@ -78,6 +76,32 @@ def break_down(
         clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
         flags=counted([each.flags for each in good]),
     )
+
+
+def closing_phases(
+    by_ablation: Mapping[str, form.Phase | None], native: Mapping[str, form.Phase | None], step_s: float
+) -> dict[str, form.Phase | None]:
+    """Return one account of each phase: of two that differ, the account with which the phases sum to the step.
+
+    Two accounts of a phase differ where they lie further apart than ``TOLERANCE`` of the step. Of all ways to choose
+    between such accounts, the way is taken whose sum is nearest to the step; of two as near, the way that takes more of
+    the accounts that are known more narrowly. The account that is not taken stays in ``Breakdown.accounts``.
+
+    Args:
+        by_ablation: phases by the ablation, None where it cannot tell them.
+        native: phases by the framework's marks.
+        step_s: seconds of the step.
+    """
+    chosen = {name: _better(name, by_ablation[name], native[name]) for name in by_ablation}
+    choices: dict[str, list[form.Phase]] = {}
+    for name in _NEVER_OVERLAPPED:
+        one, other, preferred = by_ablation[name], native[name], chosen[name]
+        if one and other and preferred and abs(one.value_s - other.value_s) > TOLERANCE * step_s:
+            choices[name] = [preferred, other if preferred is one else one]
+    fixed = sum(phase.value_s for name, phase in chosen.items() if phase and name not in choices)
+    ways = product(*choices.values())  # the preferred accounts come first, and min takes the first of equals
+    nearest = min(ways, key=lambda way: abs(fixed + sum(phase.value_s for phase in way) - step_s))
+    return {**chosen, **dict(zip(choices, nearest, strict=True))}
 
 
 def _better(name: str, by_ablation: form.Phase | None, native: form.Phase | None) -> form.Phase | None:
