@@ -1,4 +1,4 @@
-"""A plan in words or as JSON, for ``steptime run --dry-run``."""
+"""The plan of a run in words or as JSON, for ``steptime run --dry-run``."""
 
 from typing import Any
 

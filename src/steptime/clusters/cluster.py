@@ -1,6 +1,6 @@
-"""The hosts of a trial, what joins them, and who runs on which.
+"""The cluster of a trial: its hosts, the links that join them, and the host of each process.
 
-What a launch found of the cluster that it ran on; stored with the launch.
+The findings of a launch about its cluster are stored with the launch.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -27,7 +27,7 @@ class Host(_Settled):
 class Cluster(_Settled):
     """Hosts on one switch: first those of workers, then those that servers have for themselves.
 
-    Every field is settled: no host is there that nobody runs on.
+    No host is there that no process runs on.
     """
 
     hosts: tuple[Host, ...]
@@ -88,7 +88,7 @@ def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluste
 
     Args:
         workers: of the trial.
-        own_servers: servers that have a host each; 0 where they run beside workers.
+        own_servers: servers that have a host each; 0 where they share the hosts of workers.
         workers_per_host: at most; the last host may have fewer.
         bandwidth_bits_per_s: of every link.
         host_bandwidths: of the links of those workers' hosts that have another one, in bits per second.
@@ -122,7 +122,7 @@ class HostFindings:
     cores: list[int]
     """That its workers were pinned to; empty where nobody was."""
     bandwidth_bits_per_s: float | None
-    """Of its link: as the kernel says, or as the switch was told where a program joins the hosts; None if unlimited."""
+    """Of its link: as the kernel says, or as the switch was set where a program joins the hosts; None if unlimited."""
     burst_bytes: int | None
     cpu_quota_cores: float | None
     """Cores' worth of time that the host may use; None where it has no limit."""

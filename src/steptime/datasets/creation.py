@@ -1,6 +1,6 @@
-"""Making a built-in dataset: complete under its name, or not there at all.
+"""The creation of a built-in dataset: complete under its name, or not there at all.
 
-``dataset.json``: what a made dataset is, and a checksum of it; written before the folder gets its name.
+``dataset.json`` describes a dataset that was made, with a checksum; it is written before the folder gets its name.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""What a dataset on disk is, whoever made it."""
+"""A dataset on disk, in one of two forms."""
 
 from dataclasses import dataclass
 from pathlib import Path

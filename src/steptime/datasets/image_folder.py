@@ -1,6 +1,6 @@
-"""Looking through a user's folder of images: one folder per class, every image readable.
+"""A user's folder of images: one folder per class, every image readable.
 
-Finding images that cannot be decoded, before a framework does in the middle of a run.
+Images that cannot be decoded are found before a framework meets one in the middle of a run.
 """
 
 import hashlib

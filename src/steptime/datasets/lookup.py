@@ -1,4 +1,4 @@
-"""Opening a dataset by its name or its folder."""
+"""Datasets by their name or their folder."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The making of one environment, under its lock: complete in the end, or not there at all.
+"""The build of one environment, under a lock: complete in the end, or not there at all.
 
-One maker per environment: a lock of the kernel's, which a killed process cannot leave behind.
+The lock is the kernel's, so that a killed process cannot leave it behind.
 """
 
 import errno
@@ -131,7 +131,7 @@ class Build:
 
 
 def log_of(folder: Path) -> Path:
-    """Return the log that lies beside the environment at ``folder``."""
+    """Return the log of the environment at ``folder``, in the same folder as the environment."""
     return folder.parent / f"{folder.name}.log"
 
 
@@ -154,7 +154,7 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
     """Hold the lock of the environment at ``folder``; wait while another process or thread holds it.
 
     Args:
-        folder: the environment's, which need not exist. The lock is a file beside it, since the folder comes and goes.
+        folder: the environment's, which need not exist. The lock is a file next to it, since the folder comes and goes.
         waiting: called once if the lock is not free.
         cancelled: ends the waiting.
 
@@ -162,11 +162,11 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
     """
     descriptor = _open(folder)
     try:
-        told = False
+        reported = False
         while not _try(descriptor):
-            if not told:
+            if not reported:
                 waiting()
-                told = True
+                reported = True
             if cancelled.wait(_POLL_S):
                 message = f"stopped while waiting for another process that makes {folder}"
                 raise EnvironmentFailure(message)

@@ -1,6 +1,6 @@
-"""The user's cache folder, and which folder of it belongs to which environment.
+"""The user's cache folder, and the folder of each environment in it.
 
-``ready.json``: written last, so that an environment that has one is complete.
+A file ``ready.json`` in an environment's folder is written last, so that an environment that has one is complete.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""A program that says what its interpreter is, as JSON; it runs in every environment, so in Python 3.6 too."""
+"""The fingerprint of an interpreter as JSON: a program that runs in every environment, so in Python 3.6 too."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Which environments lie in the cache, and taking them out of it."""
+"""The inventory of the cache: its environments, and their removal."""
 
 import re
 import shutil
@@ -35,7 +35,7 @@ def list_environments(cache: Path | None = None, current: Container[Path] = ()) 
 
     Args:
         cache: the cache folder, which need not exist; the user's by default.
-        current: the folders in use by this version, from ``table.addresses``.
+        current: the folders in use by this version, from ``kinds.addresses``.
     """
     listed = []
     for folder, match in _folders(cache or cache_folder()):

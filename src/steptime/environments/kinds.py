@@ -1,8 +1,7 @@
-"""The kinds of environments, and what callers do with one.
+"""The kinds of environments, and the operations on all of them: find, create, list, remove.
 
-Environments of steptime's own: found in the cache by their content, made by whichever tool.
-
-The kinds that make nothing: an interpreter of the user's own, and steptime's.
+A cached environment is found by its content and made by a tool; an existing one is the user's interpreter; the core is
+steptime's own interpreter. The last two make nothing.
 """
 
 import platform
@@ -161,9 +160,9 @@ __all__ = [
 
 
 class EnvironmentKind(Protocol):
-    """How environments of one kind come to be.
+    """A kind of environments.
 
-    Requirements of the seam: ``find_ready`` starts no installer and changes nothing; ``create`` either returns a
+    Requirements: ``find_ready`` starts no installer and changes nothing; ``create`` either returns a
     verified environment or raises EnvironmentFailure and leaves nothing that could be taken for one.
     """
 

@@ -1,6 +1,6 @@
-"""Finding a Python of a wanted version on this machine; each candidate is run before it is believed.
+"""Pythons of a wanted version on this machine, or the command that gets one.
 
-How to get a Python of a wanted version on this machine.
+Each candidate is run before it is chosen.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What an environment must be, and what a ready one is."""
+"""The specification of an environment, the settings of its build, and the environment that is ready."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -11,19 +11,19 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """An environment to be made or found."""
+    """The specification by which an environment is found or made."""
 
     name: str
     """Of the framework, or of what else needs it; a valid file name."""
     requirements: Path
-    """For pip's ``-r``. A ``build-requirements.txt`` beside it is installed first, and packages that must be built
+    """For pip's ``-r``. A ``build-requirements.txt`` next to it is installed first, and packages that must be built
     are then built with it."""
     pythons: Sequence[str]
     """Versions that would do, preferred first, as ``3.11``."""
     verify: str = ""
     """Python code that fails where the environment does not work."""
     kind: str = "venv"
-    """A key of ``table.KINDS``."""
+    """A key of ``kinds.KINDS``."""
     interpreter: Path | None = None
     """The user's own, for the kind ``existing``."""
     finish: Sequence[str] = ()
@@ -54,7 +54,7 @@ class ReadyEnvironment:
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What the making of an environment needs besides its spec."""
+    """The cache, the progress and the cancellation of a build."""
 
     cache: Path
     progress: Progress = lambda _stage: None

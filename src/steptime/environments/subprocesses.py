@@ -1,4 +1,4 @@
-"""Running installers and interpreters: in a clean environment, ended with us, their words kept."""
+"""Installers and interpreters as subprocesses: with clean variables, ended with this process, their output kept."""
 
 import json
 import os
@@ -77,8 +77,8 @@ def last_lines(log: Path, count: int = 12) -> list[str]:
     """Return the last command of a log and the last lines that it said, without what is harmless."""
     text = log.read_text(encoding="utf-8", errors="replace")
     command, *lines = text[text.rfind(f"\n{_PROMPT}") + 1 :].splitlines()
-    told = [line for line in lines if line.strip() and not any(sign in line for sign in _HARMLESS)]
-    return [line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …" for line in (command, *told[-count:])]
+    said = [line for line in lines if line.strip() and not any(sign in line for sign in _HARMLESS)]
+    return [line if len(line) <= _WIDEST else f"{line[:_WIDEST]} …" for line in (command, *said[-count:])]
 
 
 def fix_in(log: Path) -> str | None:

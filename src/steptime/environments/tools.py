@@ -1,8 +1,6 @@
-"""The seam between the making of environments and the tools that can do it.
+"""The tools that make environments: the standard library's venv with pip, as the user has configured it, and uv.
 
-The kind ``uv``: the same environment made by uv, where the user has it and asks for it.
-
-The kind ``venv``: the standard library's venv, filled by pip as the user has configured it.
+A tool only returns the commands; ``build`` runs them.
 """
 
 import os
@@ -18,7 +16,7 @@ from steptime.errors import EnvironmentFailure
 
 @dataclass(frozen=True)
 class Command:
-    """One step of the making."""
+    """One step of a build."""
 
     stage: str
     """What it does, for people."""
@@ -28,11 +26,11 @@ class Command:
 
 
 class Tool(Protocol):
-    """What makes environments. A tool only says which commands do it; it runs none."""
+    """A tool that makes environments: it returns the commands and runs none."""
 
     @property
     def kind(self) -> str:
-        """Its key in ``table.KINDS``."""
+        """Its key in ``kinds.KINDS``."""
         ...
 
     def commands(self, spec: EnvironmentSpec, python: Path, version: str, folder: Path) -> Iterator[Command]:

@@ -1,9 +1,8 @@
-"""The seam of the launchers.
+"""The interface of all launchers, and free ports for their launches.
 
-Requirements: ``plan`` is pure and says exactly what ``run`` would start, so that a dry run can print it; ``run``
-returns only when no process of the launch is alive; a failure of a process is an Outcome, not an exception.
-
-Free TCP ports for a launch.
+Requirements: ``plan`` is pure and returns exactly the processes that ``run`` starts, so that a dry run can print them;
+``run`` returns only when no process of the launch is alive; a failure of a process is a LaunchOutcome, not an
+exception.
 """
 
 import abc

@@ -1,4 +1,4 @@
-"""Workers on several hosts that are made of this machine, with links of a given speed between them."""
+"""The launcher ``emulated``: several hosts made of this machine, with links of a given speed between them."""
 
 import os
 import shutil

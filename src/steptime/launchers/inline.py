@@ -1,4 +1,4 @@
-"""One worker inside the runner's own process, for debugging and quick tests."""
+"""The launcher ``inline``: one worker inside the runner's process, for debugging and quick tests."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""All processes on this host, started directly."""
+"""The launcher ``local``: all processes on this host, started directly."""
 
 from collections.abc import Sequence
 

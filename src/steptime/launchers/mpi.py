@@ -1,4 +1,4 @@
-"""Workers started by ``mpiexec``, as MPI-based frameworks need."""
+"""The launcher ``mpi``: workers started by ``mpiexec``, as MPI-based frameworks need."""
 
 import shutil
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class MpiLauncher(AbstractLauncher):
 
 
 def find_mpiexec(interpreter: Path) -> Path:
-    """Return the mpiexec beside ``interpreter``, or else the system's; raises LaunchError where there is neither."""
+    """Return the mpiexec next to ``interpreter``, or else the system's; raises LaunchError where there is neither."""
     own = interpreter.parent / "mpiexec"
     path = str(own) if own.exists() else shutil.which("mpiexec")
     if path is None:

@@ -1,4 +1,4 @@
-"""Find and end processes that a launch left behind, by the marks in their environment."""
+"""Processes that a launch left behind: found by the marks in their environment, and ended."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ _POLL_S = 0.005
 def marked(marker: str) -> list[psutil.Process]:
     """Return the processes of the launch ``marker``.
 
-    To be asked before they are told to end: a process that is ending has no environment any more, so that its mark
+    To be called before they are ended: a process that is ending has no environment any more, so that its mark
     cannot be read, and yet runs on for a moment.
     """
     return [process for process, mark, _ in _marked_processes() if mark == marker]

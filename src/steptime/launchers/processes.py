@@ -1,4 +1,4 @@
-"""Start the processes of a launch, watch them to the end, and leave none behind."""
+"""The processes of a launch: started, watched to their end, and none left behind."""
 
 import contextlib
 import os

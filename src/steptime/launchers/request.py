@@ -1,4 +1,4 @@
-"""What a launcher is asked for and what it answers."""
+"""The request that a launcher gets, the processes that it plans, and the outcome that it returns."""
 
 import threading
 from dataclasses import dataclass, field

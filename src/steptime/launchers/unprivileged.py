@@ -1,7 +1,7 @@
 """``python -m steptime.launchers.unprivileged``: one launch on emulated hosts, as root of a user namespace.
 
-The request comes by standard input, the outcome or the reason of a refusal goes to standard output, both as JSON.
-An interrupt cancels the launch; when whoever asked is killed, so is this.
+The request comes by standard input; the outcome or the reason of a refusal goes to standard output, both as JSON. An
+interrupt cancels the launch; when the process that asked is killed, this one is killed too.
 """
 
 import json

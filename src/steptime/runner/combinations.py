@@ -1,6 +1,6 @@
-"""One combination of a study's axes, and the trial that it is.
+"""One combination of a study's axes, the trial that it is, or the reason why no trial can be made of it.
 
-Why no trial can be made of a combination: one rule after the other, each with its reason in words.
+The reasons come from rules that are asked one after the other; each gives its reason in words.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from steptime.study.trial import Optimizer, ServerPlacement, Trial
 
 @dataclass(frozen=True)
 class ExpansionContext:
-    """What decides about a combination besides itself."""
+    """The manifests, datasets and settings that decide which combinations can be trials."""
 
     manifests: Mapping[str, Manifest]
     shapes: WorkloadShapes
@@ -174,7 +174,7 @@ def _unsupported(combination: Combination, manifest: Manifest, _: ExpansionConte
 
 
 def devices_of(manifest: Manifest, context: ExpansionContext) -> list[str]:
-    """Return what a framework can train on here: in the user's interpreter, or in steptime's own environment."""
+    """Return the devices of a framework here: in the user's interpreter, or in steptime's own environment."""
     return list(manifest.devices if manifest.name in context.interpreters else manifest.own_devices)
 
 
@@ -214,8 +214,8 @@ def _too_few_hosts(combination: Combination, _: Manifest, context: ExpansionCont
     cluster = context.cluster
     if cluster is None or combination.workers <= cluster.hosts * cluster.workers_per_host:
         return None
-    room = cluster.hosts * cluster.workers_per_host
-    return f"the cluster has room for {_workers(room)} on its hosts, not for {combination.workers}"
+    most = cluster.hosts * cluster.workers_per_host
+    return f"the cluster has room for {_workers(most)} on its hosts, not for {combination.workers}"
 
 
 def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:

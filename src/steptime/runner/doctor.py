@@ -1,4 +1,4 @@
-"""What this machine has for measuring, what is missing, and the command that mends it."""
+"""The examination of this machine: what it has for measuring, what is missing, and the command that mends it."""
 
 import os
 import shutil

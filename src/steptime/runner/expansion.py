@@ -1,4 +1,4 @@
-"""From a study to its trials: every combination of its axes, and what was left out with the reason."""
+"""The expansion of a study: a trial for every combination of its axes, and the reasons for those left out."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The ``job.json`` of a trial, as docs/worker-protocol.md has it."""
+"""The ``job.json`` of a launch, as docs/worker-protocol.md defines it."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

@@ -1,4 +1,4 @@
-"""Which back ends can be measured, and the settings that a user's wishes expand into."""
+"""The plan of the network benchmark: the back ends that can be measured, and the settings that a user's query expands into."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ LAUNCHERS = ("auto", "local", "mpi", "emulated")
 
 @dataclass(frozen=True)
 class FrameworkBackEnd:
-    """A back end of a room."""
+    """A back end of a framework."""
 
     name: str
     manifest: Manifest
@@ -38,7 +38,7 @@ class FrameworkBackEnd:
 
 @dataclass(frozen=True)
 class NetQuery:
-    """What the user asked for."""
+    """The workers, sizes and links that the user asked for."""
 
     workers: Sequence[int]
     sizes: Sequence[int]
@@ -60,14 +60,14 @@ class NetQuery:
 
 @dataclass
 class NetPlan:
-    """The settings, and what cannot be."""
+    """The settings to measure, and the reasons for those left out."""
 
     settings: list[NetSetting] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
 
 def back_ends_of(manifests: Mapping[str, Manifest]) -> dict[str, FrameworkBackEnd]:
-    """Return all back ends of all rooms, by name."""
+    """Return the back ends of all frameworks, by name."""
     return {
         name: FrameworkBackEnd(name, manifest, support)
         for manifest in manifests.values()
@@ -106,7 +106,7 @@ def parse_operation(name: str) -> str:
 def net_plan_of(wanted: Sequence[FrameworkBackEnd], query: NetQuery) -> NetPlan:
     """Return the settings of all back ends and worker counts, and one line for each that cannot be.
 
-    Raises UsageError where nothing is left, or the wishes contradict each other.
+    Raises UsageError where nothing is left, or the query contradicts itself.
     """
     _check_query(query)
     plan = NetPlan()

@@ -1,4 +1,4 @@
-"""Make ready what a study needs before anything is launched: environments and datasets."""
+"""The preparation of a run: environments and datasets, made ready before anything is launched."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None
 
 
 def ready_interpreter(framework: str, cache: Path | None = None) -> Path | None:
-    """Return the interpreter of a framework's environment if it is ready; None if it is not, or there is no room."""
+    """Return the interpreter of a framework's environment if it is ready; None if it is not ready, or no framework has that name."""
     manifest = load_manifests().get(framework)
     ready = find_ready(environment_spec(manifest), cache) if manifest else None
     return ready.interpreter if ready else None

@@ -36,7 +36,7 @@ NOT_RUN = "not run: the budget was spent before its first launch"
 
 
 class Verdict(TypedDict):
-    """Why a trial has no result of its own to show."""
+    """Why a trial has no result."""
 
     status: Literal["failed", "not_equivalent"]
     reason: str

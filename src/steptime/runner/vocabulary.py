@@ -1,4 +1,4 @@
-"""The names that a study may use, gathered from the tables and manifests that define them."""
+"""The names that a study may use, gathered from the packages that define them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A workload settled for its dataset: the shape of its input and its classes, or why the two do not go together."""
+"""The shape of a workload on its dataset: input shape and classes, or why the two do not go together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _Key = tuple[str, str | None, tuple[int, int] | None, int | None]
 
 @dataclass(frozen=True)
 class DatasetFacts:
-    """What must be known of a dataset to say whether a workload can train on it."""
+    """The facts of a dataset that decide whether a workload can train on it."""
 
     shape: tuple[int, ...] | None = None
     """Of every sample, channels first; None for image files, which are resized and decoded as the workload needs."""
@@ -24,7 +24,7 @@ class DatasetFacts:
 
 @dataclass(frozen=True)
 class WorkloadShape:
-    """A workload settled for its dataset and image size, or why that is impossible."""
+    """The input shape and classes of a workload on its dataset, or why there are none."""
 
     input_shape: tuple[int, ...] = ()
     classes: int = 0
@@ -37,7 +37,7 @@ class WorkloadShapes:
 
     datasets: Mapping[str, DatasetFacts]
     _found: dict[_Key, WorkloadShape] = field(default_factory=dict)
-    """Those asked for before: building a workload takes a while."""
+    """Those of earlier calls: building a workload takes a while."""
 
     def of(self, choice: WorkloadChoice) -> WorkloadShape:
         """Return input shape and classes of a workload on its dataset, or why they do not go together."""

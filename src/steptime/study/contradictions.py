@@ -1,4 +1,4 @@
-"""Values that are right alone and wrong together."""
+"""Contradictions in a study: values that are right alone and wrong together."""
 
 from collections.abc import Iterator
 

@@ -1,9 +1,7 @@
-"""YAML in, plain values with their lines out; the only file that knows ruamel.
+"""A study file as plain values, each with the line on which it stands; the only module that knows ruamel.
 
 The tree of nodes is read, not the objects that a loader would make of it: so nothing in a file can make an object,
 every value keeps its line, and repeated keys are seen.
-
-What a study file says, before anybody judged it: plain values, and for each of them where it was written.
 """
 
 from collections.abc import Iterator, Mapping
@@ -64,7 +62,7 @@ class Document:
         if isinstance(value, dict):
             yield from value.items()
 
-    def place(self, path: Path) -> int | str | None:
+    def location(self, path: Path) -> int | str | None:
         """Return where ``path``, or the nearest value around it, was written."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.places:
@@ -88,14 +86,20 @@ class Document:
         return written
 
     def _order(self, mistake: Mistake) -> tuple[int, int, str]:
-        place = self.place(mistake.path)
-        if isinstance(place, int):
-            return (1, place, _dotted(mistake.path))
-        return (0 if place is None else 2, 0, _dotted(mistake.path))
+        location = self.location(mistake.path)
+        if isinstance(location, int):
+            return (1, location, _dotted(mistake.path))
+        return (0 if location is None else 2, 0, _dotted(mistake.path))
 
     def _sentence(self, mistake: Mistake) -> str:
-        place = self.place(mistake.path)
-        where = f"{self.name}:{place}" if isinstance(place, int) else f"override {place!r}" if place else self.name
+        location = self.location(mistake.path)
+        where = (
+            f"{self.name}:{location}"
+            if isinstance(location, int)
+            else f"override {location!r}"
+            if location
+            else self.name
+        )
         key = _dotted(mistake.path[:-1] if self._quoted(mistake) else mistake.path)
         return f"{where}: {key}: {mistake.text}" if key else f"{where}: {mistake.text}"
 

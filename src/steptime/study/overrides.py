@@ -1,4 +1,4 @@
-"""``key.path=value`` on the command line: a value of a study, replaced for this run."""
+"""Overrides on the command line: ``key.path=value`` replaces a value of a study for one run."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,4 @@
-"""The quantities that stand in a study file: their ranges, and how people write them.
-
-How values may be written in a study file: one for a list, a name for a mapping, ``8m`` for seconds, ``1%``.
-"""
+"""The quantities in a study file: their ranges, and the ways to write them, as ``8m`` for seconds or ``1%``."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar

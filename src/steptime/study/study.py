@@ -1,14 +1,6 @@
-"""The form of a study: its keys, their types, ranges and defaults. What the values mean together is checked elsewhere.
+"""The form of a study: its keys, their types, ranges and defaults; ``contradictions`` checks what they mean together.
 
 Where a list is expected, a single value will do; durations and shares may be written as people write them.
-
-What a study chooses from: workloads, loaders, environments, hosts.
-
-What others published, to stand beside what a study measures.
-
-How well a study is to be measured: launches, steps, the step breakdown, the equivalence check.
-
-Combinations that a study leaves out, or adds to those of its axes.
 """
 
 from typing import Annotated, Any, Literal
@@ -98,7 +90,7 @@ class Side(Strict):
 
 
 class Published(Strict):
-    """A ratio that somebody published, to stand beside the one measured here."""
+    """A ratio that somebody published, to be compared with the one measured here."""
 
     claim: str
     """What was found, in a few words."""

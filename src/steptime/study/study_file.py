@@ -1,4 +1,4 @@
-"""Study files: found by a path or by the name of a shipped study, read, and checked for every mistake at once.
+"""Study files: found by a path or by the name of a shipped study, read, and checked for all mistakes at once.
 
 Shipped studies lie in ``steptime/studies`` and in the packages that plug-ins name.
 """
@@ -141,5 +141,5 @@ def _anchor_paths(document: Document, folder: Path) -> None:
 
 
 def _anchored(document: Document, path: tuple[str | int, ...], written: str, folder: Path) -> str:
-    base = Path.cwd() if isinstance(document.place(path), str) else folder
+    base = Path.cwd() if isinstance(document.location(path), str) else folder
     return str((base / Path(written).expanduser()).absolute())

@@ -1,4 +1,4 @@
-"""One configuration, fully spelled out: what a study expands into and what a result is filed under."""
+"""The trial: one configuration with every field given, which a study expands into and results are filed under."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ class Optimizer(BaseModel):
 class Trial(BaseModel):
     """One configuration to be run several times in fresh processes.
 
-    Every field is settled: ``device`` is never ``auto``, ``options`` holds every option of the framework that
+    Every field has its final value: ``device`` is never ``auto``, ``options`` holds every option of the framework that
     applies, and ``servers`` is 0 where the strategy has none.
     """
 

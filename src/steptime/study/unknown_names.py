@@ -1,6 +1,6 @@
-"""Names that nobody knows: frameworks, strategies, workloads, loaders, datasets, launchers, environment kinds.
+"""Unknown names in a study: frameworks, strategies, workloads, loaders, datasets, launchers, kinds of environments.
 
-The names that a study may use. Whoever reads a study hands them in, so that this room need not know who has them.
+The caller passes the names that a study may use, so that this package need not import the packages that define them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -105,7 +105,7 @@ def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Proc
 
 
 def _open_mpi_settings(agent: str) -> dict[str, str]:
-    """What Open MPI 4 and 5 are told by variables, which have the same names in neither, and harm the other in none."""
+    """The variables for Open MPI 4 and 5, which have the same names in neither, and harm the other in none."""
     common = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": INTERFACE, "mpi_yield_when_idle": "1"}
     old = {"plm_rsh_agent": agent, "oob_tcp_if_include": INTERFACE}
     new = {"plm_ssh_agent": agent, "prte_if_include": INTERFACE}

@@ -1,4 +1,4 @@
-"""The processor: one control group per host under a parent that others' work cannot push aside."""
+"""Control groups: one per emulated host, under a parent whose share of the processor others' work cannot take."""
 
 import contextlib
 import os
@@ -116,17 +116,17 @@ def find_groups() -> Groups | None:
 
 
 def _candidates() -> Iterator[tuple[int, Path]]:
-    own = _own_groups()
+    mine = _own_groups()
     for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, place, kind, options, *_ = line.split()
+        _, mount, kind, options, *_ = line.split()
         if kind == "cgroup" and "cpu" in options.split(","):
             # Within the group that this process is in, whose limits were set for it.
-            root = Path(place + own.get("cpu", "/"))
-            yield 1, root if root.is_dir() else Path(place)
+            root = Path(mount + mine.get("cpu", "/"))
+            yield 1, root if root.is_dir() else Path(mount)
     for line in Path("/proc/self/mounts").read_text().splitlines():
-        _, place, kind, *_ = line.split()
-        if kind == "cgroup2" and _has_cpu(Path(place)):
-            yield 2, Path(place)
+        _, mount, kind, *_ = line.split()
+        if kind == "cgroup2" and _has_cpu(Path(mount)):
+            yield 2, Path(mount)
 
 
 def _own_groups() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A switch in user space, for kernels that cannot delay packets: the program ``switching``, started and ended."""
+"""The delay switch: the program ``packet_relay``, started and ended, for kernels that cannot delay packets."""
 
 import contextlib
 import json

@@ -1,9 +1,9 @@
-"""``python entering.py PLAN HOST PROGRAM …``: become a process of an emulated host, and then another program.
+"""``python namespace_entry.py PLAN HOST PROGRAM …``: become a process of an emulated host, and then another program.
 
 ``HOST`` is a number. With ``+`` before it, the program keeps the right to enter other hosts, as an mpiexec must.
 
-The plan is a file that the launcher wrote. Nothing but the standard library is there, and no process stays in
-between: what the launcher starts is what it watches and ends.
+The plan is a file that the launcher wrote. Only the standard library is imported, and no process stays in between: the
+process that the launcher starts is the one that it watches and ends.
 """
 
 import ctypes

@@ -1,8 +1,6 @@
-"""Network namespaces as hosts, and a switch with a link to each of them.
+"""The network of emulated hosts: a network namespace for each, joined by a switch, with one link per host.
 
-Doing something within a host's network, from this process.
-
-Running ``ip`` and ``tc``, which know more of the kernel than Python does.
+The commands ``ip`` and ``tc`` make it, since they know more of the kernel than Python does.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Names of what a launch makes on this machine; whether their owner still lives can be told from them."""
+"""The owner of namespaces and control groups: the launch that made them, as their names say."""
 
 import itertools
 import os
@@ -44,7 +44,7 @@ def new_owner() -> Owner:
 
 
 def owner_of(name: str) -> Owner | None:
-    """Return the owner of what is called ``name``; None for a name that this room never gives."""
+    """Return the owner of what is called ``name``; None for a name that no launch gives."""
     match = _NAME.fullmatch(name)
     return Owner(*(int(match[part]) for part in ("pid", "started", "number"))) if match else None
 

@@ -1,8 +1,8 @@
-"""``python switching.py``: joins hosts that are ``late`` to each other, where the kernel cannot delay packets itself.
+"""``python packet_relay.py``: joins emulated hosts with a delay, where the kernel cannot delay packets itself.
 
-Its input is a line of JSON. It makes an interface in every host's network, says so, and from then on carries packets
-from one to the other: each is booked on the link of the host that it comes from and, a delay later, on that of the
-host that it goes to, and handed over when both would be through with it.
+Its input is a line of JSON. It makes an interface in every host's network, reports them, and from then on carries
+packets from one to the other: each is booked on the link of the host that it comes from and, a delay later, on the
+link of the host that it goes to, and handed over when both links would be through with it.
 """
 
 import contextlib

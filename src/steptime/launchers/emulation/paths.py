@@ -1,4 +1,4 @@
-"""How long the paths between hosts take, measured with plain sockets and nobody else on them."""
+"""The paths between emulated hosts: latency and bandwidth, measured with plain sockets before the launch."""
 
 import json
 import select

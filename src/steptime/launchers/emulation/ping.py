@@ -1,6 +1,6 @@
-"""``python pinging.py serve`` and ``… ask BYTES ADDRESS …``: the ends of the measurement of paths.
+"""``python ping.py serve`` and ``… ask BYTES ADDRESS …``: the two ends of the measurement of paths.
 
-The asker prints, for each address, the times of its short and of its long exchanges as JSON.
+The asking end prints, for each address, the times of its short and of its long exchanges as JSON.
 """
 
 import json

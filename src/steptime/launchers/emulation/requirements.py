@@ -1,4 +1,4 @@
-"""What the launcher needs of this machine."""
+"""The requirements of the launcher ``emulated`` on this machine: Linux, iproute2 and the right to make namespaces."""
 
 import shutil
 import sys

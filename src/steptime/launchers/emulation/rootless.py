@@ -1,12 +1,10 @@
 """Emulated hosts without root: the launch runs in a process of its own, which is root of a user namespace.
 
-What that root may not do is missing, and the findings say so: no control groups, so that no host can be slowed and
-others' work is not kept away.
+There are no control groups then, so that no host can be slowed and others' work is not kept away; the findings say so.
 
-User namespaces, one per host: by them libraries that look for processes on the same machine tell hosts apart.
-
+Every host has a user namespace as well. By it, libraries that look for processes on the same machine tell hosts apart:
 torch's remote procedure calls, for one, read the memory of a process on the same machine directly, whatever network it
-is in, unless its user namespace differs. All users are mapped to themselves, so that nobody's files change hands.
+is in, unless its user namespace differs. All users are mapped to themselves, so that the owners of files stay the same.
 """
 
 import contextlib

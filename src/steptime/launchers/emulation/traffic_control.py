@@ -1,4 +1,4 @@
-"""How fast links are, and how late what they carry arrives."""
+"""Traffic control: the bandwidth of links, and the delay of the packets that they carry."""
 
 from dataclasses import dataclass
 
@@ -65,8 +65,8 @@ def _rate(device: str, shape: Shape) -> str:
 
 
 def _delay(shape: Shape | None, delay_s: float) -> str:
-    place = "parent 1:1" if shape else "root"
+    parent = "parent 1:1" if shape else "root"
     # What is on its way waits in this queue: ten times what the link carries meanwhile, so that nothing is dropped.
     rate = shape.rate_bits_per_s if shape else 1e10
     limit = 1000 + round(10 * delay_s * rate / 8 / _PACKET_BYTES)
-    return f"qdisc replace dev {INTERFACE} {place} handle 10: netem delay {round(delay_s * 1e6)}us limit {limit}"
+    return f"qdisc replace dev {INTERFACE} {parent} handle 10: netem delay {round(delay_s * 1e6)}us limit {limit}"

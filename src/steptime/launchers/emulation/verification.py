@@ -1,4 +1,4 @@
-"""Every setting of the hosts' network, read back from the kernel and compared with what it was told."""
+"""Verification of the hosts' network: every setting, read back from the kernel and compared."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ CONGESTION_CONTROL = "reno"
 """How connections find out how fast a link is: the plainest way, and the one that every kernel has."""
 _CONGESTION_FILE = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 _CLOSE = 0.01
-"""How far the kernel's rounding may be from what it was told."""
+"""The largest relative difference that the kernel's rounding makes."""
 
 
 def choose_congestion_control(owner: Owner, hosts: int) -> None:
@@ -22,7 +22,7 @@ def choose_congestion_control(owner: Owner, hosts: int) -> None:
 
 
 def check_network(owner: Owner, shapes: list[Shape | None], delay_s: float) -> None:
-    """Compare what the kernel has with what it was told; raises LaunchError with every difference."""
+    """Compare the kernel's settings with those that were set; raises LaunchError with every difference."""
     differences = []
     for index, shape in enumerate(shapes):
         host = namespace(owner, index)

@@ -1,4 +1,4 @@
-"""Results of checks, kept in the user's cache: a check is repeated when anything that it depends on has changed."""
+"""The kept results of checks: a check is repeated when anything that it depends on has changed."""
 
 import hashlib
 import json

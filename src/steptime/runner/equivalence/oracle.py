@@ -1,4 +1,4 @@
-"""What the reference computes for a case, and how much of it is rounding."""
+"""The oracle: the losses and weights that the reference computes for a check, and how much of them is rounding."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hold what a framework computed against what the reference computed."""
+"""Tolerances: how far a framework's losses and weights may be from the reference's, and how that distance is measured."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the repeats of one check showed, and whether that passes."""
+"""The verdict on one check: the findings of its repeats, and whether they pass."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Weights that are too many to be held in memory by a process that is said to be small: read or drawn in pieces."""
+"""Weights that a small process cannot hold in memory, read or drawn piece by piece."""
 
 import abc
 import zipfile
