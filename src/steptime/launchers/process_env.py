@@ -16,9 +16,9 @@ _POOLS = (
 )
 _SLEEPING_WAITS = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1"}
 """MPICH looks again and again for what it waits for, and between two looks only offers its core to others of its own
-control group. This variable makes it sleep for a moment. Where workers share a core, a waiting worker otherwise holds up the
-worker that it waits for by a whole turn of the scheduler: 1 KiB among four workers on two cores took 8 ms, and 0.4 ms
-with the variable.
+control group. This variable makes it sleep for a moment. Otherwise, where workers share a core, a waiting worker holds
+up for a whole turn of the scheduler the worker that it waits for: 1 KiB among four workers on two cores took 8 ms, and
+0.4 ms with the variable.
 """
 # What would let the user's shell reach into the measured process, or tell it that it belongs to another job.
 _FOREIGN_PREFIXES = (

@@ -1,4 +1,4 @@
-"""The plan of the network benchmark: the back ends that can be measured, and the settings that a user's query expands into."""
+"""The plan of the network benchmark: its back ends, and the settings that a user's query expands into."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -58,7 +58,7 @@ def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None
 
 
 def ready_interpreter(framework: str, cache: Path | None = None) -> Path | None:
-    """Return the interpreter of a framework's environment if it is ready; None if it is not ready, or no framework has that name."""
+    """Return the interpreter of a framework's environment; None if it is not ready, or there is no such framework."""
     manifest = load_manifests().get(framework)
     ready = find_ready(environment_spec(manifest), cache) if manifest else None
     return ready.interpreter if ready else None

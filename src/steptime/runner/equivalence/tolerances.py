@@ -1,4 +1,4 @@
-"""Tolerances: how far a framework's losses and weights may be from the reference's, and how that distance is measured."""
+"""Tolerances: how far a framework's losses and weights may be from the reference's, and how that is measured."""
 
 import math
 
