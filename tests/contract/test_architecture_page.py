@@ -16,7 +16,7 @@ def layers() -> list[list[str]]:
     """Return the packages as the linter enforces them, from top to bottom."""
     config = configparser.ConfigParser()
     config.read(ROOT / ".importlinter")
-    lines = config["importlinter:contract:floors"]["layers"].split()
+    lines = config["importlinter:contract:layers"]["layers"].split()
     return [re.split(r"\s*\|\s*", line) for line in " ".join(lines).replace(" | ", "|").split()]
 
 
@@ -38,6 +38,22 @@ def test_every_package_is_on_the_page():
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:[\w]+\.py)?)`", PAGE))))
 def test_every_file_that_the_page_names_is_there(path):
     assert (SOURCE / path).exists() or (ROOT / path).exists()
+
+
+def ways() -> list[list[tuple[str, str]]]:
+    """Return the file and the function of every step of each way through the code."""
+    section = PAGE.split("## Three ways")[1].split("\n## ")[0]
+    lists = [block for block in section.split("\n\n") if block.startswith("1. ")]
+    return [re.findall(r"^\d\. `([\w/]+\.py)`: `(?:\w+\.)?(\w+)`", each, re.MULTILINE) for each in lists]
+
+
+def test_each_way_through_the_code_has_at_most_seven_functions():
+    assert [0 < len(way) <= 7 for way in ways()] == [True] * 3
+
+
+@pytest.mark.parametrize(("path", "function"), sorted({step for way in ways() for step in way}))
+def test_every_function_of_a_way_is_in_its_file(path, function):
+    assert re.search(rf"^\s*def {function}\(", (SOURCE / path).read_text(), re.MULTILINE)
 
 
 def test_the_command_that_shows_it_moving_works(tmp_path):
