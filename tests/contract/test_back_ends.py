@@ -7,6 +7,7 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.message_timing import net_job
 from steptime.runner.net_plan import OPERATIONS, back_ends_of
+from steptime.study.strategies import STRATEGIES
 
 BACK_ENDS = back_ends_of(load_manifests())
 ON_CPU = [(each.manifest.name, name) for name, each in BACK_ENDS.items() if each.support.device == "cpu"]
@@ -18,7 +19,7 @@ ROUNDS, RUNS = 2, 3
 def exchange(folder, name: str, workers: int) -> LaunchResult:
     """Run a back end once."""
     back_end = BACK_ENDS[name]
-    servers = 2 if back_end.manifest.strategies[back_end.support.strategy].servers else 0
+    servers = 2 if STRATEGIES[back_end.support.strategy].servers else 0
     setting = NetSetting(
         back_end=name,
         framework=back_end.manifest.name,
@@ -68,5 +69,5 @@ def test_a_back_end_names_what_its_room_has(name):
     assert set(support.operations) <= set(OPERATIONS)
     adapter = (manifest.folder / "adapter.py").read_text()
     assert "open_back_end=open_back_end" in adapter
-    if manifest.strategies[support.strategy].servers:
+    if STRATEGIES[support.strategy].servers:
         assert "serve_back_end=serve" in adapter

@@ -46,13 +46,12 @@ def sources(manifest: Manifest) -> Iterator[tuple[Path, ast.Module]]:
 
 
 def readers(manifest: Manifest) -> Iterator[ast.Module]:
-    """Yield the files of a room and the sessions that it has from the worker."""
-    sessions = Path(steptime.__file__).parent / "worker" / "sessions"
+    """Yield the files of a framework and of the libraries that it shares."""
     for _, tree in sources(manifest):
         yield tree
-        for name in imported(tree):
-            if name.startswith("steptime.worker.sessions."):
-                yield ast.parse((sessions / name.rpartition(".")[2]).with_suffix(".py").read_text())
+    for library in manifest.libraries:
+        for path in (Path(steptime.__file__).parent / "libraries" / library).glob("*.py"):
+            yield ast.parse(path.read_text())
 
 
 def imported(tree: ast.Module) -> set[str]:
@@ -136,7 +135,7 @@ def test_every_option_is_explained_and_its_default_is_one_of_its_values(manifest
         assert set(option.strategies) <= set(manifest.strategies), name
 
 
-def test_every_option_is_read_by_the_room_or_its_session(manifest):
+def test_every_option_is_read_by_the_framework_or_a_library_of_its(manifest):
     texts = {
         node.value
         for tree in readers(manifest)
@@ -146,11 +145,12 @@ def test_every_option_is_read_by_the_room_or_its_session(manifest):
     assert set(manifest.options) <= texts
 
 
-def test_a_room_sees_nothing_of_steptime_but_the_worker_and_itself(manifest):
-    allowed = ("steptime.worker", f"steptime.frameworks.{manifest.name}")
+def test_a_framework_imports_nothing_of_steptime_but_the_worker_its_libraries_and_itself(manifest):
+    packages = ["worker", f"frameworks.{manifest.name}", *(f"libraries.{name}" for name in manifest.libraries)]
+    allowed = tuple(f"steptime.{package}." for package in packages)
     for path, tree in sources(manifest):
         ours = {name for name in imported(tree) if name.split(".")[0] == "steptime"}
-        assert [name for name in ours if not name.startswith(allowed)] == [], path
+        assert [name for name in ours if not f"{name}.".startswith(allowed)] == [], path
 
 
 def test_a_room_imports_nothing_that_belongs_to_the_core_or_to_another_framework(manifest):
@@ -187,5 +187,5 @@ print(json.dumps({{"foreign": foreign, "file": adapter.__file__, "given": given}
     assert found["file"].startswith(str(tmp_path))
     assert [name for name in found["foreign"] if not name.startswith("_")] == []
     assert "open_session" in found["given"]
-    needs_others = any(each.servers or each.scheduler for each in manifest.strategies.values())
+    needs_others = any(STRATEGIES[name].servers or each.scheduler for name, each in manifest.strategies.items())
     assert ("serve" in found["given"]) == needs_others
