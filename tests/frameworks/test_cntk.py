@@ -20,6 +20,7 @@ from PIL import Image
 from steptime.environments.pythons import how_to_get
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.equivalence.tolerances import weight_error
+from steptime.worker.process_context import ProcessContext
 from steptime.worker.samples import epoch_indices
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload
@@ -243,10 +244,11 @@ def _kill_when_warm(records: Path) -> None:
 def test_another_mpi_than_the_launchers_is_noticed() -> None:
     """Instead of two workers that each train alone and call it a race."""
     alone = SimpleNamespace(rank=lambda: 0, num_workers=lambda: 1)
-    adapting = import_module("steptime.frameworks.cntk.learners")
+    learners = import_module("steptime.frameworks.cntk.learners")
     cntk = SimpleNamespace(distributed=SimpleNamespace(Communicator=alone))
+    context = ProcessContext({"STEPTIME_RANK": "1", "STEPTIME_WORKERS": "2"}, "")
     with pytest.raises(RuntimeError, match=r"worker 0 of 1 where the launcher says 1 of 2"):
-        adapting.distributed(cntk, None, {"strategy": "allreduce"}, SimpleNamespace(rank=1, workers=2))
+        learners.distributed(cntk, None, {"strategy": "allreduce"}, context)
 
 
 @pytest.mark.parametrize(

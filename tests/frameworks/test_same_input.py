@@ -23,23 +23,23 @@ BATCHES = 4  # with one batch per epoch and worker, this is four epochs
 MEAN = [0.5, 0.4, 0.3]
 STD = [0.25, 0.2, 0.3]
 
-# Of each room: Python that makes `batches` of `job` and `place`: an iterator of numpy pairs, images channels first.
+# Of each room: Python that makes `batches` of `job` and `context`: an iterator of numpy pairs, images channels first.
 OPENING = {
     "reference": """
 from steptime.frameworks.reference.loader import native_batches
 shape = job["workload"]["input_shape"]
-batches = native_batches(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
+batches = native_batches(job["loader"], shape, job["batch_per_worker"], job["seed"], context.rank, context.workers)
 """,
     "pytorch": """
 import torch
 from steptime.libraries.torch.loader import open_batches
-own = open_batches(job, place, torch.device("cpu"), False)
+own = open_batches(job, context, torch.device("cpu"), False)
 batches = ((x.numpy(), t.numpy()) for x, t in own)
 """,
     "tensorflow": """
 from steptime.libraries.tensorflow.loader import native
 shape = job["workload"]["input_shape"]
-own = native(job["loader"], shape, job["batch_per_worker"], job["seed"], place.rank, place.workers)
+own = native(job["loader"], shape, job["batch_per_worker"], job["seed"], context.rank, context.workers)
 batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
 """,
     "tensorflow1": """
@@ -47,7 +47,7 @@ import tensorflow
 tf1 = tensorflow.compat.v1
 tf1.disable_eager_execution()
 from steptime.frameworks.tensorflow1.loader import GraphNativeBatches
-own = GraphNativeBatches(job, place)
+own = GraphNativeBatches(job, context)
 session = tf1.Session()
 own.start(session)
 fetched = iter(lambda: session.run(own.tensors), None)
@@ -56,23 +56,23 @@ batches = ((x.transpose(0, 3, 1, 2), t) for x, t in fetched)
     "mxnet": """
 import mxnet
 from steptime.libraries.mxnet.loader import batches as open_batches
-batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_batches(job, place, mxnet.cpu()))
+batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_batches(job, context, mxnet.cpu()))
 """,
     "jax": """
 import numpy
 from steptime.frameworks.jax.loader import open_batches
-batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_batches(job, place, numpy.asarray))
+batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_batches(job, context, numpy.asarray))
 """,
     "chainer": """
 import chainer
 from steptime.frameworks.chainer.loader import open_loader, start_helper_server
 start_helper_server(job["loader"])
-loader = open_loader(job, place, chainer.get_device("@numpy"))
+loader = open_loader(job, context, chainer.get_device("@numpy"))
 batches = iter(loader.next, None)
 """,
     "caffe": """
 from steptime.frameworks.caffe.loader import open_loader
-loader = open_loader(job, place)
+loader = open_loader(job, context)
 def ring():
     slots = len(loader.targets) // job["batch_per_worker"]
     for slot in itertools.cycle(range(slots)):
@@ -87,7 +87,7 @@ warnings.simplefilter("ignore")
 import cntk
 from steptime.frameworks.cntk.loader import open_loader
 cntk.device.try_set_default_device(cntk.device.cpu())
-batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loader(job, place).next, None))
+batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loader(job, context).next, None))
 """,
 }
 # Rooms that are fed by another's loader, in an environment of their own.
@@ -102,12 +102,12 @@ OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
 SCRIPT = """
 import itertools, json, os, sys
 import numpy
-from steptime.worker.process_context import Place
+from steptime.worker.process_context import ProcessContext
 
 if __name__ == "__main__":
     with open("job.json") as file:
         job = json.load(file)
-    place = Place({"STEPTIME_RANK": "%d", "STEPTIME_WORKERS": "%d"}, os.getcwd())
+    context = ProcessContext({"STEPTIME_RANK": "%d", "STEPTIME_WORKERS": "%d"}, os.getcwd())
     exec(%r)
     pairs = list(itertools.islice(batches, %d))
     numpy.savez("fed.npz", inputs=numpy.stack([x for x, _ in pairs]), targets=numpy.stack([t for _, t in pairs]))
@@ -134,7 +134,7 @@ def rooms() -> list[Any]:
 
 
 def fed(folder: Path, framework: str, loader: dict[str, Any], side: int) -> Fed:
-    """Run a room's loader in its environment, as worker 1 of 2."""
+    """Run a framework's loader in its environment, as worker 1 of 2."""
     workload = {"input_shape": [3, side, side], "classes": SAMPLES, "loss": "softmax_cross_entropy", "layers": []}
     job = {
         "framework": framework,

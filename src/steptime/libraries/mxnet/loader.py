@@ -92,7 +92,7 @@ def _folder_batches(loader, chosen, channels, stream, mx_device):
         auto_reload=False,
     )
     for inputs, targets in data_loader:
-        yield inputs.as_in_mx_device(mx_device), targets.as_in_mx_device(mx_device)
+        yield inputs.as_in_context(mx_device), targets.as_in_context(mx_device)
 
 
 def _with_chances(chosen, stream):
