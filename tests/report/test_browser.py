@@ -67,14 +67,14 @@ def pages(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(params=[SMALL_PHONE, PHONE, DESK], ids="{} px".format)
+@pytest.fixture(scope="module", params=[SMALL_PHONE, PHONE, DESK], ids="{} px".format)
 def width(request):
     return request.param
 
 
-@pytest.fixture(params=list(STUDIES))
+@pytest.fixture(scope="module", params=list(STUDIES))
 def opened(request, browser, pages, width):
-    """The browser with a page of the study in a window of the width."""
+    """The browser with a page of the study in a window of the width, opened once for all that only look at it."""
     for kind in ("browser", "performance"):
         browser.get_log(kind)
     metrics = {"width": width, "height": 800, "deviceScaleFactor": 2, "mobile": width < DESK}
