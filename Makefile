@@ -15,6 +15,8 @@ WITHOUT_SOME := || test $$? = 3
 # Old frameworks die of a signal now and then. A test that met such a death is repeated once, and the report says so;
 # one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by themselves.)
 AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG"
+# Two processes; tests that share a launch, an environment or a page run in the same one (tests/conftest.py groups them).
+IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
 
@@ -27,7 +29,7 @@ test: $(DEV)  ## make what the tests need, then run all of them and show which l
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 	rm -f $(SKIPPED) && $(VENV)/bin/coverage erase
-	$(VENV)/bin/coverage run -m pytest -n 2 --frameworks default --skipped-to $(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+	$(VENV)/bin/coverage run -m pytest $(IN_TWO) --frameworks default --skipped-to $(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
 	$(VENV)/bin/python -m pytest --skipped-to $(SKIPPED) -m alone
 	$(VENV)/bin/python .ci/coverage_by_package.py
 	@sort $(SKIPPED) | uniq -c | awk '{n = $$1; $$1 = ""; line = line (NR > 1 ? ";" : "") " " n " because" $$0} \
@@ -36,7 +38,7 @@ test: $(DEV)  ## make what the tests need, then run all of them and show which l
 test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest -n 2 --frameworks further $(AFTER_A_CRASH)
+	$(VENV)/bin/python -m pytest $(IN_TWO) --frameworks further $(AFTER_A_CRASH)
 
 lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/ruff format --check .

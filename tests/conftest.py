@@ -25,6 +25,10 @@ DEFAULT = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
 FRAMEWORKS = set(load_manifests())
 _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
+_LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launchers", "environments", "predict", "net"]
+"""Folders whose tests start many processes or fit models, the longest first."""
+_SHARING = {"end_to_end", "datasets", "planted"}
+"""Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
 
@@ -50,13 +54,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the other of the two runs that share them."""
+    """Deselect the tests of the other of the two runs that share them, and keep together what shares a launch."""
     chosen = config.getoption("--frameworks")
-    if chosen == "all":
-        return
-    kept = [item for item in items if (_framework_of(item) in {None, *DEFAULT}) == (chosen == "default")]
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = kept
+    if chosen != "all":
+        kept = [item for item in items if (_framework_of(item) in {None, *DEFAULT}) == (chosen == "default")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = kept
+    # Long ones first, so that all processes of `--dist loadgroup` end at about the same time.
+    items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
+    for item in items:
+        folder = item.path.parent
+        shared = folder if folder.name in _SHARING else item.path
+        item.add_marker(pytest.mark.xdist_group(str(shared.relative_to(HERE))))
 
 
 def _framework_of(item: pytest.Item) -> str | None:
