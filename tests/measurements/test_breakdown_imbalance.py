@@ -3,13 +3,13 @@
 import pytest
 from launch_phases import STAGES, launch_of
 
-from steptime.measurements.ablation.imbalance import Imbalance, imbalance
+from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
 from steptime.measurements.ablation.stages import stage_times_of
 
 COMPUTED = STAGES["forward"] + STAGES["backward"] + STAGES["local"]
 
 
-def found(workers: int = 4, **changes) -> Imbalance:
+def found(workers: int = 4, **changes) -> ComputeImbalance:
     result = imbalance(stage_times_of([launch_of(seed, workers, **changes) for seed in range(3)]))
     assert result is not None
     return result

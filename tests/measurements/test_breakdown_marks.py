@@ -115,11 +115,11 @@ def test_waiting_until_the_last_worker_has_a_piece_ready_is_no_communication():
 
 def test_of_two_accounts_that_differ_the_one_is_taken_with_which_phases_sum_to_the_step():
     """Two hosts, one slow: its loader holds up a step by 11 ms, of which marks on the other host see nothing."""
-    stages = {"forward": 0.010, "backward": 0.020, "local": 0.002, "exchange": 0.030, "step": 0.012}
+    stages = {"forward": 0.010, "backward": 0.020, "local": 0.002, "exchange": 0.030, "step": 0.012, "marked": 0.0}
     launch = launch_of(1, stages=stages, noise=0.001)
     lasts = np.cumsum([0.001, 0.010, 0.020, 0.030, 0.002])  # input, forward, backward, exchange, update
     workers = [
-        replace(worker, marks=MARKS, marked=[[0.1 * step, *(0.1 * step + lasts)] for step in range(STEPS)])
+        replace(worker, marks=MARKS, marked=[[0.1 * step, *(0.1 * step + lasts)] for step in range(60)])
         for worker in launch.workers
     ]
     found = break_down(a_trial(workers=2, strategy="allreduce"), [replace(launch, workers=workers)] * 2, [])
@@ -138,5 +138,13 @@ def test_of_two_accounts_that_differ_the_marks_are_taken_where_they_close():
         "forward": Phase(value_s=0.090, how="direct", **phase),
     }
     empty = dict.fromkeys(("h2d", "update"))
-    taken = closing_phases({**by_ablation, **empty}, {**native, **empty}, 0.100)
+    taken = closing_phases({**by_ablation, **empty}, {**native, **empty}, 0.100, {"input_wait"})
     assert taken["input_wait"] == native["input_wait"]
+
+
+def test_accounts_that_were_not_shown_to_differ_are_chosen_by_their_width_alone():
+    narrow = Phase(value_s=0.010, low_s=0.009, high_s=0.011, how="direct")
+    wide = Phase(value_s=0.030, low_s=-0.040, high_s=0.100, how="derived")
+    empty = dict.fromkeys(("h2d", "update"))
+    taken = closing_phases({"input_wait": wide, **empty}, {"input_wait": narrow, **empty}, 0.030, set())
+    assert taken["input_wait"] == narrow

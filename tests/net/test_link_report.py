@@ -11,7 +11,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.model.measured_links import net_summary
 from steptime.report.html import page_text, write_page
-from steptime.report.links import link_row, render_links
+from steptime.report.links import operation_row, render_links
 
 
 def gloo_like(workers: int):
@@ -45,7 +45,7 @@ def test_the_table_fits_and_says_the_same_in_every_width(width):
 
 def test_a_number_comes_with_its_interval_and_the_unit_once():
     (row,) = net_summary([launch(setting(2), k, gloo_like(2), noise=0.01) for k in range(3)]).rows
-    shown = link_row(row)
+    shown = operation_row(row)
     assert shown.bandwidth.text.endswith("Mbit/s")
     assert " to " in shown.bandwidth.interval
     assert "Mbit/s" not in shown.bandwidth.interval
@@ -54,9 +54,9 @@ def test_a_number_comes_with_its_interval_and_the_unit_once():
 def test_an_interval_without_sense_is_said_to_have_none():
     (row,) = net_summary([launch(setting(2), k, gloo_like(2)) for k in range(3)]).rows
     wide = row.model_copy(update={"alpha_s": NetValue(value=1e-3, low=1e-9, high=1e3)})
-    assert link_row(wide).alpha.interval == "unsure by more than 10x"
+    assert operation_row(wide).alpha.interval == "unsure by more than 10x"
     open_ended = row.fit.model_copy(update={"bandwidth_bytes_per_s": NetValue(value=1e6, low=5e5, high=None)})
-    assert link_row(row.model_copy(update={"fit": open_ended})).bandwidth.interval == "4 Mbit/s or more"
+    assert operation_row(row.model_copy(update={"fit": open_ended})).bandwidth.interval == "4 Mbit/s or more"
 
 
 def store_with(folder, launches) -> Store:

@@ -4,7 +4,7 @@ from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
     LaunchValue,
-    Place,
+    RankedTrial,
     StepTime,
     Summary,
     TrialSummary,
@@ -137,7 +137,7 @@ def place(of, rank, ratio=1.0, *, width=0.03, tied=None, more=None):  # noqa: PL
     if rank == 1:
         low = high = 1.0
     holds = rank == 1 or (width is not None and low <= 1.0 <= high)
-    return Place(
+    return RankedTrial(
         group=of.group,
         rank=rank,
         trial=of.id,

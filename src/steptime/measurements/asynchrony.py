@@ -7,21 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from steptime.measurements.interval import LEVEL, half_width_between
+from steptime.measurements.interval import LEVEL, Bounded, half_width_between
 from steptime.measurements.records import Launch
 
 
 @dataclass(frozen=True)
-class LossRate:
-    """By how much the loss sank per second, in units of the loss; bounds are None for a single launch."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class Staleness:
+class StalenessCounts:
     """How many updates of other workers came between the pull of weights and the update made from them."""
 
     mean: float
@@ -38,8 +29,8 @@ class Staleness:
         return values[int(np.searchsorted(reached, share * reached[-1]))]
 
 
-def loss_rate(launches: Sequence[Launch]) -> LossRate | None:
-    """Return the progress of the loss per second over ``launches``; None when no launch has losses and steps.
+def loss_rate(launches: Sequence[Launch]) -> Bounded | None:
+    """Return by how much the loss sank per second over ``launches``; None when no launch has losses and steps.
 
     Of each launch: the mean over workers of the loss after the warm-up, less that of the last step, divided by the
     seconds between. It may be negative: updates that are fast and stale can undo each other. The loss is that of one
@@ -49,10 +40,10 @@ def loss_rate(launches: Sequence[Launch]) -> LossRate | None:
     if not rates:
         return None
     low, high = _bounds(rates)
-    return LossRate(float(np.mean(rates)), low, high)
+    return Bounded(float(np.mean(rates)), low, high)
 
 
-def staleness(launches: Sequence[Launch]) -> Staleness | None:
+def staleness(launches: Sequence[Launch]) -> StalenessCounts | None:
     """Return how stale the updates of ``launches`` were; None when no worker recorded any."""
     means, counts = [], Counter[int]()
     for launch in launches:
@@ -65,10 +56,10 @@ def staleness(launches: Sequence[Launch]) -> Staleness | None:
     low, high = _bounds(means)
     low = None if low is None else max(0.0, low)  # an update cannot come before its own pull
     mean = sum(late * count for late, count in counts.items()) / counts.total()
-    return Staleness(mean, low, high, dict(sorted(counts.items())))
+    return StalenessCounts(mean, low, high, dict(sorted(counts.items())))
 
 
-def to_json(found: Staleness | None) -> dict[str, Any] | None:
+def to_json(found: StalenessCounts | None) -> dict[str, Any] | None:
     """Return the ``staleness`` of a trial in a report."""
     if found is None:
         return None
@@ -110,5 +101,5 @@ def _bounds(values: Sequence[float]) -> tuple[float | None, float | None]:
     """Student's t over launches, which are independent."""
     if len(values) < 2:  # noqa: PLR2004 - one launch has no spread
         return None, None
-    mean, reach = float(np.mean(values)), float(half_width_between(np.asarray(values), LEVEL))
-    return mean - reach, mean + reach
+    mean, half_width = float(np.mean(values)), float(half_width_between(np.asarray(values), LEVEL))
+    return mean - half_width, mean + half_width

@@ -59,8 +59,10 @@ class Comparison:
             return None
         per_launch = 1 if self.pairs else 2
         counts = np.arange(max(self.launches, 2), _MOST_LAUNCHES, dtype=np.float64)
-        reach = t_quantile(self.prior_freedom + per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
-        enough = np.flatnonzero(np.expm1(reach) < share)
+        half_width = (
+            t_quantile(self.prior_freedom + per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
+        )
+        enough = np.flatnonzero(np.expm1(half_width) < share)
         return int(counts[enough[0]]) - self.launches if len(enough) else None
 
 
@@ -114,22 +116,22 @@ def compare(
     if spreads is not None:
         shares = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
         pooled = pooled_error(list(zip(spreads, shares, strict=True)), level)
-        reach, error, freedom = pooled.half_width, pooled.error, pooled.freedom
+        half_width, error, freedom = pooled.half_width, pooled.error, pooled.freedom
         spread = float(np.sqrt(sum(each.variance for each in spreads)))
         prior = min(each.prior_freedom for each in spreads)
     elif len(a) == len(b) == 1:
-        reach = float(np.hypot(_log_reach(slow, level), _log_reach(fast, level)))
+        half_width = float(np.hypot(_log_half_width(slow, level), _log_half_width(fast, level)))
         freedom = 1.0
-        error = reach / float(t_quantile(freedom, level))
+        error = half_width / float(t_quantile(freedom, level))
     else:
         variance, freedom = satterthwaite(_parts(a, b, common))
         error = float(np.sqrt(variance))
-        reach = float(t_quantile(freedom, level)) * error
+        half_width = float(t_quantile(freedom, level)) * error
         spread = _spread(a, b, common)
     return Comparison(
         ratio=float(np.exp(log_ratio)),
-        low=float(np.exp(log_ratio - reach)),
-        high=float(np.exp(log_ratio + reach)),
+        low=float(np.exp(log_ratio - half_width)),
+        high=float(np.exp(log_ratio + half_width)),
         level=level,
         pairs=len(common),
         covers_launches=spreads is not None or len(a) > 1 or len(b) > 1,
@@ -174,6 +176,6 @@ def _values(centres: Mapping[int, float]) -> NDArray[np.float64]:
     return np.array(list(centres.values()))
 
 
-def _log_reach(launches: Sequence[LaunchTimes], level: float) -> float:
+def _log_half_width(launches: Sequence[LaunchTimes], level: float) -> float:
     interval = step_time(launches, level=level)
     return 0.5 * float(np.log(interval.high / interval.low))

@@ -4,17 +4,12 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from steptime.measurements.json_form import JsonForm
 from steptime.measurements.noise import FOREIGN_CORES
 from steptime.measurements.records import Launch
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Spread(_Form):
+class Spread(JsonForm):
     """A quantity over launches: its median, and the least and the most that any launch had."""
 
     value: float
@@ -22,7 +17,7 @@ class Spread(_Form):
     most: float
 
 
-class HostForm(_Form):
+class HostForm(JsonForm):
     """One host and its link to the switch."""
 
     name: str
@@ -40,7 +35,7 @@ class HostForm(_Form):
     """How long its quota held it back; None where it has none, or nobody counts."""
 
 
-class LinkForm(_Form):
+class LinkForm(JsonForm):
     """From one host to another, measured with plain sockets before each launch."""
 
     source: str
@@ -54,7 +49,7 @@ class LinkForm(_Form):
     nominal_delay_s: float
 
 
-class ClusterForm(_Form):
+class ClusterForm(JsonForm):
     """The hosts of a trial."""
 
     kind: str

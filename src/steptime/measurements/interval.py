@@ -1,7 +1,4 @@
-"""The interval of a trial's step time, over launches and the steps within them.
-
-Student's t distribution.
-"""
+"""The interval of a trial's step time over launches and the steps within them, by Student's t distribution."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +12,9 @@ from steptime.measurements.launch_times import LaunchTimes, Statistic
 
 
 def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
-    """Return how many standard errors to each side hold ``level`` of a t distribution with ``freedom`` degrees."""
-    reach: NDArray[np.float64] = stdtrit(freedom, 0.5 + 0.5 * level)
-    return reach
+    """Return the two-sided quantile of Student's t: that many standard errors to each side hold the share ``level``."""
+    half_width: NDArray[np.float64] = stdtrit(freedom, 0.5 + 0.5 * level)
+    return half_width
 
 
 LEVEL = 0.95
@@ -25,6 +22,15 @@ _REPLICATES = 400
 _FEWEST_REPLICATES = 100
 _VALUES = 20_000_000
 """Values resampled at most for one interval, as long as that leaves ``_FEWEST_REPLICATES``."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A number with its interval; bounds are None where a single unit cannot show them."""
+
+    value: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -74,13 +80,13 @@ def step_time(launches: Sequence[LaunchTimes], statistic: Statistic = "median", 
         raise ValueError(message)
     centres = np.array([launch.log_location(statistic) for launch in launches])
     if len(centres) == 1:
-        centre, reach = centres[0], _reach_within(launches[0], statistic, level)
+        centre, half_width = centres[0], _half_width_within(launches[0], statistic, level)
     else:
-        centre, reach = centres.mean(), float(half_width_between(centres, level))
+        centre, half_width = centres.mean(), float(half_width_between(centres, level))
     return Interval(
         value=float(np.exp(centre)),
-        low=float(np.exp(centre - reach)),
-        high=float(np.exp(centre + reach)),
+        low=float(np.exp(centre - half_width)),
+        high=float(np.exp(centre + half_width)),
         level=level,
         launches=len(launches),
     )
@@ -90,11 +96,11 @@ def half_width_between(centres: NDArray[np.float64], level: float = LEVEL) -> ND
     """Return t(n - 1) sd / sqrt(n) over the last axis, which holds at least two logarithms of launches."""
     count = centres.shape[-1]
     deviation = centres.std(axis=-1, ddof=1)
-    reach: NDArray[np.float64] = t_quantile(count - 1, level) * deviation / np.sqrt(count)
-    return reach
+    half_width: NDArray[np.float64] = t_quantile(count - 1, level) * deviation / np.sqrt(count)
+    return half_width
 
 
-def _reach_within(launch: LaunchTimes, statistic: Statistic, level: float) -> float:
+def _half_width_within(launch: LaunchTimes, statistic: Statistic, level: float) -> float:
     logs = np.log(launch.steady_s)
     size = len(logs)
     length = block_length(logs)

@@ -23,7 +23,7 @@ _TAIL_BYTES = 65536
 
 
 @dataclass(frozen=True)
-class Line:
+class JsonLine:
     """One line as it was found: its number from 1, the byte behind it, and its object or what is wrong with it."""
 
     number: int
@@ -32,7 +32,7 @@ class Line:
     problem: str | None
 
 
-def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
+def read_lines(path: Path, start: int = 0) -> Iterator[JsonLine]:
     """Yield the whole lines from byte ``start`` on; nothing when there is no file; numbers count from ``start``."""
     try:
         file = path.open("rb")
@@ -46,7 +46,7 @@ def read_lines(path: Path, start: int = 0) -> Iterator[Line]:
                 return
             end += len(raw)
             value, problem = _parse(raw)
-            yield Line(number, end, value, problem)
+            yield JsonLine(number, end, value, problem)
 
 
 def append_line(path: Path, value: dict[str, Any]) -> None:

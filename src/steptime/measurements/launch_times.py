@@ -137,7 +137,7 @@ def _median(steady: NDArray[np.float64]) -> tuple[float, float]:
     median = float(ordered[size // 2]) if size % 2 else float(ordered[size // 2 - 1 : size // 2 + 1].mean())
     tail = steady[-_LONGEST:]
     g = float(inefficiencies((tail > median).astype(np.float64)[None, :])[0])
-    reach = 0.5 * np.sqrt(size * g)
-    low = ordered[int(np.clip(np.floor(size / 2 - reach), 0, size - 1))]
-    high = ordered[int(np.clip(np.ceil(size / 2 + reach), 0, size - 1))]
+    half_width = 0.5 * np.sqrt(size * g)
+    low = ordered[int(np.clip(np.floor(size / 2 - half_width), 0, size - 1))]
+    high = ordered[int(np.clip(np.ceil(size / 2 + half_width), 0, size - 1))]
     return median, 0.5 * float(np.log(high / low))

@@ -67,12 +67,12 @@ def _mean(found: Sequence[Comparison], shared: int) -> AverageRatio:
     total = float(variances.sum())
     uncertainty = sum(part**2 / each.freedom for part, each in zip(variances, found, strict=True))
     freedom = total**2 / uncertainty if uncertainty > 0.0 else min(each.freedom for each in found)
-    reach = float(t_quantile(freedom, LEVEL)) * np.sqrt(total * shared) / len(found)
+    half_width = float(t_quantile(freedom, LEVEL)) * np.sqrt(total * shared) / len(found)
     centre = float(logs.mean())
     return AverageRatio(
         value=float(np.exp(centre)),
-        low=float(np.exp(centre - reach)),
-        high=float(np.exp(centre + reach)),
+        low=float(np.exp(centre - half_width)),
+        high=float(np.exp(centre + half_width)),
         least=float(np.exp(logs.min())),
         most=float(np.exp(logs.max())),
         pairs=len(found),

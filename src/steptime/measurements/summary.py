@@ -10,12 +10,13 @@ from typing import Any
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Breakdown
 from steptime.measurements.ablation.gap import against_first
-from steptime.measurements.asynchrony import LossRate, Staleness, loss_rate, staleness, to_json
+from steptime.measurements.asynchrony import StalenessCounts, loss_rate, staleness, to_json
 from steptime.measurements.comparison import Comparison, Measured, compare_trials
 from steptime.measurements.efficiency import baseline_of
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
 from steptime.measurements.flags import POOLED_SINGLE_LAUNCH, SINGLE_LAUNCH, trial_flags, varied_options
+from steptime.measurements.interval import Bounded
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
@@ -24,14 +25,14 @@ from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
     LaunchValue,
-    Place,
     PublishedRatio,
+    RankedTrial,
+    Staleness,
     StepTime,
     Summary,
     TrialSummary,
     Value,
 )
-from steptime.measurements.summary_form import Staleness as StalenessForm
 from steptime.study.trial import Trial
 
 
@@ -47,8 +48,8 @@ class _Result:
     flags: list[str]
     noise: dict[str, float | None]
     estimate: Estimate | None
-    loss_rate: LossRate | None
-    staleness: Staleness | None
+    loss_rate: Bounded | None
+    staleness: StalenessCounts | None
     breakdown: Breakdown | None
     cluster: ClusterForm | None
 
@@ -190,7 +191,7 @@ def _trial_summary(
         throughput_samples_per_s=_throughput(trial, found),
         efficiency=_efficiency(trial, found, points),
         loss_rate_per_s=Value(**asdict(result.loss_rate)) if result.loss_rate else Value(),
-        staleness=StalenessForm(**stale) if (stale := to_json(result.staleness)) else None,
+        staleness=Staleness(**stale) if (stale := to_json(result.staleness)) else None,
         phases=taken_apart.phases if taken_apart else None,
         closure_error=taken_apart.closure_error if taken_apart else None,
         overlap=taken_apart.overlap.ratio if taken_apart and taken_apart.overlap else None,
@@ -250,7 +251,7 @@ def _ratio(found: Comparison) -> dict[str, float]:
     return {"value": found.ratio, "low": found.low, "high": found.high, "least": found.least, "most": found.most}
 
 
-def _ranking(results: Sequence[_Result]) -> list[Place]:
+def _ranking(results: Sequence[_Result]) -> list[RankedTrial]:
     groups: dict[str, list[tuple[float, _Result]]] = {}
     for result in results:
         if result.estimate:
@@ -264,10 +265,10 @@ def _ranking(results: Sequence[_Result]) -> list[Place]:
     return places
 
 
-def _place(group: str, rank: int, result: _Result, best: _Result) -> Place:
+def _place(group: str, rank: int, result: _Result, best: _Result) -> RankedTrial:
     if result is best or result.estimate is None or best.estimate is None:
         value = LaunchValue(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0)
-        return Place(
+        return RankedTrial(
             group=group,
             rank=rank,
             trial=result.trial.id,
@@ -276,7 +277,7 @@ def _place(group: str, rank: int, result: _Result, best: _Result) -> Place:
             launches_to_settle=None,
         )
     ratio = compare_trials(_measured(result), _measured(best))
-    return Place(
+    return RankedTrial(
         group=group,
         rank=rank,
         trial=result.trial.id,

@@ -9,20 +9,17 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from steptime.measurements.ablation.form import Account, Breakdown, Imbalance, Phase
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.emulated_cluster import ClusterForm
+from steptime.measurements.json_form import JsonForm
 
 SCHEMA = 1
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class StepTime(_Form):
+class StepTime(JsonForm):
     """Seconds from one completed update to the next, on the slowest worker; None without a measurement."""
 
     median: float | None = None
@@ -37,7 +34,7 @@ class StepTime(_Form):
     """The shortest and the longest median of a launch."""
 
 
-class Value(_Form):
+class Value(JsonForm):
     """A number with its interval; None without a measurement."""
 
     value: float | None = None
@@ -45,7 +42,7 @@ class Value(_Form):
     high: float | None = None
 
 
-class LaunchValue(_Form):
+class LaunchValue(JsonForm):
     """A number with its interval, and the range that single launches gave; None without a measurement."""
 
     value: float | None = None
@@ -55,7 +52,7 @@ class LaunchValue(_Form):
     most: float | None = None
 
 
-class Staleness(_Form):
+class Staleness(JsonForm):
     """How many updates of other workers came between the pull of weights and the update made from them."""
 
     mean: float
@@ -68,7 +65,7 @@ class Staleness(_Form):
     """How many updates had which staleness, over all workers and launches."""
 
 
-class Efficiency(_Form):
+class Efficiency(JsonForm):
     """Throughput per worker relative to a baseline's; None without a baseline."""
 
     value: float | None = None
@@ -81,7 +78,7 @@ class Efficiency(_Form):
     baseline_strategy: str | None = None
 
 
-class TrialSummary(_Form):
+class TrialSummary(JsonForm):
     """One configuration and what its launches gave."""
 
     id: str
@@ -142,7 +139,7 @@ class TrialSummary(_Form):
     """Median over launches of what else the machine did."""
 
 
-class Place(_Form):
+class RankedTrial(JsonForm):
     """A trial's place in its group."""
 
     group: str
@@ -155,7 +152,7 @@ class Place(_Form):
     """About how many more launches would make the ratio's interval narrower than 3 % to each side; None where it is."""
 
 
-class EquivalenceSummary(_Form):
+class EquivalenceSummary(JsonForm):
     """One check of the equivalence check; fields as in ``records.GateResult``."""
 
     framework: str
@@ -174,12 +171,12 @@ class EquivalenceSummary(_Form):
     update_rounding: float | None
     passed: bool
     reason: str | None
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = Field(default_factory=dict)
     crashes: int = 0
     learning_rate: float | None = None
 
 
-class PublishedRatio(_Form):
+class PublishedRatio(JsonForm):
     """A ratio that somebody published, and the average of the same ratio as measured here."""
 
     claim: str
@@ -193,7 +190,7 @@ class PublishedRatio(_Form):
     """How many pairs of trials were averaged; 0 where none could be."""
 
 
-class Summary(_Form):
+class Summary(JsonForm):
     """A study and everything that it found."""
 
     schema_: int = SCHEMA
@@ -202,11 +199,11 @@ class Summary(_Form):
     machine: dict[str, Any]
     """The fingerprint of the machine that measured."""
     trials: list[TrialSummary]
-    ranking: list[Place]
-    gaps: list[Gap] = []
+    ranking: list[RankedTrial]
+    gaps: list[Gap] = Field(default_factory=list)
     """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
     equivalence: list[EquivalenceSummary]
-    published: list[PublishedRatio] = []
+    published: list[PublishedRatio] = Field(default_factory=list)
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""
     problems: list[str]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL
+from steptime.measurements.interval import LEVEL, Bounded
 from steptime.measurements.net.form import Fit, NetRow, NetSummary, NetValue, SizeRow
-from steptime.measurements.net.line import METHODS, PREFERRED, Bounded, Line, bounded
+from steptime.measurements.net.line import METHODS, PREFERRED, Line, bounded
 from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.measurements.net.times import MessageTimes, message_times, size_time
 from steptime.model.collectives import OPERATIONS, Link

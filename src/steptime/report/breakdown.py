@@ -8,10 +8,13 @@ from steptime.report.groups import RankedGroup, Row
 from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
 
 EXPLANATION = (
-    "Phases sum to the mean step of runs that were made for this, beside those that time it. A phase is a difference "
-    "of runs without its stage, or, with a star, marked by the framework itself or known to be none. The rest is what "
-    "they leave of the step, with whatever has a dash: a dash is not known, never 0. Closure is how far the phases "
-    "without the rest are from the step."
+    "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "
+    "phase is the difference of runs with and without one stage of the step. A star says that no difference was taken: "
+    "the framework itself marked when the phase began and ended, or the phase cannot occur here. A dash says that "
+    "a phase is not known, which is never 0. The rest is what the phases leave of the step, with every phase that has "
+    "a dash. Closure is how far the sum of the phases without the rest is from the step, as a share of the step: above "
+    "2 % the phases do not explain the step. Where marks and the ablation disagree, the account with which the phases "
+    "sum to the step is taken; both are listed."
 )
 TITLES = {
     "input_wait": "input wait",

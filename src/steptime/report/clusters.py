@@ -10,9 +10,11 @@ from steptime.report.trial_names import Names
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 EXPLANATION = (
-    "Hosts are made of this machine. Alpha and bandwidth of their links were measured with plain sockets before each "
-    "launch, and what was asked for stands beside them; bytes are those of a host's interface during a launch. The "
-    "second number is the least and the most of any launch."
+    "Emulated hosts are network namespaces of this one machine: each has its own name, its own cores and a link that "
+    "the kernel slows down to the bandwidth and delay that the study asks for. They share memory, caches and clock, "
+    "which hosts of a cluster do not. Alpha (the time of one byte) and bandwidth of the links were measured with plain "
+    "sockets before each launch and stand next to what was asked for; bytes are those of a host's interface during a "
+    "launch. The second number is the least and the most of any launch."
 )
 
 

@@ -41,7 +41,14 @@ _MARKS = (
         ),
     ),
     ("throttled", "A limit on heat, power or processor time held the machine back."),
-    ("single launch", "Steps within one launch say nothing of how launches differ; the true interval is wider."),
+    (
+        "single launch: its interval takes",
+        "How launches differ was estimated from the other trials; this trial's own launch cannot confirm it.",
+    ),
+    (
+        "single launch: its interval leaves",
+        "Steps within one launch say nothing of how launches differ; the true interval is wider.",
+    ),
     ("launches failed", "Some launches ended with an error and are not in the number."),
 )
 """What to look for in a flag, and what it means for a reader."""

@@ -5,7 +5,7 @@ What a ranking says, as a sentence.
 
 from dataclasses import dataclass
 
-from steptime.measurements.summary_form import Place, Summary, TrialSummary
+from steptime.measurements.summary_form import RankedTrial, Summary, TrialSummary
 from steptime.report.number_format import (
     NO_INTERVAL,
     Shown,
@@ -24,7 +24,7 @@ from steptime.report.trial_names import Names
 class Row:
     """One line of a ranking: a place, its trial, and what is shown of it."""
 
-    place: Place
+    place: RankedTrial
     trial: TrialSummary
     name: str
 

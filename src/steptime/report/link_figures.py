@@ -4,19 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import numpy as np
-
 from steptime.measurements.net.form import NetRow, NetSummary
-from steptime.measurements.net.line import Line
+from steptime.measurements.net.line import Line, line_points
 from steptime.report.charts.chart import Spec
 from steptime.report.charts.link import link_chart
 from steptime.report.charts.marks import Marks
 from steptime.report.figures import Figure, parts, picture
-from steptime.report.links import LinkRow, conditions, link_row
+from steptime.report.links import OperationRow, conditions, operation_row
 from steptime.report.number_format import count
-
-_STEPS = 40
-"""Points of a line: a straight one is bent where axes are logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +19,7 @@ class LinkGroup:
     """What was timed under the same conditions."""
 
     title: str
-    rows: list[LinkRow]
+    rows: list[OperationRow]
     figures: list[Figure]
 
 
@@ -32,7 +27,7 @@ def link_groups(found: NetSummary) -> list[LinkGroup]:
     """Return a group for each kind of links, in the order of the summary."""
     marks = Marks(list(dict.fromkeys((row.back_end, row.back_end) for row in found.rows)))
     return [
-        LinkGroup(f"Messages {title}", [link_row(row) for row in rows], list(_figures(title, rows, marks)))
+        LinkGroup(f"Messages {title}", [operation_row(row) for row in rows], list(_figures(title, rows, marks)))
         for title, rows in ((title, list(group)) for title, group in groupby(found.rows, conditions))
     ]
 
@@ -66,6 +61,5 @@ def _line(row: NetRow) -> Iterator[Spec]:
         return
     rate = fit.bandwidth_bytes_per_s.value
     line = Line(fit.start_s.value, row.volume / rate if rate else 0.0)
-    sizes = np.geomspace(row.sizes[0].bytes, row.sizes[-1].bytes, _STEPS)
-    for size, seconds in zip(sizes, line.at(sizes), strict=True):
-        yield {"name": row.back_end, "bytes": float(size), "value": max(1e3 * float(seconds), 1e-6)}
+    for size, seconds in line_points(line, row.sizes[0].bytes, row.sizes[-1].bytes):
+        yield {"name": row.back_end, "bytes": size, "value": max(1e3 * seconds, 1e-6)}

@@ -27,7 +27,7 @@ EXPLANATION = (
 
 def render_links(found: NetSummary) -> RenderableType:
     """Return the tables; they fit themselves into the width that they are printed with."""
-    return _Links(found)
+    return _LinkTables(found)
 
 
 def conditions(row: NetRow) -> str:
@@ -40,7 +40,7 @@ def conditions(row: NetRow) -> str:
     return "between emulated hosts" + (f", {', '.join(parts)} asked for" if parts else "")
 
 
-class LinkRow(NamedTuple):
+class OperationRow(NamedTuple):
     """One operation of a back end, in words."""
 
     row: NetRow
@@ -53,12 +53,12 @@ class LinkRow(NamedTuple):
     """The error of largest size, and where it is."""
 
 
-def link_row(row: NetRow) -> LinkRow:
+def operation_row(row: NetRow) -> OperationRow:
     """Return an operation of a back end in words."""
     fit = row.fit
     rate = fit.bandwidth_bytes_per_s if fit else NetValue()
     bits = NetValue(**{name: value and 8.0 * value for name, value in rate.model_dump().items()})
-    return LinkRow(
+    return OperationRow(
         row=row,
         who=f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers),
         alpha=_shown(row.alpha_s, format_seconds),
@@ -68,7 +68,7 @@ def link_row(row: NetRow) -> LinkRow:
     )
 
 
-class _Links:
+class _LinkTables:
     def __init__(self, found: NetSummary) -> None:
         self._rows = found.rows
 
@@ -77,7 +77,7 @@ class _Links:
             yield Text("No back end was measured yet.", style="yellow")
             return
         for title, group in groupby(self._rows, conditions):
-            rows = [link_row(row) for row in group]
+            rows = [operation_row(row) for row in group]
             yield Text(f"Messages {title}", style="bold cyan")
             for layout in (_wide, _plain, _narrow):
                 table = layout(rows)
@@ -95,7 +95,7 @@ class _Links:
         yield Text(EXPLANATION, style="dim")
 
 
-def _wide(rows: Sequence[LinkRow]) -> Table:
+def _wide(rows: Sequence[OperationRow]) -> Table:
     """Everything, with the error of every size."""
     sizes = sorted({size.bytes for each in rows for size in each.row.sizes})
     table = _table("back end", "operation", "workers", "alpha", "latencies per step", "bandwidth")
@@ -109,7 +109,7 @@ def _wide(rows: Sequence[LinkRow]) -> Table:
     return table
 
 
-def _plain(rows: Sequence[LinkRow]) -> Table:
+def _plain(rows: Sequence[OperationRow]) -> Table:
     """Intervals under their numbers, and the worst error only."""
     table = _table("back end", "operation", "workers", "alpha", "latencies\nper step", "bandwidth", "worst error")
     for each in rows:
@@ -118,7 +118,7 @@ def _plain(rows: Sequence[LinkRow]) -> Table:
     return table
 
 
-def _narrow(rows: Sequence[LinkRow]) -> Table:
+def _narrow(rows: Sequence[OperationRow]) -> Table:
     """A paragraph for each row."""
     table = Table.grid(padding=(0, 1))
     table.add_column(overflow="fold")

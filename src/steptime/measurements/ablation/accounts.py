@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from steptime.measurements.ablation import form
-from steptime.measurements.ablation.interval import Estimated, over_blocks
+from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, aligned, uncertainty_s
+from steptime.measurements.interval import Bounded
 
 PHASE_OF_MARK = {"input": "input_wait", "h2d": "h2d", "forward": "forward", "backward": "backward", "update": "update"}
 """Marks that end a phase of their own; ``exchange`` ends two, which arrivals tell apart."""
@@ -145,7 +146,7 @@ def _account(
     )
 
 
-def _agrees(away: Estimated, step_s: float) -> bool | None:
+def _agrees(away: Bounded, step_s: float) -> bool | None:
     if away.low is None or away.high is None:
         return None
     allowed = TOLERANCE * step_s
@@ -154,5 +155,5 @@ def _agrees(away: Estimated, step_s: float) -> bool | None:
     return True if -allowed <= away.low and away.high <= allowed else None
 
 
-def _seconds(found: Estimated) -> form.Seconds:
+def _seconds(found: Bounded) -> form.Seconds:
     return form.Seconds(value=found.value, low=found.low, high=found.high)

@@ -1,18 +1,19 @@
 """From a trial's ablation launches to where the time of its step goes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 
 from steptime.measurements.ablation import form
-from steptime.measurements.ablation.accounts import TOLERANCE, accounts, marked_phases
-from steptime.measurements.ablation.imbalance import Imbalance, imbalance
-from steptime.measurements.ablation.interval import Estimated, over_blocks
+from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phases
+from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
+from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.overlap import communication_s
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
 from steptime.measurements.flags import counted
+from steptime.measurements.interval import Bounded
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
@@ -58,7 +59,9 @@ def break_down(
         )
         for name in PHASES
     }
-    phases = closing_phases(by_ablation, native, step.value)
+    compared = accounts(good, all_stage_times, all_by_ablation)
+    differing = {each.phase for each in compared if each.source == MARKS and each.agrees is False}
+    phases = closing_phases(by_ablation, native, step.value, differing)
     known = sum(phase.value_s for phase in phases.values() if phase)
     phases["residual"] = _residual(steps, all_by_ablation, phases)
     return form.Breakdown(
@@ -67,7 +70,7 @@ def break_down(
         phases=phases,
         closure_error=round(abs(known - step.value) / step.value, 9),
         native={name: phase for name, phase in native.items() if phase},
-        accounts=accounts(good, all_stage_times, all_by_ablation),
+        accounts=compared,
         overlap=_overlap(good, all_stage_times, phases["comm_exposed"], trial.workers, synchronous=synchronous),
         imbalance=_imbalance(imbalance(all_stage_times), good[0], all_stage_times[0]),
         input_s=_over([each.means("input") if "input" in each.stages else None for each in all_stage_times], "direct"),
@@ -79,24 +82,28 @@ def break_down(
 
 
 def closing_phases(
-    by_ablation: Mapping[str, form.Phase | None], native: Mapping[str, form.Phase | None], step_s: float
+    by_ablation: Mapping[str, form.Phase | None],
+    native: Mapping[str, form.Phase | None],
+    step_s: float,
+    differing: Collection[str],
 ) -> dict[str, form.Phase | None]:
     """Return one account of each phase: of two that differ, the account with which the phases sum to the step.
 
-    Two accounts of a phase differ where they lie further apart than ``TOLERANCE`` of the step. Of all ways to choose
-    between such accounts, the way is taken whose sum is nearest to the step; of two as near, the way that takes more of
-    the accounts that are known more narrowly. The account that is not taken stays in ``Breakdown.accounts``.
+    Of all ways to choose between accounts that were shown to differ, the way is taken whose sum is nearest to the step;
+    of two as near, the way that takes more of the accounts that are known more narrowly. The account that is not taken
+    stays in ``Breakdown.accounts``.
 
     Args:
         by_ablation: phases by the ablation, None where it cannot tell them.
         native: phases by the framework's marks.
         step_s: seconds of the step.
+        differing: names of the phases whose two accounts were shown to differ.
     """
     chosen = {name: _better(name, by_ablation[name], native[name]) for name in by_ablation}
     choices: dict[str, list[form.Phase]] = {}
     for name in _NEVER_OVERLAPPED:
         one, other, preferred = by_ablation[name], native[name], chosen[name]
-        if one and other and preferred and abs(one.value_s - other.value_s) > TOLERANCE * step_s:
+        if one and other and preferred and name in differing:
             choices[name] = [preferred, other if preferred is one else one]
     fixed = sum(phase.value_s for name, phase in chosen.items() if phase and name not in choices)
     ways = product(*choices.values())  # the preferred accounts come first, and min takes the first of equals
@@ -164,7 +171,9 @@ def _overlap(
     )
 
 
-def _imbalance(found: Imbalance | None, launch: AblationLaunch, stage_times: StageTimes) -> form.Imbalance | None:
+def _imbalance(
+    found: ComputeImbalance | None, launch: AblationLaunch, stage_times: StageTimes
+) -> form.Imbalance | None:
     if found is None:
         return None
     heat = stage_times.compute()[:, :_HEAT_STEPS]
@@ -208,9 +217,9 @@ def _one(value: float | None) -> Array | None:
     return None if value is None else np.array([value])
 
 
-def _phase(found: Estimated, how: How) -> form.Phase:
+def _phase(found: Bounded, how: How) -> form.Phase:
     return form.Phase.model_validate({"value_s": found.value, "low_s": found.low, "high_s": found.high, "how": how})
 
 
-def _share(found: Estimated) -> form.Share:
+def _share(found: Bounded) -> form.Share:
     return form.Share(value=found.value, low=found.low, high=found.high)

@@ -2,14 +2,12 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
+
+from steptime.measurements.json_form import JsonForm
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Phase(_Form):
+class Phase(JsonForm):
     """Seconds of a step; bounds are None where a single launch cannot show them."""
 
     value_s: float
@@ -19,7 +17,7 @@ class Phase(_Form):
     """`direct`: the framework marked it, or it cannot be; `derived`: a difference of runs without it."""
 
 
-class Share(_Form):
+class Share(JsonForm):
     """A number without unit, with its interval over launches."""
 
     value: float
@@ -27,7 +25,7 @@ class Share(_Form):
     high: float | None
 
 
-class Seconds(_Form):
+class Seconds(JsonForm):
     """Seconds of a step with their interval; bounds are None where a single block cannot show them."""
 
     value: float
@@ -35,7 +33,7 @@ class Seconds(_Form):
     high: float | None
 
 
-class Account(_Form):
+class Account(JsonForm):
     """What a framework itself says that a part of a step takes, beside the ablation's account of the same part."""
 
     source: str
@@ -52,7 +50,7 @@ class Account(_Form):
     where neither is shown, as where there is no interval or no ablation."""
 
 
-class WorkerPhases(_Form):
+class WorkerPhases(JsonForm):
     """One worker's computation."""
 
     rank: int
@@ -63,7 +61,7 @@ class WorkerPhases(_Form):
     """Seconds of computation of each of some steps of the first launch, of the same steps for all workers."""
 
 
-class Imbalance(_Form):
+class Imbalance(JsonForm):
     """Load imbalance over workers; shares are of the mean computation."""
 
     factor: float
@@ -77,7 +75,7 @@ class Imbalance(_Form):
     workers: list[WorkerPhases]
 
 
-class Overlap(_Form):
+class Overlap(JsonForm):
     """How much communication computation covers."""
 
     ratio: float | None
@@ -87,7 +85,7 @@ class Overlap(_Form):
     comm_hidden_s: Phase
 
 
-class Breakdown(_Form):
+class Breakdown(JsonForm):
     """Where the time of a step goes."""
 
     launches: int
@@ -99,7 +97,7 @@ class Breakdown(_Form):
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
     """Phases as the framework marks them, for a cross-check."""
-    accounts: list[Account] = []
+    accounts: list[Account] = Field(default_factory=list)
     """What the framework's timers and marks say, each beside the ablation."""
     overlap: Overlap | None
     imbalance: Imbalance | None
@@ -111,5 +109,5 @@ class Breakdown(_Form):
     """Step of the ablation runs divided by that of the timing runs, minus 1."""
     clock_uncertainty_s: float
     """Arrivals of workers closer than this were not told apart."""
-    flags: list[str] = []
+    flags: list[str] = Field(default_factory=list)
     """What else the machine did meanwhile, with how many of the launches it touched."""

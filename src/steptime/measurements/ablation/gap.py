@@ -3,20 +3,15 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from pydantic import BaseModel, ConfigDict
-
 from steptime.measurements.ablation.form import Breakdown, Phase
+from steptime.measurements.json_form import JsonForm
 
 REST = "residual"
 _ROUNDING = 1e-12
 """Of a step: less is what floating point leaves of a sum."""
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Difference(_Form):
+class Difference(JsonForm):
     """Seconds that the second trial takes longer; negative where it is quicker, bounds None where either has none."""
 
     value_s: float
@@ -24,7 +19,7 @@ class Difference(_Form):
     high_s: float | None
 
 
-class Gap(_Form):
+class Gap(JsonForm):
     """The way from one trial's step to another's; the parts sum to ``step_s``."""
 
     first: str

@@ -5,30 +5,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.measurements.ablation.interval import Estimated, over_blocks
+from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.stages import Array, StageTimes
+from steptime.measurements.interval import Bounded
 
 _BLAME = 0.05
 """A worker is blamed when it is slower than the others by more than this share, in every launch."""
 
 
 @dataclass(frozen=True)
-class Imbalance:
+class ComputeImbalance:
     """Load imbalance of computation without any waiting; shares of the mean computation."""
 
-    factor: Estimated
+    factor: Bounded
     """Mean over steps of the longest computation divided by the mean one; 1 is balanced."""
-    persistent: Estimated
+    persistent: Bounded
     """What the slowest worker computes longer on average over all steps."""
-    transient: Estimated
+    transient: Bounded
     """The rest of factor - 1: whoever happens to be slow in a step."""
     blamed_worker: int | None
     """The rank of the one worker that is slow on average; None where there is none or more than one."""
-    compute_s: list[Estimated]
+    compute_s: list[Bounded]
     """For each worker."""
 
 
-def imbalance(all_stage_times: Sequence[StageTimes]) -> Imbalance | None:
+def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
     """Return the imbalance over launches; None for a single worker or without a stage that shows it.
 
     Two-way decomposition of each launch's matrix (worker x step): C[w, k] = mean + worker[w] + step[k] + rest[w, k].
@@ -49,7 +50,7 @@ def imbalance(all_stage_times: Sequence[StageTimes]) -> Imbalance | None:
         for blocks, rank in zip(launches, slowest, strict=True)
     ]
     transient = [whole - 1.0 - part for whole, part in zip(factor, persistent, strict=True)]
-    return Imbalance(
+    return ComputeImbalance(
         factor=over_blocks(factor),
         persistent=over_blocks(persistent),
         transient=over_blocks(transient),

@@ -1,13 +1,12 @@
 """An estimate over ablation launches and their blocks, with its interval."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.measurements.interval import LEVEL, Bounded, t_quantile
 
 Array = NDArray[np.float64]
 
@@ -15,16 +14,7 @@ _POOL_ABOVE = 0.25
 """Launches are pooled when chance alone makes them differ as much with at least this probability."""
 
 
-@dataclass(frozen=True)
-class Estimated:
-    """A mean over launches; bounds are None where a single block in a single launch cannot show them."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-def over_blocks(launches: Sequence[Array]) -> Estimated:
+def over_blocks(launches: Sequence[Array]) -> Bounded:
     """Return the mean over launches of what their blocks gave, with an interval at the level of all intervals.
 
     Blocks of one launch are paired differences, neighbours in time. Launches may differ by more than their blocks
@@ -48,9 +38,9 @@ def over_blocks(launches: Sequence[Array]) -> Estimated:
     elif free_between > 0:
         freedom, error = free_between, means.std(ddof=1) / np.sqrt(len(launches))
     else:
-        return Estimated(value, None, None)
-    reach = float(t_quantile(freedom, LEVEL) * error)
-    return Estimated(value, value - reach, value + reach)
+        return Bounded(value, None, None)
+    half_width = float(t_quantile(freedom, LEVEL) * error)
+    return Bounded(value, value - half_width, value + half_width)
 
 
 def _alike(between: float, free_between: int, within: float, free_within: int) -> bool:

@@ -5,14 +5,10 @@ docs/net.md says what each key means.
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from steptime.measurements.json_form import JsonForm
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NetValue(_Form):
+class NetValue(JsonForm):
     """A number with its interval; bounds are None where a single unit gives none, and the value where it is unknown."""
 
     value: float | None = None
@@ -20,7 +16,7 @@ class NetValue(_Form):
     high: float | None = None
 
 
-class SizeRow(_Form):
+class SizeRow(JsonForm):
     """One size of a message."""
 
     bytes: int
@@ -36,7 +32,7 @@ class SizeRow(_Form):
     """Likewise of the link that the fewest workers showed; None for these themselves."""
 
 
-class Fit(_Form):
+class Fit(JsonForm):
     """A straight line through time against size, and what it says of the link."""
 
     start_s: NetValue
@@ -50,7 +46,7 @@ class Fit(_Form):
     worst_bytes: int
 
 
-class NetRow(_Form):
+class NetRow(JsonForm):
     """One operation of a back end between so many workers."""
 
     back_end: str
@@ -91,7 +87,7 @@ class NetRow(_Form):
     """By all hosts' interfaces, over all launches; None where the launcher made no hosts."""
 
 
-class NetSummary(_Form):
+class NetSummary(JsonForm):
     """Everything that a results folder knows of back ends."""
 
     rows: list[NetRow]

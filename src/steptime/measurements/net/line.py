@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, half_width_between
+from steptime.measurements.interval import LEVEL, Bounded, half_width_between
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,16 @@ class Line:
     def at(self, sizes: ArrayLike) -> NDArray[np.float64]:
         """Return the seconds of messages of so many bytes."""
         return self.start_s + self.per_byte_s * np.asarray(sizes, dtype=np.float64)
+
+
+_POINTS = 40
+"""Points of a line: a straight one is bent where axes are logarithmic."""
+
+
+def line_points(line: Line, smallest: float, largest: float) -> list[tuple[float, float]]:
+    """Return points ``(bytes, seconds)`` of ``line``, equally far apart on a logarithmic axis of sizes."""
+    sizes = np.geomspace(smallest, largest, _POINTS)
+    return list(zip(sizes.tolist(), line.at(sizes).tolist(), strict=True))
 
 
 Method = Callable[[NDArray[np.float64], NDArray[np.float64]], Line]
@@ -50,15 +60,6 @@ PREFERRED = "ends"
 """What predicts best: docs/decisions/0008-net.md."""
 
 
-@dataclass(frozen=True)
-class Bounded:
-    """A number with its interval; bounds are None where a single unit gives none."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
 def bounded(values: Sequence[float], value: float, level: float = LEVEL) -> Bounded:
     """Return ``value`` with the interval that the units' own ``values`` give it: ± t(n - 1) sd / sqrt(n).
 
@@ -68,7 +69,7 @@ def bounded(values: Sequence[float], value: float, level: float = LEVEL) -> Boun
     if len(found) < 2:  # noqa: PLR2004 - a spread needs two
         return Bounded(value, None, None)
     if value > 0 and np.all(found > 0):
-        reach = float(half_width_between(np.log(found), level))
-        return Bounded(value, value * float(np.exp(-reach)), value * float(np.exp(reach)))
-    reach = float(half_width_between(found, level))
-    return Bounded(value, value - reach, value + reach)
+        half_width = float(half_width_between(np.log(found), level))
+        return Bounded(value, value * float(np.exp(-half_width)), value * float(np.exp(half_width)))
+    half_width = float(half_width_between(found, level))
+    return Bounded(value, value - half_width, value + half_width)

@@ -69,14 +69,14 @@ def size_time(size: int, units: Sequence[NDArray[np.float64]], level: float = LE
     """Return the time of one size: exp(mean of the logarithms of the units' medians) ± t(n - 1) sd / sqrt(n)."""
     centres = np.log([np.median(times) for times in units])
     every = np.concatenate(units)
-    reach = float(half_width_between(centres, level)) if len(centres) > 1 else None
+    half_width = float(half_width_between(centres, level)) if len(centres) > 1 else None
     low, high = np.quantile(every, QUANTILES)
     centre = float(centres.mean())
     return SizeTime(
         bytes=size,
         median_s=float(np.exp(centre)),
-        low_s=None if reach is None else float(np.exp(centre - reach)),
-        high_s=None if reach is None else float(np.exp(centre + reach)),
+        low_s=None if half_width is None else float(np.exp(centre - half_width)),
+        high_s=None if half_width is None else float(np.exp(centre + half_width)),
         q10_s=float(low),
         q90_s=float(high),
         runs=len(every),
