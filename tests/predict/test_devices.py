@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, World, a_profile, asked, observed
+from world import KEY, World, a_profile, asked, observed
 
 from steptime.predict.profile import Machine
 from steptime.predict.targets import measured_device

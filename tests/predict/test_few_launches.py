@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, World, a_profile, asked, observed
+from world import KEY, World, a_profile, asked, observed
 
 SINGLE = replace(KEY, strategy="single")
 

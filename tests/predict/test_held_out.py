@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from truth import KEY, World, a_profile, observed
+from world import KEY, World, a_profile, observed
 
 from steptime.predict.anomaly import anomaly_of
 from steptime.predict.held_out import errors_of, with_holdout

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, World, a_deployment, a_profile, asked, observed
+from world import KEY, World, a_deployment, a_profile, asked, observed
 
 from steptime.predict.predict import predict
 from steptime.predict.query import read_queries

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from truth import World, a_profile, asked, observed
+from world import World, a_profile, asked, observed
 
 from steptime.errors import StoreError
 from steptime.predict.profile import read_profile, write_profile

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from truth import World, a_profile, observed
+from world import World, a_profile, observed
 
 from steptime.errors import UsageError
 from steptime.predict.query import KEYS, check_sizes, read_queries, read_workers

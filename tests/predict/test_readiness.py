@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, TRUTH, World, a_deployment, a_profile, observed
+from world import KEY, TRUTH, World, a_deployment, a_profile, observed
 
 from steptime.predict.profile import LinkEstimate
 from steptime.predict.step_model import Contention, graph_of, measured_readiness, phases_of

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from truth import KEY, MACHINE, SIZES, TRUTH, World, a_deployment, a_profile, asked, observed
+from world import KEY, MACHINE, SIZES, TRUTH, World, a_deployment, a_profile, asked, observed
 
 from steptime.predict.fit import fit_group
 
@@ -57,6 +59,16 @@ def test_a_step_of_more_workers_than_measured_is_predicted_within_its_interval_m
         world = world_of(seed)
         found = asked(a_profile(observed(world, seed)), 4, "batch_per_worker=32")
         true, _ = world.step(KEY, a_deployment(4, 32))
+        inside += found.step_s.low <= true <= found.step_s.high
+    assert inside >= 34
+
+
+def test_a_step_behind_one_slow_link_is_predicted_within_its_interval_most_of_the_time():
+    inside = 0
+    for seed in range(40):
+        world = replace(world_of(seed), slowest_link=0.7)
+        found = asked(a_profile(observed(world, seed)), 2, "batch_per_worker=24")
+        true, _ = world.step(KEY, a_deployment(2, 24))
         inside += found.step_s.low <= true <= found.step_s.high
     assert inside >= 34
 

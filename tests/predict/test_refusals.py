@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from truth import KEY, World, a_deployment, a_profile, asked, observed
+from world import KEY, World, a_deployment, a_profile, asked, observed
 
 from steptime.predict.profile import Machine
 

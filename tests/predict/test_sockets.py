@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from truth import KEY, TRUTH
+from world import KEY, TRUTH
 
 from steptime.predict.observation import Deployment
 from steptime.predict.profile import LinkEstimate
