@@ -197,7 +197,7 @@ def _by_switch(monkeypatch) -> None:
 def switches() -> list[psutil.Process]:
     """The switches of this process's launches."""
     children = psutil.Process().children()
-    return [each for each in children if any("switching.py" in word for word in each.cmdline())]
+    return [each for each in children if any("packet_relay.py" in word for word in each.cmdline())]
 
 
 @pytest.mark.usefixtures("_by_switch")

@@ -29,7 +29,7 @@ _BUSY_CORES = 0.25
 
 
 @dataclass(frozen=True)
-class Finding:
+class MachineFinding:
     """One line of the examination."""
 
     name: str
@@ -40,9 +40,9 @@ class Finding:
     """The command, or the setting, that mends it."""
 
 
-def examine() -> Iterator[Finding]:
+def examine() -> Iterator[MachineFinding]:
     """Yield what is found, one thing after the other; starts nothing but Pythons to ask for their version."""
-    yield Finding("python", "ok", f"{sys.version.split()[0]}, {sys.executable}")
+    yield MachineFinding("python", "ok", f"{sys.version.split()[0]}, {sys.executable}")
     yield _cores()
     yield _memory()
     yield _disk()
@@ -55,84 +55,88 @@ def examine() -> Iterator[Finding]:
         yield _framework(manifest)
 
 
-def _cores() -> Finding:
+def _cores() -> MachineFinding:
     usable = len(usable_cores())
     detail = f"{usable} usable of {os.cpu_count()}"
     if usable == 1:
-        return Finding("cores", "note", f"{detail}; two workers would share one core, which every result will say")
-    return Finding("cores", "ok", detail)
+        return MachineFinding(
+            "cores", "note", f"{detail}; two workers would share one core, which every result will say"
+        )
+    return MachineFinding("cores", "ok", detail)
 
 
-def _memory() -> Finding:
+def _memory() -> MachineFinding:
     memory = psutil.virtual_memory()
-    return Finding("memory", "ok", f"{format_bytes(memory.available)} free of {format_bytes(memory.total)}")
+    return MachineFinding("memory", "ok", f"{format_bytes(memory.available)} free of {format_bytes(memory.total)}")
 
 
-def _disk() -> Finding:
+def _disk() -> MachineFinding:
     folder = cache_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     detail = f"{format_bytes(free)} free for {folder}"
     if free < _ROOM_BYTES:
         fix = "free some space, or set STEPTIME_CACHE to a folder on another disk"
-        return Finding("disk", "missing", f"{detail}; all frameworks need about {format_bytes(_ROOM_BYTES)}", fix)
-    return Finding("disk", "ok", detail)
+        return MachineFinding(
+            "disk", "missing", f"{detail}; all frameworks need about {format_bytes(_ROOM_BYTES)}", fix
+        )
+    return MachineFinding("disk", "ok", detail)
 
 
-def _load() -> Finding:
+def _load() -> MachineFinding:
     load = os.getloadavg()[0]
     if load > _BUSY_CORES * len(usable_cores()):
         fix = "end other programs while measuring; launches that they disturb are flagged"
-        return Finding("load", "note", f"{load:.2f} processes were running on average over the last minute", fix)
-    return Finding("load", "ok", f"{load:.2f} over the last minute")
+        return MachineFinding("load", "note", f"{load:.2f} processes were running on average over the last minute", fix)
+    return MachineFinding("load", "ok", f"{load:.2f} over the last minute")
 
 
-def _frequency() -> Finding:
+def _frequency() -> MachineFinding:
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if not governor.exists():
-        return Finding("frequency", "note", "the system does not show how it sets the processor's clock")
+        return MachineFinding("frequency", "note", "the system does not show how it sets the processor's clock")
     name = governor.read_text().strip()
     if name != "performance":
-        return Finding(
+        return MachineFinding(
             "frequency", "note", f"governor {name!r} varies the clock", "cpupower frequency-set -g performance"
         )
-    return Finding("frequency", "ok", "governor 'performance'")
+    return MachineFinding("frequency", "ok", "governor 'performance'")
 
 
-def _cuda() -> Finding:
+def _cuda() -> MachineFinding:
     names = cuda_device_names()
     if not names:
-        return Finding("cuda", "note", "no CUDA device; studies with device: auto use the processor")
-    return Finding("cuda", "ok", ", ".join(names))
+        return MachineFinding("cuda", "note", "no CUDA device; studies with device: auto use the processor")
+    return MachineFinding("cuda", "ok", ", ".join(names))
 
 
-def _mpi() -> Finding:
+def _mpi() -> MachineFinding:
     system = shutil.which("mpiexec")
     detail = f"system: {system}" if system else "no system MPI; MPI-based frameworks bring their own from wheels"
-    return Finding("mpi", "ok", detail)
+    return MachineFinding("mpi", "ok", detail)
 
 
-def _emulation() -> Finding:
+def _emulation() -> MachineFinding:
     reason = missing_requirement()
     if reason:
-        return Finding("emulated hosts", "note", reason)
+        return MachineFinding("emulated hosts", "note", reason)
     groups = find_groups()
     shares = f"shares of the processor by {groups.words}" if groups else "no shares of the processor"
     delays = "delays by netem" if kernel_delays() else "delays by a program" if can_switch() else "no delays"
     networks = "network namespaces" if is_privileged() else "network namespaces within a user namespace"
-    return Finding("emulated hosts", "ok", f"{networks}, {shares}, {delays}")
+    return MachineFinding("emulated hosts", "ok", f"{networks}, {shares}, {delays}")
 
 
-def _framework(manifest: Manifest) -> Finding:
+def _framework(manifest: Manifest) -> MachineFinding:
     spec = environment_spec(manifest)
     ready = find_ready(spec)
     if ready:
         version = ready.packages.get(manifest.distribution.lower(), "")
-        return Finding(manifest.name, "ok", f"{manifest.title} {version}, Python {ready.python_version}")
+        return MachineFinding(manifest.name, "ok", f"{manifest.title} {version}, Python {ready.python_version}")
     try:
         python, version = choose_python(manifest.name, manifest.python)
     except EnvironmentFailure as failure:
         first, *rest = str(failure).splitlines()
-        return Finding(manifest.name, "missing", first, "\n".join(line.strip() for line in rest) or None)
+        return MachineFinding(manifest.name, "missing", first, "\n".join(line.strip() for line in rest) or None)
     detail = f"not installed; Python {version} for it is {python}"
-    return Finding(manifest.name, "note", detail, f"steptime env create {manifest.name}")
+    return MachineFinding(manifest.name, "note", detail, f"steptime env create {manifest.name}")

@@ -30,7 +30,7 @@ from steptime.runner.plan import plan_study
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import make_run_folder
 from steptime.runner.study_run import StudyRun
-from steptime.study.strategies import STRATEGIES
+from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
 from steptime.workloads.table import LIBRARY
 
@@ -99,10 +99,10 @@ def _about_strategies(manifest: Manifest) -> Iterator[Finding]:
         for name in manifest.strategies
         if name not in STRATEGIES
     ]
-    if "single" not in manifest.strategies:
-        wrong.append("[strategies.single] is missing: one worker is what all others are compared with")
-    elif manifest.strategies["single"].max_workers != 1:
-        wrong.append("[strategies.single] must have max_workers = 1")
+    if SINGLE.name not in manifest.strategies:
+        wrong.append(f"[strategies.{SINGLE.name}] is missing: one worker is what all others are compared with")
+    elif manifest.strategies[SINGLE.name].max_workers != 1:
+        wrong.append(f"[strategies.{SINGLE.name}] must have max_workers = 1")
     for name, support in manifest.strategies.items():
         if support.launcher not in LAUNCHERS:
             wrong.append(f"[strategies.{name}] names the launcher {support.launcher!r}; there are {list(LAUNCHERS)}")

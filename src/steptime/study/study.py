@@ -111,7 +111,7 @@ class Launches(Strict):
     """At most so often, even if the target is not reached."""
 
 
-class Breakdown(Strict):
+class BreakdownChoice(Strict):
     """Launches that say where the time of a step goes, apart from those that time it."""
 
     launches: Count = 3
@@ -262,7 +262,7 @@ class Study(Strict):
     """Timed seconds aimed for in each launch."""
     steps: Steps = Steps()
     """How many steps a launch runs."""
-    breakdown: Annotated[Breakdown | None, BeforeValidator(form_if_true), TrueAllowed()] = None
+    breakdown: Annotated[BreakdownChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
     """`true`, or its settings, adds launches that take each step apart into its phases."""
     budget: Duration | None = None
     """Time for the launches of one run; environments, datasets and checks are made once and come on top."""

@@ -14,10 +14,10 @@ PLAN = "hosts.json"
 """In the run folder: what a process must know to become a host's."""
 AGENT = "on-host.sh"
 """In the run folder: what an mpiexec calls instead of ssh."""
-_ENTERING = str(Path(__file__).with_name("entering.py"))
+_ENTERING = str(Path(__file__).with_name("namespace_entry.py"))
 
 
-def entering(plan: str, host: int, program: Sequence[str], *, leading: bool = False) -> tuple[str, ...]:
+def enter_command(plan: str, host: int, program: Sequence[str], *, leading: bool = False) -> tuple[str, ...]:
     """Return the command that runs ``program`` on a host; ``leading`` where it must reach other hosts from there."""
     return (sys.executable, "-I", "-S", _ENTERING, plan, f"{'+' * leading}{host}", *program)
 
@@ -52,7 +52,7 @@ def processes(request: Request, cluster: Cluster, marker: str, ports: Sequence[i
             "STEPTIME_RANK": str(rank),
             "STEPTIME_LOCAL_RANK": str(cluster.ranks_on(host, role, count).index(rank)),
         }
-        argv = entering(PLAN, host, (str(request.interpreter), "start.py", "job.json"))
+        argv = enter_command(PLAN, host, (str(request.interpreter), "start.py", "job.json"))
         found.append(Process(f"{role}-{rank}", argv, variables))
     return found
 
@@ -101,7 +101,7 @@ def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Proc
             for name, value in cores_on(request, cluster, host).items():
                 argv += ["-env", name, value]
             argv += program
-    return Process("mpiexec", entering(PLAN, 0, argv, leading=True), {**shared, "STEPTIME_ROLE": "worker"})
+    return Process("mpiexec", enter_command(PLAN, 0, argv, leading=True), {**shared, "STEPTIME_ROLE": "worker"})
 
 
 def _open_mpi_settings(agent: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from steptime.errors import LaunchError
 from steptime.launchers.emulation.network import BITS, INTERFACE, NAMESPACES, address, batch, namespace
 from steptime.launchers.emulation.owner import Owner
 
-_PROGRAM = str(Path(__file__).with_name("switching.py"))
+_PROGRAM = str(Path(__file__).with_name("packet_relay.py"))
 _DEVICE = Path("/dev/net/tun")
 _MTU = 9000
 """Large packets keep their number, and with it the switch's work, small."""

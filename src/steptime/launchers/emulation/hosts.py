@@ -11,7 +11,7 @@ from pathlib import Path
 from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import verification as settings
-from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, entering
+from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, enter_command
 from steptime.launchers.emulation.control_groups import Groups, find_groups
 from steptime.launchers.emulation.delay_switch import can_switch, running_switch
 from steptime.launchers.emulation.network import (
@@ -239,7 +239,7 @@ def _measured(cluster: Cluster, folder: Path) -> list[PathFindings]:
     return measure_paths(
         [address(index) for index in range(len(cluster.hosts))],
         message_bytes(min(rates, default=None), max(bursts, default=0), cluster.delay_s),
-        lambda host, program: list(entering(str(folder / PLAN), host, [sys.executable, "-I", "-S", *program])),
+        lambda host, program: list(enter_command(str(folder / PLAN), host, [sys.executable, "-I", "-S", *program])),
     )
 
 

@@ -28,7 +28,7 @@ _DESTINATION = slice(16, 20)
 """Of a packet's header."""
 
 
-class Link:
+class RelayLink:
     """A host's interface as seen from the switch, and until when its two directions are booked."""
 
     def __init__(self, namespace: str, name: str, bits_per_s: float | None) -> None:
@@ -53,10 +53,10 @@ class Link:
         return self._down_until
 
 
-def carry(links: dict[bytes, Link], delay_s: float) -> None:
+def carry(links: dict[bytes, RelayLink], delay_s: float) -> None:
     """Carry packets between ``links``, which are by their hosts' addresses, without end."""
     by_descriptor = {link.descriptor: link for link in links.values()}
-    waiting: list[tuple[float, int, Link, bytes]] = []
+    waiting: list[tuple[float, int, RelayLink, bytes]] = []
     order = 0
     while True:
         now = time.monotonic()
@@ -88,7 +88,7 @@ def main() -> None:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
     plan = json.loads(sys.stdin.readline())
     links = {
-        socket.inet_aton(each["address"]): Link(each["namespace"], plan["interface"], each["bits_per_s"])
+        socket.inet_aton(each["address"]): RelayLink(each["namespace"], plan["interface"], each["bits_per_s"])
         for each in plan["links"]
     }
     print("ready", flush=True)  # noqa: T201 - the launcher waits for it

@@ -10,7 +10,7 @@ from statistics import median
 from steptime.clusters.cluster import PathFindings
 from steptime.errors import LaunchError
 
-_PROGRAM = str(Path(__file__).with_name("pinging.py"))
+_PROGRAM = str(Path(__file__).with_name("ping.py"))
 _LIMIT_S = 120.0
 _LONG_S = 0.08
 """How long a long message takes, about: many bursts, and still quick."""
