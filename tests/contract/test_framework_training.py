@@ -40,7 +40,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[int, LaunchResult
 
 
 def servers_of(name: str, strategy: str) -> int:
-    return 1 if load_manifests()[name].strategies[strategy].servers else 0
+    return int(STRATEGIES[strategy].servers)
 
 
 def assert_same_training(result: LaunchResult, reference: LaunchResult) -> None:
