@@ -5,9 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from steptime.frameworks.reference import layers as conv2d_file
-from steptime.frameworks.reference.layers import LAYERS
-from steptime.frameworks.reference.network import ReferenceNetwork
+from steptime.frameworks.reference import windows as conv2d_file
+from steptime.frameworks.reference.network import LAYERS, ReferenceNetwork
 from steptime.worker.weights import initial_weights
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Network, Workload

@@ -86,7 +86,7 @@ class WorkloadSolver(object):
         self.net._forward(1, self._last)  # noqa: SLF001
 
     def backward(self):
-        """Compute the gradients, and have ``on_layer_gradients`` told of them."""
+        """Compute the gradients, and call ``on_layer_gradients`` with them."""
         self.net.clear_param_diffs()
         self.net._backward(self._last, 0)  # noqa: SLF001
 
@@ -195,7 +195,7 @@ def _solver(net, optimizer, seed):
 
 
 def _places(layers):
-    """Yield each parameter's name, the name of Caffe's layer that holds it, and its place in there."""
+    """Yield each parameter's name, the name of Caffe's layer that holds it, and its index in that layer."""
     for layer in layers:
         holder = layer["name"] + ("/scale" if layer["kind"] == "batch_norm" else "")
         for index, parameter in enumerate(layer["parameters"]):

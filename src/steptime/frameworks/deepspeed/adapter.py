@@ -6,7 +6,7 @@ from steptime.worker.framework import Framework
 
 
 def open_session(job, context):
-    """Return a session of one of the room's strategies.
+    """Return a session of one of DeepSpeed's strategies.
 
     Raises RuntimeError when the workers do not find each other.
     """

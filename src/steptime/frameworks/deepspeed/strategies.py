@@ -92,7 +92,7 @@ class ZeroStage0(TorchStrategy):
 class ZeroStage1(ZeroStage0):
     """Stage 1: each worker updates a part of the weights, whose momentum it alone has, and gives it to the others.
 
-    The weights are laid out anew, in one row, which has no room for channels that are innermost.
+    The weights are laid out anew, in one row, in which channels cannot be innermost.
     """
 
     stage = 1

@@ -1,6 +1,6 @@
 """Training with MXNet and Horovod: one worker without Horovod, or gradients averaged by it."""
 
-from steptime.libraries.mxnet.startup import settle_environment
+from steptime.libraries.mxnet.startup import set_environment
 from steptime.worker.framework import Framework
 
 
@@ -9,7 +9,7 @@ def open_session(job, context):
 
     Raises RuntimeError when the workers do not find each other.
     """
-    settle_environment(job)
+    set_environment(job)
     from steptime.frameworks.horovod_mxnet.session import HorovodSession
 
     return HorovodSession(job, context)

@@ -1,4 +1,4 @@
-"""Training with JAX: one worker, or several whose gradients meet within the compiled step."""
+"""Training with JAX: one worker, or several whose gradients are averaged within the compiled step."""
 
 from steptime.worker.framework import Framework
 

@@ -1,6 +1,6 @@
 """A workload's layers as a pure function of JAX arrays, for any strategy.
 
-``import_jax`` is where JAX enters a process, so that what must be settled before its first use is settled in one place.
+``import_jax`` imports JAX and configures threads and devices, which must precede its first use.
 """
 
 import os

@@ -71,7 +71,7 @@ class JaxStep(object):
         return self._updated(state, statistics, gradients), loss[None]
 
     def communication(self, state, _inputs, _targets):
-        """Average the arrays in the place of the velocities as ``train`` averages gradients."""
+        """Average the arrays that stand where the velocities were as ``train`` averages gradients."""
         variables, velocities, statistics, number, keys = state
         means = mean_of_all(velocities, self._pack_kb)
         return (variables, means, statistics, number, keys), numpy.zeros(1)

@@ -1,6 +1,6 @@
 """Training with MXNet: alone, or with the parameter servers of its key-value store."""
 
-from steptime.frameworks.mxnet.key_value_store import ServerUpdate, play_role, settle_role
+from steptime.frameworks.mxnet.key_value_store import ServerUpdate, run_role, set_role
 from steptime.worker.framework import Framework
 
 _STORES = {"ps_sync": "dist_sync", "ps_async": "dist_async"}
@@ -13,7 +13,7 @@ def open_session(job, context):
     """
     if job["precision"] != "fp32":
         raise ValueError("mxnet trains in fp32 only, not in %s; set precision to fp32" % job["precision"])
-    settle_role(job, context)
+    set_role(job, context)
     import mxnet
 
     from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
@@ -32,8 +32,8 @@ def open_session(job, context):
 
 def serve(job, context):
     """Be a server or the scheduler until all workers have left."""
-    settle_role(job, context)
-    play_role()
+    set_role(job, context)
+    run_role()
 
 
 def _mx_device(mxnet, device, number):
@@ -51,7 +51,7 @@ def _mx_device(mxnet, device, number):
 
 def open_back_end(job, context):
     """Return the back end that the message benchmark times."""
-    settle_role(job, context)
+    set_role(job, context)
     from steptime.frameworks.mxnet.collectives import KeyValueStoreBackEnd
 
     return KeyValueStoreBackEnd()

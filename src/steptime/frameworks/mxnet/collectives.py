@@ -36,7 +36,7 @@ class KeyValueStoreBackEnd(BackEnd):
 class KeyValuePushPull(Message):
     """A gradient under a key, and the weight that comes back.
 
-    MXNet pulls into the memory that it pushed from before it copies to where it was told: what was a gradient is the
+    MXNet pulls into the memory that it pushed from before it copies into the weight: what was a gradient is the
     weight afterwards. In training nobody looks, since the next backward pass writes a new one.
     """
 

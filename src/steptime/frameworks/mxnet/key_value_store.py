@@ -3,18 +3,18 @@
 import os
 
 from steptime.frameworks.mxnet.communication import priority_of
-from steptime.libraries.mxnet.startup import settle_environment
+from steptime.libraries.mxnet.startup import set_environment
 
 _abandoned = []
 """Stores that must not be freed, for MXNet leaves a store when it frees it."""
 
 
-def settle_role(job, context):
+def set_role(job, context):
     """Write into the environment who this process is and how it computes.
 
     To be called before MXNet is imported, which reads it once. Workers of the strategy ``single`` get no role.
     """
-    settle_environment(job)
+    set_environment(job)
     if job["strategy"] == "single":
         return
     os.environ.update(
@@ -37,7 +37,7 @@ def keep_store_alive(store):
     _abandoned.append(store)
 
 
-def play_role():
+def run_role():
     """Be the server or the scheduler that the environment names, until the last worker has left."""
     try:
         import mxnet  # noqa: F401 - the import itself serves, and leaves by SystemExit
@@ -52,7 +52,7 @@ class ServerUpdate(object):
     The servers add up what the workers push. In synchronous mode they wait for all workers and update once with the
     sum; in asynchronous mode they update at once with each push. The optimizer object that each server runs is sent
     from here. MXNet's other way, in which the servers only add and the workers update, is not used: it gives wrong
-    weights now and then (see the room's README).
+    weights now and then (see the README of this folder).
     """
 
     updates_here = False

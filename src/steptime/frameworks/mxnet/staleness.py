@@ -8,7 +8,7 @@ from mxnet.optimizer import SGD
 
 
 class CountingSGD(SGD):
-    """The optimizer that runs on the servers, which unpickle it and find this class in their copy of the room."""
+    """The optimizer that runs on the servers, which unpickle it and find this class in their copy of this module."""
 
     def __init__(self, counter, **settings):
         """``counter`` is the key of the array that counts; its gradients do not matter."""

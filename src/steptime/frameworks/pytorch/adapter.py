@@ -4,7 +4,7 @@ from steptime.worker.framework import Framework
 
 
 def open_session(job, context):
-    """Return a session of one of the room's strategies."""
+    """Return a session of one of PyTorch's strategies."""
     from steptime.frameworks.pytorch.strategies import STRATEGIES
     from steptime.libraries.torch.session import TorchSession
 

@@ -144,7 +144,7 @@ class ServerSums(object):
 
 
 class RpcBackEnd(BackEnd):
-    """The remote procedure calls of the room's parameter servers."""
+    """The remote procedure calls of the parameter servers."""
 
     def __init__(self, job, context):
         torch.set_num_threads(job["threads"])

@@ -128,7 +128,7 @@ class _Reduction(DefaultReduceScatter):
         self._mine = None
 
     def allocate(self, size, **how):
-        """Make room for the gradients, and then, in the second call of every two, for the worker's part of them."""
+        """Allocate memory for the gradients, and in every second call for the worker's part of them."""
         if not self._wire.quiet:
             return super(_Reduction, self).allocate(size, **how)
         if self._mine is None:

@@ -2,7 +2,25 @@
 
 import numpy
 
-from steptime.frameworks.reference.layers import LAYERS, LOSSES
+from steptime.frameworks.reference import layers, windows
+
+LOSSES = {"softmax_cross_entropy": layers.softmax_cross_entropy, "mean_squared_error": layers.mean_squared_error}
+LAYERS = {
+    "conv2d": windows.Conv2d,
+    "linear": layers.Linear,
+    "batch_norm": layers.BatchNorm,
+    "relu": layers.Relu,
+    "tanh": layers.Tanh,
+    "sigmoid": layers.Sigmoid,
+    "max_pool": windows.MaxPool,
+    "avg_pool": windows.AvgPool,
+    "global_avg_pool": layers.GlobalAvgPool,
+    "lrn": layers.LocalResponseNorm,
+    "dropout": layers.Dropout,
+    "flatten": layers.Flatten,
+    "add": layers.Add,
+    "concat": layers.Concat,
+}
 
 
 class ReferenceNetwork(object):

@@ -22,14 +22,14 @@ def open_session(job, context):
 
 def serve(job, context):
     """Be a parameter server or the coordinator until all workers have left."""
-    from steptime.frameworks.tensorflow.coordinator import be_coordinator, be_server
+    from steptime.frameworks.tensorflow.coordinator import run_coordinator, run_server
 
     tf = _cpu_only(job)
     if context.role == "server":
-        be_server(tf, context)
+        run_server(tf, context)
     else:
         tf.random.set_seed(job["seed"])  # of dropout
-        be_coordinator(job, context)
+        run_coordinator(job, context)
 
 
 def _cpu_only(job):

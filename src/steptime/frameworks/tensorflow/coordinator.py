@@ -143,12 +143,12 @@ class StepResults(object):
         return collections.Counter(late.astype(int).tolist())
 
 
-def be_server(tf, context):
+def run_server(tf, context):
     """Hold weights until the coordinator has gone; TensorFlow's own ``join`` would never return."""
     start_server(tf, context, None)
     call(context).receive()
 
 
-def be_coordinator(job, context):
+def run_coordinator(job, context):
     """Send all workers their steps until they have left."""
     Coordinator(job, context).coordinate()

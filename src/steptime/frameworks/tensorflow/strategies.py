@@ -14,10 +14,10 @@ class MirroredWorkers(object):
     """The strategy of one launch; must be made before anything else touches TensorFlow's devices."""
 
     def __init__(self, context, device, pack_mb):
-        """Meet the other workers.
+        """Join the other workers.
 
         Args:
-            context: of this worker; the servers listen at ``place.worker_addresses``.
+            context: of this worker; the servers listen at ``context.worker_addresses``.
             device: ``cpu`` or ``cuda``.
             pack_mb: gradients are sent in packs of so many megabytes; 0 sends one pack.
         """
@@ -50,7 +50,7 @@ class MirroredWorkers(object):
         return lambda *args: self._strategy.run(function, args=args)
 
     def leave(self):
-        """Meet the others once more, so that no worker leaves while another still fetches its last sums.
+        """Wait for the others once more, so that no worker leaves while another still fetches its last sums.
 
         A failure means that another worker is gone already, which it may be: it has passed its last step.
         """

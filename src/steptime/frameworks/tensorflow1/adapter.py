@@ -10,8 +10,8 @@ from steptime.worker.session import Session
 def open_session(job, context):
     """Return a session of the strategy ``single``, ``ps_sync`` or ``ps_async``.
 
-    Raises ValueError for a precision or a device that this room does not have, or a dataset that is not what the job
-    says.
+    Raises ValueError for a precision or a device that TensorFlow 1 does not have here, or a dataset that is not the
+    job's.
     """
     if job["precision"] != "fp32" or job["device"] != "cpu":
         raise ValueError(

@@ -42,7 +42,7 @@ class GraphSyntheticBatches(object):
         self.tensors = self.take()
 
     def take(self):
-        """Return tensors of the next batch; each call's are another place in the graph that takes one."""
+        """Return tensors of the next batch; each call adds operations to the graph that take one."""
         index = tf1.mod(self._counter.assign_add(1), self._kept[0].shape[0].value)
         # A slice along the first axis is not copied.
         return tuple(variable.read_value()[index] for variable in self._kept)
@@ -68,7 +68,7 @@ class GraphNativeBatches(object):
         self.threads = max(1, job["loader"]["processes"])
         self.ahead = _PREFETCHED_BATCHES + self.threads
         self._order = lambda: batch_indices(dataset["samples"], batch, seed, context.rank, context.workers)
-        self._order()  # a batch that is too large is told here, and not from a thread of the pipeline
+        self._order()  # raises here, and not from a thread of the pipeline, when a batch is too large
         self._fed = {}
         stream = numpy.random.RandomState([seed, 15485863, context.rank])
         shape = tuple(job["workload"]["input_shape"])
@@ -86,7 +86,7 @@ class GraphNativeBatches(object):
         self.tensors = self.take()
 
     def take(self):
-        """Return tensors of the next batch; each call's are another place in the graph that takes one."""
+        """Return tensors of the next batch; each call adds operations to the graph that take one."""
         return self._iterator.get_next()
 
     def _feed(self, value):

@@ -1,7 +1,7 @@
 """A workload as an MXNet symbol bound to memory: the static graph that MXNet 1 runs fastest.
 
-MXNet reads its environment (``OMP_NUM_THREADS`` among others) once, at its import, which is this module's import:
-whoever imports it has settled the environment before.
+MXNet reads its environment (``OMP_NUM_THREADS`` among others) once, when this module imports it; ``startup.py`` sets
+the variables before.
 """
 
 import mxnet

@@ -3,7 +3,7 @@
 import os
 
 
-def settle_environment(job):
+def set_environment(job):
     """Set the threads of this process and take it out of any key-value store; to be called before the import."""
     os.environ["OMP_NUM_THREADS"] = str(job["threads"])
     for name in [name for name in os.environ if name.startswith("DMLC_")]:

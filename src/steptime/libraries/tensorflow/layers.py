@@ -95,7 +95,7 @@ def _batch_norm(layer, variables):
 def _max_pool(layer, _):
     kernel, stride, padding = _window(layer)
     sizes = zip(layer["input_shapes"][0][1:], layer["output_shape"][1:], kernel, stride, padding)
-    # In ceil mode the last window may reach beyond the symmetric padding; where not all is used, less is padded.
+    # In ceil mode the last window may extend beyond the symmetric padding; where not all is used, less is padded.
     pads = [(pad, max(0, (count - 1) * step + window - size - pad)) for size, count, window, step, pad in sizes]
 
     def apply(values):

@@ -57,7 +57,7 @@ def native(  # noqa: PLR0913, PLR0917 - one per fact
     """
     dataset = loader["dataset"]
     order = lambda: batch_indices(dataset["samples"], batch, seed, rank, workers)  # noqa: E731 - it must start anew
-    order()  # a batch that is too large is told here, and not from a thread of the pipeline
+    order()  # raises here, and not from a thread of the pipeline, when a batch is too large
     stream = numpy.random.RandomState([seed, 15485863, rank])
     kind = PlannedBatches if elsewhere else NativeBatches
     return kind(

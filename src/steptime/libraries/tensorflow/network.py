@@ -1,7 +1,6 @@
 """A workload's layers as TensorFlow variables and functions, for any strategy.
 
-``import_tensorflow`` is where TensorFlow enters a process, so that what must be settled before its first use is
-settled in one place.
+``import_tensorflow`` imports TensorFlow and configures threads and devices, which must precede its first use.
 """
 
 import os
