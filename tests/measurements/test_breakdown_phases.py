@@ -8,7 +8,7 @@ from launch_phases import STAGES, launch_of
 from simulated import a_trial
 
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 
@@ -25,13 +25,13 @@ TRUE = {
 }
 
 
-def taken_apart(launches: list[AblationLaunch], trial=PAIR) -> Breakdown:
+def taken_apart(launches: list[AblationLaunch], trial=PAIR) -> StepBreakdown:
     found = break_down(trial, launches, [])
     assert found is not None
     return found
 
 
-def noiseless(**changes) -> Breakdown:
+def noiseless(**changes) -> StepBreakdown:
     return taken_apart([launch_of(seed, noise=0.0, **changes) for seed in range(3)])
 
 

@@ -131,4 +131,13 @@ def test_status_counts_launches_and_steps(store):
     store.append(a_launch(trial, 0, [0.1] * 5))
     store.append(a_launch(trial, 1, status="failed", reason="no", workers=[]))
     (row,) = store.status()
-    assert row == {"trial": trial.id, "ok": 1, "failed": 1, "steps": 5, "last": "2026-01-01T00:00:01.000+00:00"}
+    assert row == {
+        "trial": trial.id,
+        "ok": 1,
+        "failed": 1,
+        "ablations_ok": 0,
+        "ablations_failed": 0,
+        "steps": 5,
+        "last_launch_at": "2026-01-01T00:00:01.000+00:00",
+        "reason": "no",
+    }

@@ -13,7 +13,7 @@ from launching import interpreter_for, library_workload, trial_of
 from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.runner.ablation_runs import AblationRuns
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
@@ -43,7 +43,7 @@ def folder_with(folder: Path, cause: dict[str, Any] | None) -> Path:
 class Plant:
     """What was planted, and what was then seen."""
 
-    breakdown: Breakdown
+    breakdown: StepBreakdown
     launches: Sequence[AblationLaunch]
     folder: Path
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from plants import Plant, breakdown_of, two_hosts
 
-from steptime.measurements.ablation.form import Breakdown, Phase
+from steptime.measurements.ablation.form import Phase, StepBreakdown
 
 pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
 
@@ -35,7 +35,7 @@ def alike(one: Phase, other: Phase) -> bool:
     return not apart or (one.low_s <= other.high_s and other.low_s <= one.high_s)
 
 
-def largest(found: Breakdown) -> str:
+def largest(found: StepBreakdown) -> str:
     """The phase that takes longest, of those that are not computation."""
     known = {name: phase.value_s for name, phase in found.phases.items() if phase}
     return max(("input_wait", "comm_exposed", "sync_wait", "update"), key=lambda name: known[name])

@@ -6,12 +6,12 @@ from summaries import ranked, summary, trial
 
 from steptime.measurements.ablation.form import (
     Account,
-    Breakdown,
     Imbalance,
     Overlap,
     Phase,
     Seconds,
     Share,
+    StepBreakdown,
     WorkerPhases,
 )
 from steptime.measurements.ablation.gap import against_first
@@ -68,7 +68,7 @@ def breakdown(phases=None, *, workers=2, width=0.1, overlap=True, rest=0.0005, *
         "against_timing": share(-0.02),
         "clock_uncertainty_s": 0.0,
     }
-    return Breakdown(**{**fields, **changes})
+    return StepBreakdown(**{**fields, **changes})
 
 
 def account(source, phase, native, by_ablation=None, *, agrees=True):

@@ -1,13 +1,9 @@
 """``steptime status``: how far a study is."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from steptime.measurements.index import IndexRow
 
 
 def status(
@@ -19,12 +15,7 @@ def status(
     from steptime.measurements.store import Store
 
     store = Store.open(folder)
-    rows = list(store.index())
-    verdicts = store.get("verdicts") or {}
-    shown = [
-        _row(trial.id, (row for row in rows if row.trial == trial.id), verdicts.get(trial.id))
-        for trial in store.trials()
-    ]
+    shown = store.status()
     apart = any(row["ablations_ok"] for row in shown) or bool(store.study_json.get("breakdown"))
     columns = {
         "trial": "trial",
@@ -36,20 +27,3 @@ def status(
         "reason": "why it stopped",
     }
     print_rows(shown, columns, as_json=as_json)
-
-
-def _row(trial: str, rows: Iterable["IndexRow"], verdict: dict[str, str] | None) -> dict[str, Any]:
-    known = list(rows)
-    launches = [row for row in known if row.kind == "timing"]
-    apart = [row for row in known if row.kind == "ablation"]
-    failures = [row.reason for row in (*launches, *apart) if row.status != "ok"]
-    return {
-        "trial": trial,
-        "ok": sum(launch.status == "ok" for launch in launches),
-        "failed": sum(launch.status != "ok" for launch in launches),
-        "ablations_ok": sum(launch.status == "ok" for launch in apart),
-        "ablations_failed": sum(launch.status != "ok" for launch in apart),
-        "steps": sum(launch.steps for launch in launches),
-        "last_launch_at": max((row.started_at for row in known), default=None),
-        "reason": verdict["reason"] if verdict else next(iter(failures), None),
-    }

@@ -15,7 +15,7 @@ import steptime
 from steptime.errors import StoreError, UsageError, choices_message
 from steptime.measurements.ablation.accounts import PHASE_OF_MARK
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
 from steptime.measurements.jsonlines import write_whole
@@ -136,7 +136,7 @@ def _lanes(spans: Iterable[Span]) -> dict[str, list[Span]]:
     return {f"transfer {number}": lane for number, lane in enumerate(lanes, 1)}
 
 
-def _made_up(found: Breakdown, workers: int) -> Iterator[Event]:
+def _made_up(found: StepBreakdown, workers: int) -> Iterator[Event]:
     """One step of which every phase lasts as long as it does on average, one after the other; negative ones do not."""
     at, rows = 0.0, {}
     for name in _IN_ORDER:

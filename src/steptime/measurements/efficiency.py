@@ -1,7 +1,4 @@
-"""Throughput per worker relative to the fewest workers that were measured.
-
-The line that perfect scaling would follow: a baseline's throughput, times how many more workers there are.
-"""
+"""Parallel efficiency: throughput per worker relative to a baseline of fewer workers, and the line of ideal scaling."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""Under which conditions a trial's numbers hold, in a few words each; flags never remove a measurement.
+"""Flags of a trial (conditions under which its numbers hold), and the options in which trials of a study differ.
 
-In which of their options the trials of a study differ.
+A flag never removes a measurement.
 """
 
 from collections import Counter

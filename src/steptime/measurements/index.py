@@ -50,15 +50,35 @@ class IndexRow:
     """A launch that takes steps apart has no steps of its own here, and the number of its launch as its block."""
 
 
-def progress(rows: Sequence[IndexRow], trials: Sequence[str]) -> list[dict[str, Any]]:
-    """Return one object per trial: its id, its launches that were ok and that failed, their steps, the last start."""
+def progress(
+    rows: Sequence[IndexRow], trials: Sequence[str], verdicts: Mapping[str, Mapping[str, str]]
+) -> list[dict[str, Any]]:
+    """Return one object per trial: its id, its launches of both kinds that were ok and that failed, and why it stopped.
+
+    Args:
+        rows: of all launches.
+        trials: ids, in the order of the result.
+        verdicts: by trial, why it is not launched again; without one, the first failure of a trial is its reason.
+    """
     found = []
     for trial in trials:
-        own = [row for row in rows if row.trial == trial and row.kind == "timing"]
-        ok = [row for row in own if row.status == "ok"]
-        last = max((row.started_at for row in own), default=None)
-        steps = sum(row.steps for row in ok)
-        found.append({"trial": trial, "ok": len(ok), "failed": len(own) - len(ok), "steps": steps, "last": last})
+        own = [row for row in rows if row.trial == trial]
+        launches = [row for row in own if row.kind == "timing"]
+        ablations = [row for row in own if row.kind == "ablation"]
+        failures = [row.reason for row in (*launches, *ablations) if row.status != "ok"]
+        verdict = verdicts.get(trial)
+        found.append(
+            {
+                "trial": trial,
+                "ok": sum(row.status == "ok" for row in launches),
+                "failed": sum(row.status != "ok" for row in launches),
+                "ablations_ok": sum(row.status == "ok" for row in ablations),
+                "ablations_failed": sum(row.status != "ok" for row in ablations),
+                "steps": sum(row.steps for row in launches),
+                "last_launch_at": max((row.started_at for row in own), default=None),
+                "reason": verdict["reason"] if verdict else next(iter(failures), None),
+            }
+        )
     return found
 
 

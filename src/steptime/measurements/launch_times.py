@@ -1,7 +1,4 @@
-"""One launch, reduced to its steady steps, where they lie, and how well the launch alone knows that.
-
-From the ends that each worker saw to the step times of the whole launch.
-"""
+"""The step times of one launch, from the step ends of its workers, and their median, mean and standard errors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,7 +74,7 @@ class LaunchTimes:
     """The steady step times of one launch, in seconds, and what follows from them."""
 
     block: int
-    """Launches of the same block ran beside each other in time."""
+    """Launches of the same block ran one after the other, before those of the next block."""
     steady_s: NDArray[np.float64]
     dropped: int
     """Steps before the steady part."""

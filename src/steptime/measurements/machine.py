@@ -1,7 +1,4 @@
-"""The machine that a study ran on, in words and numbers.
-
-Clocks, heat and limits of the NVIDIA GPUs, as far as the driver says.
-"""
+"""The fingerprint of the machine that a study runs on, with clocks, heat and limits of its NVIDIA GPUs."""
 
 import contextlib
 import os

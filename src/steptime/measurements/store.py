@@ -230,8 +230,8 @@ class Store:
         return self._index.rows(self.path, self._trial_strategies())
 
     def status(self) -> list[dict[str, Any]]:
-        """Return one object per trial: its id, its launches that were ok and that failed, their steps, the last."""
-        return progress(self.index(), [trial.id for trial in self.trials()])
+        """Return one object per trial, as ``index.progress`` describes it."""
+        return progress(self.index(), [trial.id for trial in self.trials()], self.get("verdicts") or {})
 
     def rebuild_index(self) -> list[IndexRow]:
         """Make the index anew from the records and return its rows."""

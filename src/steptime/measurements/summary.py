@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from steptime.measurements.ablation.breakdown import break_down
-from steptime.measurements.ablation.form import Breakdown
+from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.gap import against_first
 from steptime.measurements.asynchrony import StalenessCounts, loss_rate, staleness, to_json
 from steptime.measurements.comparison import Comparison, Measured, compare_trials
@@ -50,7 +50,7 @@ class _Result:
     estimate: Estimate | None
     loss_rate: Bounded | None
     staleness: StalenessCounts | None
-    breakdown: Breakdown | None
+    breakdown: StepBreakdown | None
     cluster: ClusterForm | None
 
 

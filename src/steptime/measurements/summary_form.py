@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from steptime.measurements.ablation.form import Account, Breakdown, Imbalance, Phase
+from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepBreakdown
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import JsonForm
@@ -124,7 +124,7 @@ class TrialSummary(JsonForm):
     imbalance: Imbalance | None = None
     native: list[Account] | None = None
     """What the framework's own timers and marks say, each beside the ablation; None where it says nothing."""
-    breakdown: Breakdown | None = None
+    breakdown: StepBreakdown | None = None
     """All that the ablation runs found, the five above among it."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""

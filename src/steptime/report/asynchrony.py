@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from steptime.report.groups import RankedGroup, Row
+from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import UNKNOWN, Shown, loss_rate, staleness
 
 EXPLANATION = (
@@ -16,7 +16,7 @@ EXPLANATION = (
 class LearningRow:
     """One trial's throughput, loss rate and staleness in words."""
 
-    row: Row
+    row: RankedRow
     rate: Shown
     loss_rate: Shown
     staleness: Shown
@@ -47,7 +47,7 @@ def learning_groups(groups: list[RankedGroup]) -> list[LearningGroup]:
     ]
 
 
-def _learning(row: Row) -> LearningRow:
+def _learning(row: RankedRow) -> LearningRow:
     found = row.trial.staleness
     spread = f"median {found.median}, 95 % at most {found.p95}, largest {found.max}" if found else UNKNOWN
     return LearningRow(row, row.rate, loss_rate(row.trial.loss_rate_per_s), staleness(found), spread)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.ablation.form import Breakdown, Phase, Share
-from steptime.report.groups import RankedGroup, Row
+from steptime.measurements.ablation.form import Phase, Share, StepBreakdown
+from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
 
 EXPLANATION = (
@@ -57,8 +57,8 @@ class PhaseCell:
 class BreakdownRow:
     """One trial's step."""
 
-    row: Row
-    breakdown: Breakdown
+    row: RankedRow
+    breakdown: StepBreakdown
     step: Shown
     cells: list[PhaseCell]
 
@@ -157,7 +157,7 @@ def breakdown_groups(groups: Sequence[RankedGroup]) -> list[BreakdownGroup]:
 _NONE = "none"
 
 
-def _cells(breakdown: Breakdown, unit: tuple[float, str]) -> list[PhaseCell]:
+def _cells(breakdown: StepBreakdown, unit: tuple[float, str]) -> list[PhaseCell]:
     step = breakdown.step_s.value_s
     return [_cell(name, title, breakdown.phases, step, unit) for name, title in TITLES.items()]
 

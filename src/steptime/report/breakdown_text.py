@@ -18,10 +18,10 @@ _NAME = 14
 
 def render_breakdown(group: BreakdownGroup) -> RenderableType:
     """Return a group's phases; they fit themselves into the width that they are printed with."""
-    return _Breakdown(group)
+    return _BreakdownTable(group)
 
 
-class _Breakdown:
+class _BreakdownTable:
     def __init__(self, group: BreakdownGroup) -> None:
         self._group = group
 

@@ -16,7 +16,7 @@ from steptime.report.charts.rows import ratio_chart, throughput_bars
 from steptime.report.charts.scaling import efficiency_lines, throughput_lines
 from steptime.report.charts.staleness import staleness_chart
 from steptime.report.curves import Curve, Panel
-from steptime.report.groups import RankedGroup, Row
+from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import drawn_interval, time_unit
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]
@@ -63,7 +63,7 @@ def staleness_figures(group: LearningGroup, marks: Marks) -> list[Figure]:
     ]
 
 
-def _staleness_rows(rows: Sequence[Row]) -> Iterator[Spec]:
+def _staleness_rows(rows: Sequence[RankedRow]) -> Iterator[Spec]:
     for row in rows:
         counts = row.trial.staleness.updates if row.trial.staleness else {}
         reached, total = 0, sum(counts.values())
@@ -89,7 +89,7 @@ def picture(title: str, spec: Spec, conditions: str) -> Figure:
     return Figure(title, to_svg(spec, f"{title}: {conditions}"))
 
 
-def _row(group: RankedGroup, row: Row, shown: str, value: LaunchValue, marks: Marks) -> Spec:
+def _row(group: RankedGroup, row: RankedRow, shown: str, value: LaunchValue, marks: Marks) -> Spec:
     # The best's ratio is 1 by definition: its interval has no length and says nothing.
     best = value is row.place.ratio_to_best and row.place.rank == 1
     low, high = drawn_interval(value)
@@ -104,7 +104,7 @@ def _row(group: RankedGroup, row: Row, shown: str, value: LaunchValue, marks: Ma
 
 
 def _distribution(
-    group: RankedGroup, part: Sequence[Row], drawn: Sequence[Row], quantiles: Quantiles, marks: Marks
+    group: RankedGroup, part: Sequence[RankedRow], drawn: Sequence[RankedRow], quantiles: Quantiles, marks: Marks
 ) -> Spec:
     seconds = [time for row in drawn for _, time in quantiles[row.trial.id]]
     factor, unit = time_unit(min(seconds))

@@ -1,7 +1,4 @@
-"""The ranking, group by group, with each place's trial beside it.
-
-What a ranking says, as a sentence.
-"""
+"""The ranking of trials, group by group, and the sentence that sums up each group."""
 
 from dataclasses import dataclass
 
@@ -21,7 +18,7 @@ from steptime.report.trial_names import Names
 
 
 @dataclass(frozen=True)
-class Row:
+class RankedRow:
     """One line of a ranking: a place, its trial, and what is shown of it."""
 
     place: RankedTrial
@@ -54,10 +51,10 @@ class RankedGroup:
     """Trials that may be compared, best first."""
 
     title: str
-    rows: list[Row]
+    rows: list[RankedRow]
 
     @property
-    def tied(self) -> list[Row]:
+    def tied(self) -> list[RankedRow]:
         """The best, and those that cannot be told from it."""
         return [row for row in self.rows if row.place.rank == 1 or row.place.tied_with_best]
 
@@ -77,11 +74,11 @@ class RankedGroup:
         """Whether any of its trials is compared with another number of workers."""
         return any(baseline(row.trial) for row in self.rows)
 
-    def rank(self, row: Row) -> str:
+    def rank(self, row: RankedRow) -> str:
         """The rank of a row, with an equals sign where nothing was shown to be faster."""
         return f"{row.place.rank}{'=' if row in self.tied and len(self.tied) > 1 else ''}"
 
-    def efficiency(self, row: Row) -> Shown:
+    def efficiency(self, row: RankedRow) -> Shown:
         """The efficiency of a row, with its baseline unless that is the whole group's."""
         own = "" if self.baseline else baseline(row.trial)
         return Shown(row.efficiency.text, f"{row.efficiency.interval}, {own}" if own else row.efficiency.interval)
@@ -90,10 +87,10 @@ class RankedGroup:
 def ranked_groups(summary: Summary, names: Names) -> list[RankedGroup]:
     """Return the groups in the order of the summary."""
     trials = {trial.id: trial for trial in summary.trials}
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[RankedRow]] = {}
     for place in summary.ranking:
         trial = trials[place.trial]
-        groups.setdefault(place.group, []).append(Row(place, trial, names.short(trial)))
+        groups.setdefault(place.group, []).append(RankedRow(place, trial, names.short(trial)))
     return [RankedGroup(title, sorted(rows, key=lambda row: row.place.rank)) for title, rows in groups.items()]
 
 
@@ -125,7 +122,7 @@ def verdict(group: RankedGroup) -> str:
     return sentence
 
 
-def _fastest(best: Row, others: list[Row]) -> str:
+def _fastest(best: RankedRow, others: list[RankedRow]) -> str:
     nearest, *rest = others
     sentence = f"{best.name} is fastest: {nearest.name} takes {_times(nearest)}"
     if rest:
@@ -137,7 +134,7 @@ def _fastest(best: Row, others: list[Row]) -> str:
     return f"{sentence}."
 
 
-def _tie(tied: list[Row]) -> str:
+def _tie(tied: list[RankedRow]) -> str:
     names = [row.name for row in tied]
     who = listed(names) if len(names) <= _MOST_NAMES else f"{names[0]} and {len(names) - 1} others, marked =,"
     sentence = f"{who} cannot be told apart at this budget"
@@ -151,5 +148,5 @@ def _tie(tied: list[Row]) -> str:
     return f"{sentence}."
 
 
-def _times(row: Row) -> str:
+def _times(row: RankedRow) -> str:
     return f"{ratio(row.place.ratio_to_best).line} the time"

@@ -18,7 +18,7 @@ _UNSURE = 10
 """An interval that reaches further than this many times its number, in both directions, says nothing in figures."""
 
 EXPLANATION = (
-    "alpha: one way of one byte over a plain socket between the same processes. Latencies: what a message without a "
+    "Alpha: one way of one byte over a plain socket between the same processes. Latencies: what a message without a "
     "byte costs, in alphas, per step of the textbook algorithm (a ring of p workers has 2(p-1)). Bandwidth: of each "
     "worker's link. Both are of the line through the smallest and the largest size; errors are the line's distance "
     "from the measured times."

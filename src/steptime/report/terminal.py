@@ -19,7 +19,7 @@ from steptime.report import breakdown, clusters
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.groups import RankedGroup, Row, ranked_groups, unranked, verdict
+from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, verdict
 from steptime.report.number_format import Shown, baseline, count, published
 from steptime.report.trial_names import Names, check_name
 
@@ -166,7 +166,7 @@ def _table(group: RankedGroup, layout: Layout) -> Table:
     return table
 
 
-def _numbers(group: RankedGroup, row: Row) -> list[Shown]:
+def _numbers(group: RankedGroup, row: RankedRow) -> list[Shown]:
     return [row.rate, row.time, row.ratio, group.efficiency(row)]
 
 

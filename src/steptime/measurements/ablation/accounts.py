@@ -1,7 +1,4 @@
-"""What frameworks themselves say that parts of a step take, held against the ablation.
-
-Phases as the framework itself marks their ends.
-"""
+"""Durations of phases from a framework's own marks, logs and timers, compared with the ablation's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

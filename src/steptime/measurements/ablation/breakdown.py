@@ -26,7 +26,7 @@ How = str
 
 def break_down(
     trial: Trial, launches: Sequence[AblationLaunch], timed_mean_s: Sequence[float]
-) -> form.Breakdown | None:
+) -> form.StepBreakdown | None:
     """Return the breakdown of the step of ``trial``; None when no ablation launch ended well.
 
     A phase comes from the ablation where the ablation has it, and from the framework's marks elsewhere. Phases that no
@@ -64,7 +64,7 @@ def break_down(
     phases = closing_phases(by_ablation, native, step.value, differing)
     known = sum(phase.value_s for phase in phases.values() if phase)
     phases["residual"] = _residual(steps, all_by_ablation, phases)
-    return form.Breakdown(
+    return form.StepBreakdown(
         launches=len(good),
         step_s=_phase(step, "direct"),
         phases=phases,

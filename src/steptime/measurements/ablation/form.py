@@ -85,7 +85,7 @@ class Overlap(JsonForm):
     comm_hidden_s: Phase
 
 
-class Breakdown(JsonForm):
+class StepBreakdown(JsonForm):
     """Where the time of a step goes."""
 
     launches: int

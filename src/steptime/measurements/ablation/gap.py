@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from steptime.measurements.ablation.form import Breakdown, Phase
+from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import JsonForm
 
 REST = "residual"
@@ -32,7 +32,7 @@ class Gap(JsonForm):
     """Phases that only one of both trials knows: no difference of them can be told from the rest."""
 
 
-def gap(first: str, one: Breakdown, second: str, other: Breakdown) -> Gap:
+def gap(first: str, one: StepBreakdown, second: str, other: StepBreakdown) -> Gap:
     """Return what each phase adds to the step of ``second`` beyond that of ``first``.
 
     The bounds of a difference are those of two independent estimates from their own intervals, by the method of
@@ -62,9 +62,9 @@ def gap(first: str, one: Breakdown, second: str, other: Breakdown) -> Gap:
     return Gap(first=first, second=second, step_s=whole, parts=parts, folded=folded)
 
 
-def against_first(trials: Iterable[tuple[str, str, Breakdown | None]]) -> list[Gap]:
+def against_first(trials: Iterable[tuple[str, str, StepBreakdown | None]]) -> list[Gap]:
     """Return the gap of every trial to the first of its group; ``trials`` are ordered (group, id, breakdown)."""
-    firsts: dict[str, tuple[str, Breakdown]] = {}
+    firsts: dict[str, tuple[str, StepBreakdown]] = {}
     found = []
     for group, trial, own in trials:
         if own is not None:
@@ -84,7 +84,7 @@ def _around(phase: Phase) -> _Around:
     return phase.value_s, phase.value_s - phase.low_s, phase.high_s - phase.value_s
 
 
-def _rest(breakdown: Breakdown, folded: Sequence[str]) -> _Around:
+def _rest(breakdown: StepBreakdown, folded: Sequence[str]) -> _Around:
     phases = [phase for name in (REST, *folded) if (phase := breakdown.phases.get(name)) is not None]
     around = [_around(phase) for phase in phases]
     value = math.fsum(value for value, _, _ in around)

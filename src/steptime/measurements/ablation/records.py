@@ -1,4 +1,4 @@
-"""What one ablation launch wrote, as it stands in the store beside the timing launches of its trial."""
+"""The record of one ablation launch, one line in the trial's ``ablation.jsonl``."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -35,7 +35,7 @@ class WorkerAblation:
     native: list[dict[str, dict[str, float]]] = field(default_factory=list)
     """What the framework's own timers say of the marked steps of each block: source, phases, mean seconds of a step.
 
-    Phases are joined by ``" + "`` where a duration covers several; empty where nothing was told.
+    Phases are joined by ``" + "`` where a duration covers several; empty where the framework has no timers.
     """
 
 

@@ -1,9 +1,4 @@
-"""ablation launches as arrays: how long each stage took, per launch, block and worker.
-
-Phases as differences of the ablation's stages.
-
-Times of all workers on worker 0's clock.
-"""
+"""Ablation launches as arrays: durations of each stage, phases as their differences, times on worker 0's clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

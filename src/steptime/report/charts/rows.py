@@ -1,8 +1,6 @@
-"""Charts with a line per trial: its name and its number above, its interval below; names of any length have room.
+"""Charts with a line per trial: throughput from zero, and step time divided by that of the best trial.
 
-Step time of every trial of a group divided by the best's: an interval that touches 1 shows no difference.
-
-Throughput of every trial of a group, from zero, with its interval.
+Name and number stand above the interval, so that names of any length fit.
 """
 
 from collections.abc import Sequence
