@@ -28,11 +28,11 @@ LAUNCH = """
     from steptime.clusters.cluster import cluster_for
     from steptime.errors import LaunchError
     from steptime.launchers.emulated import EmulatedLauncher
-    from steptime.launchers.emulation.requirements import is_privileged, lacking
+    from steptime.launchers.emulation.requirements import is_privileged, missing_requirement
     from steptime.launchers.request import Request
 
-    if is_privileged() or lacking():
-        sys.exit("no: " + str(lacking()))
+    if is_privileged() or missing_requirement():
+        sys.exit("no: " + str(missing_requirement()))
     shares = {int(host): share for host, share in json.loads(sys.argv[2]).items()}
     cluster = cluster_for(workers=2, own_servers=0, bandwidth_bits_per_s=1e8, cpu_shares=shares)
     try:
