@@ -16,11 +16,11 @@ FILE = "framework.toml"
 _FRAMEWORKS = Path(__file__).parent
 
 
-class _Strict(BaseModel):
+class _ManifestForm(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class StrategySupport(_Strict):
+class StrategySupport(_ManifestForm):
     """How a framework runs one strategy: who must be started and by which launcher."""
 
     launcher: Literal["local", "mpi"] = "local"
@@ -30,7 +30,7 @@ class StrategySupport(_Strict):
     """Whether it has a scheduler process."""
 
 
-class Option(_Strict):
+class Option(_ManifestForm):
     """A setting of the framework that a study may vary."""
 
     help: str
@@ -43,7 +43,7 @@ class Option(_Strict):
     """Where the option means something; empty means everywhere."""
 
 
-class BackEndSupport(_Strict):
+class BackEndSupport(_ManifestForm):
     """A back end of communication, as the framework uses it, for the message benchmark (worker/back_end.py)."""
 
     summary: str
@@ -55,7 +55,7 @@ class BackEndSupport(_Strict):
     device: Literal["cpu", "cuda"] = "cpu"
 
 
-class Manifest(_Strict):
+class Manifest(_ManifestForm):
     """One ``framework.toml``."""
 
     name: str

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.measurements.records import Launch
-from steptime.measurements.stopping import suffices
+from steptime.measurements.stopping_rule import suffices
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult

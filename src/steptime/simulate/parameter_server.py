@@ -60,7 +60,7 @@ def simulate_served_step(
         at_start: whether weights are all pulled when a step begins, or each in answer to its push.
         next_overlaps: whether the next forward pass starts with the weights that have come.
     """
-    links = _Links(keys, group)
+    links = _LinkTimes(keys, group)
     backward: Array = keys.ready[-1]
     if at_start:
         begun = _end_of_forward(keys, forward, links.pull_all(), 0.0)
@@ -86,7 +86,7 @@ def _end_of_forward(keys: PushedKeys, forward: Array, coming: Array, earliest: A
     return np.asarray(np.maximum(earliest + forward, np.max(coming + forward - keys.needed, axis=0)), float)
 
 
-class _Links:
+class _LinkTimes:
     """When each link, and each server, is free again."""
 
     def __init__(self, keys: PushedKeys, group: ServerGroup) -> None:

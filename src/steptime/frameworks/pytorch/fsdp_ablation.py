@@ -28,7 +28,7 @@ class ShardAblation(TorchAblation):
         for part in module.modules():
             if isinstance(part, FSDPModule):
                 part.set_custom_all_gather(_Gathering(self._wire))
-                part.set_custom_reduce_scatter(_Reduction(self._wire))
+                part.set_custom_reduce_scatter(_ShardReduction(self._wire))
 
     def enter(self, stage):
         self._wire.quiet = stage in UNSYNCHRONIZED
@@ -119,27 +119,27 @@ class _Gathering(DefaultAllGather):
         return gather(output_tensor, input_tensor)
 
 
-class _Reduction(DefaultReduceScatter):
+class _ShardReduction(DefaultReduceScatter):
     """Reduces gradients; a quiet one gives the worker's own part of its own gradients, which is not even copied."""
 
     def __init__(self, wire):
-        super(_Reduction, self).__init__()
+        super(_ShardReduction, self).__init__()
         self._wire = wire
         self._mine = None
 
     def allocate(self, size, **how):
         """Allocate memory for the gradients, and in every second call for the worker's part of them."""
         if not self._wire.quiet:
-            return super(_Reduction, self).allocate(size, **how)
+            return super(_ShardReduction, self).allocate(size, **how)
         if self._mine is None:
-            self._mine = super(_Reduction, self).allocate(size, **how)
+            self._mine = super(_ShardReduction, self).allocate(size, **how)
             return self._mine
         (count,), whole, self._mine = size, self._mine, None
         return whole[-count:]
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
         def reduce(output, whole):
-            return super(_Reduction, self).__call__(output, whole, group, op, async_op)
+            return super(_ShardReduction, self).__call__(output, whole, group, op, async_op)
 
         if self._wire.quiet:
             return None

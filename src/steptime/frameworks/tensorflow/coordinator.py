@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from steptime.frameworks.tensorflow.ablation import ServedAblation
 from steptime.frameworks.tensorflow.cluster import STAGE, CoordinatorConnection, call, cluster_of, listen, start_server
-from steptime.frameworks.tensorflow.server_training import CountedTraining
+from steptime.frameworks.tensorflow.counted_updates import CountedTraining
 from steptime.libraries.tensorflow import loader as loaders
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
 from steptime.libraries.tensorflow.startup import call_directly

@@ -15,7 +15,7 @@ _PRIORITIZED = 2
 """Runs the mark in a thread of the engine's pool for urgent work, so that no computation waits for it."""
 
 
-class _Device(ctypes.Structure):
+class _EngineDevice(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_int), ("number", ctypes.c_int32))
 
 
@@ -57,7 +57,7 @@ class EngineMarks(object):
     """Functions in the engine's queue that read arrays, and with that wait for whoever writes them."""
 
     def __init__(self):
-        self._device = _Device(_CPU, 0)
+        self._device = _EngineDevice(_CPU, 0)
         self._property = ctypes.c_int(_PRIORITIZED)
         self._pending = {}
         self._count = 0

@@ -103,7 +103,7 @@ def _read_rows(path: Path) -> tuple[list[str], _Rows]:
 
 def _curves_of(path: Path, rows: _Rows) -> list[ScalingCurve]:
     mistakes: list[str] = []
-    read = [row for line, values in rows if (row := _Row(f"{path}, line {line}", values, mistakes).point())]
+    read = [row for line, values in rows if (row := _CurveRow(f"{path}, line {line}", values, mistakes).point())]
     curves = _group_by_curve(path, read, mistakes) if not mistakes else []
     if mistakes:
         rest = len(mistakes) - _MANY
@@ -111,7 +111,7 @@ def _curves_of(path: Path, rows: _Rows) -> list[ScalingCurve]:
     return curves
 
 
-class _Row:
+class _CurveRow:
     """One line being read; what is wrong goes to ``mistakes``."""
 
     def __init__(self, place: str, values: Mapping[str, str], mistakes: list[str]) -> None:

@@ -3,7 +3,7 @@ import pytest
 from simulated import a_failure, a_launch, a_trial
 
 from steptime.measurements.interval import half_width_between
-from steptime.measurements.stopping import decide, suffices
+from steptime.measurements.stopping_rule import decide, suffices
 
 TARGET = 0.01
 MOST = 10
