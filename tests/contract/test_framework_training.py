@@ -1,6 +1,8 @@
 """Every room that is installed trains what the reference trains; a new room is tested by being there."""
 
 import math
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ TOGETHER = [
     if support.max_workers is None or support.max_workers > 1
 ]
 SYNCHRONOUS = [(room, name) for room, name in TOGETHER if STRATEGIES[name].exact]
+BASELINES = [(room, name) for room, name in TOGETHER if load_manifests()[room].strategies[name].min_workers == 1]
 ASYNCHRONOUS = [pair for pair in TOGETHER if pair not in SYNCHRONOUS]
 
 
@@ -90,4 +93,25 @@ def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_framewor
         ends = [record["origin_s"], *record["ends_s"]]
         assert len(record["ends_s"]) == 4
         assert ends == sorted(ends)
+        assert ends[-1] - ends[0] <= 1.05 * record["usage"]["wall_s"]
         assert result.record("session", f"worker-{rank}")["facts"]["framework_version"]
+
+
+@pytest.fixture(scope="session")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[float]]:
+    """A function that returns the losses of a framework's ``single``, launched once per framework."""
+
+    @cache
+    def losses(name: str) -> list[float]:
+        job = check_job(name, "single", "lenet5", steps=STEPS)
+        return list(launch_ok(tmp_path_factory.mktemp("alone"), job).record("check")["losses"])
+
+    return losses
+
+
+@pytest.mark.parametrize(("name", "strategy"), marked(BASELINES))
+def test_one_worker_of_any_strategy_trains_like_one_alone(trained_room, name, strategy, alone, tmp_path):
+    """The baseline of a scaling curve; with nobody to talk to, there is nothing to quantise and nothing is late."""
+    job = check_job(name, strategy, "lenet5", steps=STEPS)
+    found = launch_ok(tmp_path, job, servers=servers_of(name, strategy)).record("check")["losses"]
+    assert relative_error(found, alone(name)) < 1e-5

@@ -1,14 +1,11 @@
 """DeepSpeed trains what the reference trains, whatever it splits over the workers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from killing import survivors_of
 from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
-from PIL import Image
 
 from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network, Workload
@@ -17,8 +14,6 @@ pytestmark = pytest.mark.framework("deepspeed")
 
 SETTINGS = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
 TOGETHER = ["allreduce", "zero1", "zero2", "zero3"]
-SAMPLES = 12
-SIDE = 32
 
 
 def images() -> Workload:
@@ -69,27 +64,6 @@ def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path, strate
     full = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", **how)))
     mixed = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", precision="bf16", **how)))
     assert 1e-6 < relative_error(mixed, full) < 2e-2
-
-
-def test_photographs_are_loaded(tmp_path: Path) -> None:
-    """By torch's own loader, with a helper."""
-    stream = np.random.default_rng(0)
-    for index in range(SAMPLES):
-        Image.fromarray(stream.integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)).save(tmp_path / f"{index}.jpg")
-    files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
-    (tmp_path / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij")}))
-    dataset = {
-        "form": "image_folder",
-        "root": str(tmp_path),
-        "index": str(tmp_path / "index.json"),
-        "samples": SAMPLES,
-        "transform": {"size": [SIDE, SIDE], "resize": SIDE, "flip": True, "mean": [0.5] * 3, "std": [0.25] * 3},
-    }
-    loader = {"kind": "native", "processes": 1, "dataset": dataset}
-    shape: dict[str, Any] = {"input_shape": (3, SIDE, SIDE), "classes": 10}
-    job = timing_job("deepspeed", "zero1", "lenet5", loader=loader, workers=2, batch=2, steps=8, **shape)
-    result = launch_ok(tmp_path, job, workers=2)
-    assert np.isfinite(result.record("steps", "worker-1")["loss"])
 
 
 def test_a_killed_worker_ends_the_launch(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launching import launch, launch_ok, timing_job
 from PIL import Image
 
 from steptime.frameworks.reference.loader import native_batches
@@ -120,21 +119,3 @@ def test_a_broken_photo_is_named(tmp_path):
     (tmp_path / "2.png").write_bytes((tmp_path / "2.png").read_bytes()[:60])
     with pytest.raises(ValueError, match=r"2\.png cannot be decoded"):
         one_epoch(loader, (3, 8, 8))
-
-
-def test_a_broken_photo_ends_the_worker_with_its_name(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    loader = photos(data, random_pixels(4, 28, 28), size=[28, 28], resize=28)
-    (data / "1.png").write_bytes(b"not an image")
-    result = launch(tmp_path, timing_job("reference", "single", "lenet5", loader=loader, batch=2))
-    assert not result.outcome.ok
-    assert "1.png cannot be decoded" in result.record("error")["message"]
-
-
-def test_two_workers_train_from_files(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    loader = photos(data, random_pixels(8, 28, 28), size=[28, 28], resize=28)
-    result = launch_ok(tmp_path, timing_job("reference", "allreduce", "lenet5", loader=loader, batch=2), workers=2)
-    assert np.isfinite(result.record("steps", "worker-1")["loss"])

@@ -1,0 +1,89 @@
+"""Every framework computes every kind of layer as the reference does; a new framework is tested by being there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from launching import LaunchResult, check_job, launch_ok, relative_error
+from layer_workloads import OF_EVERY_KIND, SEEDS, WORKLOADS
+
+from steptime.frameworks.manifest import load_manifests
+from steptime.runner.equivalence.tolerances import update_error, weight_error
+from steptime.study.strategies import STRATEGIES
+from steptime.worker.weights import initial_weights
+from steptime.workloads.kinds import KINDS
+from steptime.workloads.layers import Workload
+
+MANIFESTS = load_manifests()
+NAMES = [pytest.param(name, marks=pytest.mark.framework(name)) for name in MANIFESTS if name != "reference"]
+EXACT = [
+    pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
+    for name, manifest in MANIFESTS.items()
+    for strategy, support in manifest.strategies.items()
+    if STRATEGIES[strategy].exact and support.max_workers != 1 and name != "reference"
+]
+SETTINGS = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
+HOW: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": SETTINGS}
+RESNET: dict[str, Any] = {"input_shape": (3, 64, 64), "batch": 4}
+
+Expected = Callable[..., LaunchResult]
+
+
+@pytest.fixture(scope="session")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """A function that returns what the reference computes, launched once per workload and number of shards."""
+    results: dict[tuple[str, int], LaunchResult] = {}
+
+    def ask(workload: str | Workload, shards: int = 1, **how: Any) -> LaunchResult:
+        key = (workload if isinstance(workload, str) else workload.name, shards)
+        if key not in results:
+            job = check_job("reference", "single", workload, options={"shards": shards, "bits": 64}, **how)
+            results[key] = launch_ok(tmp_path_factory.mktemp("expected"), job)
+        return results[key]
+
+    return ask
+
+
+@pytest.mark.parametrize("workload", [each for each in WORKLOADS if each.name in OF_EVERY_KIND], ids=lambda it: it.name)
+def test_a_workload_of_every_kind_has_every_kind(workload):
+    assert {layer.kind for layer in workload.layers} == set(KINDS)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_layers_train_as_in_the_reference(trained_room, name, workload, expected, tmp_path):
+    """With momentum and weight decay, of biases and scales too, losses and weights agree to 1e-4 after three steps."""
+    how = {**HOW, "seed": SEEDS.get(workload.name, 0)}
+    found = launch_ok(tmp_path, check_job(name, "single", workload, **how))
+    truth = expected(workload, **how)
+    assert weight_error(found.weights[0], truth.weights[0])[0] < 1e-4
+    assert relative_error(found.record("check")["losses"], truth.record("check")["losses"]) < 1e-4
+    assert found.record("check")["output_shape"] == [6, *workload.output_shape]
+    assert found.record("check")["parameters"] == workload.parameter_count
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_small_resnet50_trains_as_in_the_reference(trained_room, name, expected, tmp_path):
+    """The first loss to 1e-4 and the loss after five steps to 1e-2, with as many parameters as are published."""
+    check = launch_ok(tmp_path, check_job(name, "single", "resnet50", steps=5, **RESNET)).record("check")
+    truth = expected("resnet50", steps=5, **RESNET).record("check")["losses"]
+    assert relative_error(check["losses"][:2], truth[:2]) < 1e-4
+    assert relative_error(check["losses"][-1], truth[-1]) < 1e-2
+    assert check["parameters"] == 25_557_032
+    assert check["output_shape"] == [4, 1000]
+
+
+@pytest.mark.parametrize(("name", "strategy"), EXACT)
+def test_two_workers_of_resnet50_make_the_update_of_the_reference(trained_room, name, strategy, expected, tmp_path):
+    """After one step, of whose update a worker's missing gradient would be a half and rounding is little.
+
+    Rounding moves values across the kink of a ReLU, which ones depends on the processor, and batch norm spreads that:
+    an offset that starts at zero may be 1 % off.
+    """
+    how = {**RESNET, "classes": 10}
+    truth = expected("resnet50", 2, steps=1, **how).weights[0]
+    job = check_job(name, strategy, "resnet50", workers=2, steps=1, **how)
+    result = launch_ok(tmp_path, job, workers=2, servers=1 if STRATEGIES[strategy].servers else 0, time_limit_s=280)
+    first = initial_weights(job["workload"]["layers"], 0)
+    assert result.weights
+    assert max(update_error(weights, truth, first)[0] for weights in result.weights.values()) < 0.02
