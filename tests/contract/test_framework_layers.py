@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error
-from layer_workloads import OF_EVERY_KIND, SEEDS, WORKLOADS
+from layer_workloads import OF_EVERY_KIND, WORKLOADS
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.equivalence.tolerances import update_error, weight_error
@@ -51,11 +51,10 @@ def test_a_workload_of_every_kind_has_every_kind(workload):
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 @pytest.mark.parametrize("name", NAMES)
-def test_layers_train_as_in_the_reference(trained_room, name, workload, expected, tmp_path):
+def test_layers_train_as_in_the_reference(trained_framework, name, workload, expected, tmp_path):
     """With momentum and weight decay, of biases and scales too, losses and weights agree to 1e-4 after three steps."""
-    how = {**HOW, "seed": SEEDS.get(workload.name, 0)}
-    found = launch_ok(tmp_path, check_job(name, "single", workload, **how))
-    truth = expected(workload, **how)
+    found = launch_ok(tmp_path, check_job(name, "single", workload, **HOW))
+    truth = expected(workload, **HOW)
     assert weight_error(found.weights[0], truth.weights[0])[0] < 1e-4
     assert relative_error(found.record("check")["losses"], truth.record("check")["losses"]) < 1e-4
     assert found.record("check")["output_shape"] == [6, *workload.output_shape]
@@ -63,7 +62,7 @@ def test_layers_train_as_in_the_reference(trained_room, name, workload, expected
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_small_resnet50_trains_as_in_the_reference(trained_room, name, expected, tmp_path):
+def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, expected, tmp_path):
     """The first loss to 1e-4 and the loss after five steps to 1e-2, with as many parameters as are published."""
     check = launch_ok(tmp_path, check_job(name, "single", "resnet50", steps=5, **RESNET)).record("check")
     truth = expected("resnet50", steps=5, **RESNET).record("check")["losses"]
@@ -74,7 +73,7 @@ def test_a_small_resnet50_trains_as_in_the_reference(trained_room, name, expecte
 
 
 @pytest.mark.parametrize(("name", "strategy"), EXACT)
-def test_two_workers_of_resnet50_make_the_update_of_the_reference(trained_room, name, strategy, expected, tmp_path):
+def test_two_workers_of_resnet50_make_the_update_of_the_reference(trained_framework, name, strategy, expected, tmp_path):
     """After one step, of whose update a worker's missing gradient would be a half and rounding is little.
 
     Rounding moves values across the kink of a ReLU, which ones depends on the processor, and batch norm spreads that:

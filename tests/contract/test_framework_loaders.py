@@ -78,7 +78,7 @@ def losses_of(images: np.ndarray, job: dict[str, Any], rank: int) -> list[float]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_worker_trains_on_the_samples_of_the_protocol_in_its_order(trained_room, name, tmp_path):
+def test_every_worker_trains_on_the_samples_of_the_protocol_in_its_order(trained_framework, name, tmp_path):
     """By the losses of fixed weights over three epochs: another sample, class, order or scale gives another loss."""
     images = np.random.default_rng(0).integers(0, 256, (SAMPLES, 3, SIDE, SIDE), dtype=np.uint8)
     np.savez(tmp_path / "set.npz", images=images, labels=np.arange(SAMPLES))
@@ -94,14 +94,14 @@ def test_every_worker_trains_on_the_samples_of_the_protocol_in_its_order(trained
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_arrays_are_loaded_for_several_epochs_with_a_batch_that_leaves_a_rest(trained_room, name, tmp_path):
+def test_arrays_are_loaded_for_several_epochs_with_a_batch_that_leaves_a_rest(trained_framework, name, tmp_path):
     job = timing_job(name, "single", "lenet5", loader=digits(tmp_path), batch=5, steps=8)
     assert math.isfinite(launch_ok(tmp_path, job).record("steps")["loss"])
 
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_room, name, processes, tmp_path):
+def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_framework, name, processes, tmp_path):
     """In the training process, and by helpers; the ends of steps are in order."""
     strategy, launched = together(name)
     loader = photos(tmp_path, processes=processes)
@@ -117,7 +117,7 @@ def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_ro
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("content", [b"no photograph", None], ids=["text", "cut off"])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_broken_photograph_ends_both_workers_and_is_named(trained_room, name, content, processes, tmp_path):
+def test_a_broken_photograph_ends_both_workers_and_is_named(trained_framework, name, content, processes, tmp_path):
     """Worker 1 meets it in its second batch; all who wait for its gradients are ended long before the limit."""
     strategy, launched = together(name)
     loader = photos(tmp_path, processes=processes)

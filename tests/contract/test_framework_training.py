@@ -110,7 +110,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[floa
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(BASELINES))
-def test_one_worker_of_any_strategy_trains_like_one_alone(trained_room, name, strategy, alone, tmp_path):
+def test_one_worker_of_any_strategy_trains_like_one_alone(trained_framework, name, strategy, alone, tmp_path):
     """The baseline of a scaling curve; with nobody to talk to, there is nothing to quantise and nothing is late."""
     job = check_job(name, strategy, "lenet5", steps=STEPS)
     found = launch_ok(tmp_path, job, servers=servers_of(name, strategy)).record("check")["losses"]

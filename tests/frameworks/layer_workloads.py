@@ -146,5 +146,3 @@ WORKLOADS = [
 ]
 OF_EVERY_KIND = ("every_kind", "values_read_twice", "uneven_windows", "pooled_at_edges")
 """The workloads that hold every kind of layer."""
-SEEDS = {"pooled_at_edges": 1}
-"""Where not 0: with 0, two values of a window are so near that JAX's rounding of tanh makes the other the larger."""

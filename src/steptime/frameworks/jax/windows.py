@@ -148,18 +148,23 @@ def _max(taps, images):
 
 
 def _max_forward(taps, images):
-    largest = _max(taps, images)
-    return largest, (images, largest)
+    """Return the largest of the views, and which view it is.
+
+    The backward pass must not look for it again: XLA may compute ``images`` a second time in another fusion, whose
+    rounding differs, and then no view equals the largest and its gradient is lost.
+    """
+    views = taps.views(images, -numpy.inf)
+    largest, winner = views[0], numpy.zeros(views[0].shape, numpy.int32)
+    for place, view in enumerate(views[1:], 1):
+        larger = view > largest
+        largest, winner = numpy.where(larger, view, largest), numpy.where(larger, place, winner)
+    return largest, (images, winner)
 
 
 def _max_backward(taps, saved, gradient):
-    images, largest = saved
-    taken = numpy.zeros(largest.shape, bool)
-    parts = []
-    for view in taps.views(images, -numpy.inf):
-        wins = (view == largest) & ~taken
-        taken = taken | wins
-        parts.append(numpy.where(wins, gradient, numpy.zeros_like(gradient)))
+    images, winner = saved  # of the images only the shape is used
+    count = taps.kernel[0] * taps.kernel[1]
+    parts = [numpy.where(winner == place, gradient, numpy.zeros_like(gradient)) for place in range(count)]
     return jax.linear_transpose(lambda like: taps.views(like, 0), images)(parts)
 
 
