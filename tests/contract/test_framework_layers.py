@@ -73,7 +73,9 @@ def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, ex
 
 
 @pytest.mark.parametrize(("name", "strategy"), EXACT)
-def test_two_workers_of_resnet50_make_the_update_of_the_reference(trained_framework, name, strategy, expected, tmp_path):
+def test_two_workers_of_resnet50_make_the_update_of_the_reference(
+    trained_framework, name, strategy, expected, tmp_path
+):
     """After one step, of whose update a worker's missing gradient would be a half and rounding is little.
 
     Rounding moves values across the kink of a ReLU, which ones depends on the processor, and batch norm spreads that:
