@@ -9,7 +9,7 @@ import pytest
 from steptime.errors import SteptimeError
 from steptime.frameworks.manifest import load_manifests
 from steptime.model.layer_work import even_work, work_of
-from steptime.model.policies import has_own_policy, has_policy, plan_of, policies_in, policies_of
+from steptime.model.policies import MODELS, has_own_policy, has_policy, plan_of, policies_in, policies_of
 from steptime.model.step_graph import step_graph
 from steptime.study.strategies import STRATEGIES
 from steptime.worker.communication import CommunicationPlan, PolicyContext
@@ -18,10 +18,10 @@ from steptime.workloads.table import build_workload
 
 WORKS = [*(work_of(build_workload(name)) for name in ("lenet5", "mlp", "resnet50")), even_work("bert", 100_000_001)]
 UNKNOWN = "unknown"
-"""A framework that nobody has installed, which follows the plainest policies."""
+"""A framework that nobody has installed, which follows what stands for each strategy."""
 RULES = [
     *((framework, strategy) for framework in load_manifests() for strategy in policies_of(framework)),
-    *((UNKNOWN, strategy) for strategy in PLAINEST if strategy != "single"),
+    *((UNKNOWN, strategy) for strategy in STRATEGIES if strategy != "single"),
 ]
 OPTIONS = [
     (framework, strategy, name, value)
@@ -120,8 +120,14 @@ def test_steps_wait_for_all_workers_where_the_strategy_is_synchronous(framework,
     assert _graph(WORKS[0], framework, strategy).plan.synchronous == STRATEGIES[strategy].synchronous
 
 
-def test_every_strategy_has_a_plainest_policy():
-    assert set(PLAINEST) == set(STRATEGIES)
+def test_every_strategy_has_a_policy_for_frameworks_without_one_of_their_own():
+    assert {*PLAINEST, *MODELS} == set(STRATEGIES)
+
+
+@pytest.mark.parametrize(("strategy", "framework"), MODELS.items())
+def test_the_framework_that_stands_for_a_strategy_has_it(strategy, framework):
+    assert has_own_policy(framework, strategy)
+    assert _graph(WORKS[1], UNKNOWN, strategy).plan == _graph(WORKS[1], framework, strategy).plan
 
 
 @pytest.mark.parametrize("framework", load_manifests())

@@ -1,4 +1,4 @@
-"""Which communication policy a framework follows, by the strategy: its own, or the plainest one of the strategy.
+"""Which communication policy a framework follows, by the strategy: its own, or the one that stands for the strategy.
 
 A framework's own policies stand in the ``communication.py`` of its folder, which is pure Python: it is imported by
 itself, without the adapter and without the framework. Nothing else of frameworks is read by the predicting half.
@@ -17,6 +17,16 @@ from steptime.worker.communication import CommunicationPlan, Policy, PolicyConte
 from steptime.worker.policies import PLAINEST
 
 FILE = "communication.py"
+MODELS: Mapping[str, str] = {
+    "fsdp": "pytorch",
+    "zero1": "deepspeed",
+    "zero2": "deepspeed",
+    "zero3": "deepspeed",
+    "onebit": "cntk",
+    "block_momentum": "cntk",
+}
+"""The framework that brought a strategy: one without a policy of its own is taken to follow that framework's. All other
+strategies have a plainest policy, which belongs to no framework."""
 _SHIPPED = Path(manifest.__file__).parent
 
 
@@ -25,27 +35,30 @@ def plan_of(work: Work, framework: str, strategy: str, context: PolicyContext) -
 
     Args:
         work: of ``work_of`` or ``even_work``.
-        framework: its name; one without a policy of its own follows the plainest policy of the strategy.
+        framework: its name; one without a policy of its own follows that of ``MODELS``, or the plainest one.
         strategy: as in ``steptime list strategies``.
-        context: of the trial; options that the trial leaves out get the defaults of the framework's manifest.
+        context: of the trial; options that the trial leaves out get the defaults of the manifest.
 
     Raises KeyError for an unknown strategy, and SteptimeError for a ``communication.py`` that cannot be used.
     """
+    followed = framework if has_own_policy(framework, strategy) else MODELS.get(strategy, framework)
+    policy = policies_of(followed).get(strategy) or PLAINEST[strategy]
+    defaults = {**_defaults(followed, strategy), **_defaults(framework, strategy)}
+    return policy(work, context._replace(options={**defaults, **context.options}))
+
+
+def _defaults(framework: str, strategy: str) -> dict[str, manifest.OptionValue]:
     known = manifest.load_manifests().get(framework)
-    if known is not None:
-        defaults = {name: option.default for name, option in known.options_for(strategy).items()}
-        context = context._replace(options={**defaults, **context.options})
-    policy = policies_of(framework).get(strategy) or PLAINEST[strategy]
-    return policy(work, context)
+    return {} if known is None else {name: option.default for name, option in known.options_for(strategy).items()}
 
 
 def has_policy(strategy: str) -> bool:
     """Say whether any framework's step can be planned under a strategy."""
-    return strategy in PLAINEST
+    return strategy in PLAINEST or strategy in MODELS
 
 
 def has_own_policy(framework: str, strategy: str) -> bool:
-    """Say whether a framework brings a policy of its own, rather than following the plainest one of the strategy."""
+    """Say whether a framework brings a policy of its own, rather than following another's."""
     return strategy in policies_of(framework)
 
 

@@ -1,6 +1,6 @@
 """Communication policies that belong to no framework, and the parts that frameworks' own policies are made of.
 
-``PLAINEST`` holds one textbook policy per strategy, for frameworks whose own way nobody has written down.
+``PLAINEST`` holds textbook policies, for frameworks whose own way nobody has written down.
 """
 
 import math
@@ -108,24 +108,6 @@ def averaged_in_blocks(
     return flat(work, context)._replace(every=steps)
 
 
-def sharded_state(work: Work, context: PolicyContext) -> CommunicationPlan:  # noqa: ARG001
-    """Return a reduce-scatter of all gradients behind the backward pass, and an all-gather of weights after the update.
-
-    Stages 1 and 2 of ZeRO: S. Rajbhandari et al., SC 2020.
-    """
-    gradients = message_of(work.forward_gradients(), "reduce_scatter", END_OF_BACKWARD)
-    weights = PlannedMessage("all_gather", work.gradient_bytes, END_OF_BACKWARD)
-    return CommunicationPlan((gradients,), after_update=(weights,))
-
-
-def sharded_weights(work: Work, context: PolicyContext) -> CommunicationPlan:  # noqa: ARG001
-    """Return a gather per layer in each pass, and a reduce-scatter behind each layer's backward pass.
-
-    Stage 3 of ZeRO, without fetching ahead: S. Rajbhandari et al., SC 2020.
-    """
-    return sharded_in_groups(work, [[place] for place, layer in enumerate(work.layers) if layer.gradients])
-
-
 def sharded_in_groups(work: Work, groups: typing.Sequence[typing.Sequence[int]]) -> CommunicationPlan:
     """Return a gather per group of layers in each pass, and a reduce-scatter behind each group's backward pass.
 
@@ -222,13 +204,7 @@ def asynchronous(policy: Policy) -> Policy:
 PLAINEST: typing.Mapping[str, Policy] = {
     "single": no_exchange,
     "allreduce": flat,
-    "fsdp": sharded_weights,
-    "zero1": sharded_state,
-    "zero2": sharded_state,
-    "zero3": sharded_weights,
-    "onebit": quantized,
-    "block_momentum": averaged_in_blocks,
     "ps_sync": pushed_rows,
     "ps_async": asynchronous(pushed_rows),
 }
-"""The plainest policy of each strategy."""
+"""The plainest policy of each strategy that no framework has to itself."""
