@@ -55,7 +55,7 @@ def step_graph(work: Work, framework: str, strategy: str, context: PolicyContext
 
     Args:
         work: of ``work_of`` or ``even_work``.
-        framework: its name; one without a policy of its own follows the plainest policy of the strategy.
+        framework: its name; one without a policy of its own follows what ``model.policies`` says.
         strategy: as in ``steptime list strategies``.
         context: workers, servers and options of the trial.
 
