@@ -16,15 +16,15 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network, Workload
 
-ROOMS = [name for name in load_manifests() if name.startswith("horovod_")]
+FRAMEWORKS = [name for name in load_manifests() if name.startswith("horovod_")]
 CONTROLLERS = ["gloo", "mpi"]
 SETTINGS = {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01}
 SAMPLES = 12
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.framework(name)) for name in ROOMS])
-def room(request: pytest.FixtureRequest) -> str:
-    """Each room, skipped where its environment is missing."""
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.framework(name)) for name in FRAMEWORKS])
+def framework(request: pytest.FixtureRequest) -> str:
+    """Each framework, skipped where its environment is missing."""
     interpreter_for(request.param)
     name: str = request.param
     return name
@@ -51,64 +51,66 @@ def distance(result: LaunchResult, expected: Weights) -> float:
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
-def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, room: str, controller: str) -> None:
+def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, framework: str, controller: str) -> None:
     """With momentum and weight decay, and on both workers."""
     job = check_job(
-        room, "allreduce", normed(), workers=2, seed=3, optimizer=SETTINGS, options={"controller": controller}
+        framework, "allreduce", normed(), workers=2, seed=3, optimizer=SETTINGS, options={"controller": controller}
     )
     result = launch_ok(tmp_path, job, workers=2)
     assert sorted(result.weights) == [0, 1]
     assert distance(result, oracle(tmp_path, normed(), 2, seed=3)) < 1e-4
 
 
-def test_three_workers_meet_without_fusion(tmp_path: Path, room: str) -> None:
+def test_three_workers_meet_without_fusion(tmp_path: Path, framework: str) -> None:
     """Each gradient is sent by itself, and each look for more takes its time."""
     options = {"fusion_mb": 0.0, "cycle_ms": 3.5}
-    job = check_job(room, "allreduce", normed(), workers=3, optimizer=SETTINGS, options=options)
+    job = check_job(framework, "allreduce", normed(), workers=3, optimizer=SETTINGS, options=options)
     result = launch_ok(tmp_path, job, workers=3)
     assert distance(result, oracle(tmp_path, normed(), 3)) < 1e-4
     facts = result.record("session", "worker-2")["facts"]
     assert {name: facts[name] for name in options} == options
 
 
-def test_one_worker_may_be_told_to_average(tmp_path: Path, room: str) -> None:
+def test_one_worker_may_be_told_to_average(tmp_path: Path, framework: str) -> None:
     """As a baseline that has Horovod in it."""
-    result = launch_ok(tmp_path, check_job(room, "allreduce", normed(), optimizer=SETTINGS))
+    result = launch_ok(tmp_path, check_job(framework, "allreduce", normed(), optimizer=SETTINGS))
     assert distance(result, oracle(tmp_path, normed(), 1)) < 1e-4
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_a_timeline_is_written_where_it_is_asked_for(
-    tmp_path: Path, room: str, controller: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, framework: str, controller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into the run folder, whatever the user's shell says to Horovod."""
     monkeypatch.setenv("HOROVOD_TIMELINE", str(tmp_path / "foreign.json"))
     monkeypatch.setenv("HOROVOD_CONTROLLER", "nonsense")
     options = {"controller": controller, "timeline": True}
-    result = launch_ok(tmp_path, timing_job(room, "allreduce", normed(), workers=2, options=options), workers=2)
+    result = launch_ok(tmp_path, timing_job(framework, "allreduce", normed(), workers=2, options=options), workers=2)
     text = (result.folder / "timeline.json").read_text().rstrip().rstrip(",")
     events = json.loads(text if text.endswith("]") else text + "]")  # Horovod may leave the end out
     assert any("ALLREDUCE" in event.get("name", "") for event in events)
     assert not (tmp_path / "foreign.json").exists()
 
 
-def test_arrays_are_loaded_and_no_timeline_is_written(tmp_path: Path, room: str) -> None:
+def test_arrays_are_loaded_and_no_timeline_is_written(tmp_path: Path, framework: str) -> None:
     """By the pipeline of the framework itself."""
     images = np.random.default_rng(0).integers(0, 256, (SAMPLES, 16, 6, 6), dtype=np.uint8)
     np.savez(tmp_path / "set.npz", images=images, labels=np.arange(SAMPLES) % 5)
     transform = {"mean": [0.5] * 16, "std": [0.25] * 16}
     dataset = {"form": "arrays", "path": str(tmp_path / "set.npz"), "samples": SAMPLES, "transform": transform}
     loader = {"kind": "native", "processes": 0, "dataset": dataset}
-    job = timing_job(room, "allreduce", normed(), workers=2, batch=2, loader=loader)
+    job = timing_job(framework, "allreduce", normed(), workers=2, batch=2, loader=loader)
     result = launch_ok(tmp_path, job, workers=2)
     assert np.isfinite(result.record("steps", "worker-1")["loss"])
     assert not (result.folder / "timeline.json").exists()
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
-def test_a_killed_worker_ends_the_launch(tmp_path: Path, room: str, controller: str) -> None:
+def test_a_killed_worker_ends_the_launch(tmp_path: Path, framework: str, controller: str) -> None:
     """The other one, which waits for gradients, does not stay behind."""
-    job = timing_job(room, "allreduce", normed(), workers=2, warmup_steps=200_000, options={"controller": controller})
+    job = timing_job(
+        framework, "allreduce", normed(), workers=2, warmup_steps=200_000, options={"controller": controller}
+    )
     found: list[LaunchResult] = []
     running = threading.Thread(target=lambda: found.append(launch(tmp_path, job, workers=2)))
     running.start()
@@ -146,13 +148,13 @@ def test_a_release_whose_source_is_unknown_is_not_built(tmp_path: Path) -> None:
     assert "only horovod==0.28.1 can be built" in done.stderr
 
 
-def build(folder: Path, room: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the building program of a room in its environment, with nothing built before."""
-    if room not in load_manifests():
-        pytest.skip(f"there is no room {room}")
-    program = load_manifests()[room].finish_command[0]
+def build(folder: Path, framework: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the building program of a framework in its environment, with nothing built before."""
+    if framework not in load_manifests():
+        pytest.skip(f"there is no framework {framework}")
+    program = load_manifests()[framework].finish_command[0]
     return subprocess.run(
-        [str(interpreter_for(room)), "-I", program, str(folder), *arguments],
+        [str(interpreter_for(framework)), "-I", program, str(folder), *arguments],
         env={**os.environ, "STEPTIME_WHEELS": str(folder), **variables},
         capture_output=True,
         text=True,
