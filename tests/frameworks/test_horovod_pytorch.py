@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from launching import check_job, interpreter_for, launch_ok
-from test_horovod_rooms import SETTINGS, distance, normed, oracle
+from test_horovod_controllers import SETTINGS, distance, normed, oracle
 
 import steptime
 
