@@ -1,6 +1,7 @@
 """Which share of the core's lines the tests ran, by package; fails under the limits.
 
-The worker half runs inside frameworks' environments, where nothing counts lines: it is tested by what it trains.
+The worker half, the makers of datasets and the programs of emulated hosts run in other Pythons, where nothing counts
+lines: they are tested by what they train and make.
 """
 
 import io
