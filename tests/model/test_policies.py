@@ -9,7 +9,7 @@ import pytest
 from steptime.errors import SteptimeError
 from steptime.frameworks.manifest import load_manifests
 from steptime.model.layer_work import even_work, work_of
-from steptime.model.policies import MODELS, has_own_policy, has_policy, plan_of, policies_in, policies_of
+from steptime.model.policies import BROUGHT_BY, has_own_policy, has_policy, plan_of, policies_in, policies_of
 from steptime.model.step_graph import step_graph
 from steptime.study.strategies import STRATEGIES
 from steptime.worker.communication import CommunicationPlan, PolicyContext
@@ -121,10 +121,10 @@ def test_steps_wait_for_all_workers_where_the_strategy_is_synchronous(framework,
 
 
 def test_every_strategy_has_a_policy_for_frameworks_without_one_of_their_own():
-    assert {*PLAINEST, *MODELS} == set(STRATEGIES)
+    assert {*PLAINEST, *BROUGHT_BY} == set(STRATEGIES)
 
 
-@pytest.mark.parametrize(("strategy", "framework"), MODELS.items())
+@pytest.mark.parametrize(("strategy", "framework"), BROUGHT_BY.items())
 def test_the_framework_that_stands_for_a_strategy_has_it(strategy, framework):
     assert has_own_policy(framework, strategy)
     assert _graph(WORKS[1], UNKNOWN, strategy).plan == _graph(WORKS[1], framework, strategy).plan

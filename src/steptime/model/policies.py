@@ -17,7 +17,7 @@ from steptime.worker.communication import CommunicationPlan, Policy, PolicyConte
 from steptime.worker.policies import PLAINEST
 
 FILE = "communication.py"
-MODELS: Mapping[str, str] = {
+BROUGHT_BY: Mapping[str, str] = {
     "fsdp": "pytorch",
     "zero1": "deepspeed",
     "zero2": "deepspeed",
@@ -35,13 +35,13 @@ def plan_of(work: Work, framework: str, strategy: str, context: PolicyContext) -
 
     Args:
         work: of ``work_of`` or ``even_work``.
-        framework: its name; one without a policy of its own follows that of ``MODELS``, or the plainest one.
+        framework: its name; one without a policy of its own follows that of ``BROUGHT_BY``, or the plainest one.
         strategy: as in ``steptime list strategies``.
         context: of the trial; options that the trial leaves out get the defaults of the manifest.
 
     Raises KeyError for an unknown strategy, and SteptimeError for a ``communication.py`` that cannot be used.
     """
-    followed = framework if has_own_policy(framework, strategy) else MODELS.get(strategy, framework)
+    followed = framework if has_own_policy(framework, strategy) else BROUGHT_BY.get(strategy, framework)
     policy = policies_of(followed).get(strategy) or PLAINEST[strategy]
     defaults = {**_defaults(followed, strategy), **_defaults(framework, strategy)}
     return policy(work, context._replace(options={**defaults, **context.options}))
@@ -54,7 +54,7 @@ def _defaults(framework: str, strategy: str) -> dict[str, manifest.OptionValue]:
 
 def has_policy(strategy: str) -> bool:
     """Say whether any framework's step can be planned under a strategy."""
-    return strategy in PLAINEST or strategy in MODELS
+    return strategy in PLAINEST or strategy in BROUGHT_BY
 
 
 def has_own_policy(framework: str, strategy: str) -> bool:

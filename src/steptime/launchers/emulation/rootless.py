@@ -117,7 +117,7 @@ def _findings(fields: dict[str, Any] | None) -> ClusterFindings | None:
 
 
 _NEW_USERS = 0x10000000
-_PROGRAM_USERS = f"import ctypes; print(ctypes.CDLL(None).unshare({_NEW_USERS}), flush=True); input()"
+_NAMESPACE_PROGRAM = f"import ctypes; print(ctypes.CDLL(None).unshare({_NEW_USERS}), flush=True); input()"
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ def made_users(count: int) -> Iterator[list[Path] | None]:
 
 def _make() -> int | None:
     with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _PROGRAM_USERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-S", "-c", _NAMESPACE_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as helper:
         try:
             assert helper.stdout is not None  # noqa: S101 - it was asked for
