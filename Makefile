@@ -29,8 +29,8 @@ test: $(DEV)  ## make what the tests need, then run all of them and show which l
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 	rm -f $(SKIPPED) && $(VENV)/bin/coverage erase
-	$(VENV)/bin/coverage run -m pytest $(IN_TWO) --frameworks default --skipped-to $(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
-	$(VENV)/bin/python -m pytest --skipped-to $(SKIPPED) -m alone
+	$(VENV)/bin/coverage run -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
 	$(VENV)/bin/python .ci/coverage_by_package.py
 	@sort $(SKIPPED) | uniq -c | awk '{n = $$1; $$1 = ""; line = line (NR > 1 ? ";" : "") " " n " because" $$0} \
 		END {print "skipped:" (NR ? line : " nothing")}'
