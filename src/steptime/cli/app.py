@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,7 +11,12 @@ from steptime import __version__
 from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
 from steptime.cli import list as listing
 
+EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
+EXIT_READER_LEFT = 141
+"""What a shell shows for a program that SIGPIPE ended."""
+_LONGEST_NAME = 300
+"""Characters of a file's name in a message."""
 
 app = typer.Typer(
     name="steptime",
@@ -53,28 +59,72 @@ app.command()(evidence.evidence)
 
 
 def main() -> None:
-    """Run the program; a user's mistake ends with a message and an exit code, never with a traceback."""
+    """Run the program as a process; what cannot be printed is told, and never keeps a verb from its work."""
+    from steptime.cli.streams import StandardStreams
+
+    streams = StandardStreams()
+    code = run_program()
+    failure = streams.output_failure()
+    if isinstance(failure, BrokenPipeError):  # the reader of the output (head, less) has left
+        code = code or EXIT_READER_LEFT
+    elif failure is not None:
+        _say([f"could not write to standard output: {failure.strerror}"])
+        code = code or EXIT_REFUSED
+    sys.exit(code)
+
+
+def run_program(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code.
+
+    A user's mistake, and what the system refuses, is told in words. Whatever else is raised is a defect of steptime.
+
+    Args:
+        arguments: behind the name of the program; None takes those of the process.
+    """
     try:
-        app()
+        app(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
-        sys.exit(EXIT_INTERRUPTED)
-    except BrokenPipeError:  # the reader of our output (head, less) has left; that is not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        return EXIT_INTERRUPTED
     except Exception as error:
-        from steptime.errors import SteptimeError
+        from steptime.errors import SteptimeError, UsageError
 
-        if not isinstance(error, SteptimeError):
+        if isinstance(error, SteptimeError):
+            _say(error.mistakes if isinstance(error, UsageError) else [str(error)])
+            return error.exit_code
+        refusal = _refusal(error)
+        if refusal is None:
             raise
-        _say(error)
-        sys.exit(error.exit_code)
+        _say([refusal])
+        return EXIT_REFUSED
+    return 0
 
 
-def _say(error: Exception) -> None:
-    from steptime.errors import UsageError
+def _refusal(error: Exception) -> str | None:
+    """Return what the system refuses in a sentence that names file and cause; None for anything else."""
+    if isinstance(error, OSError):
+        files = [os.fsdecode(each) for each in (error.filename, error.filename2) if isinstance(each, (str, bytes))]
+        cause = error.strerror or str(error) or type(error).__name__
+        return f"{' and '.join(map(_shown, files))}: {cause}" if files else cause
+    if isinstance(error, UnicodeError):
+        return f"text that cannot be encoded or decoded: {error}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory{f': {error}' if str(error) else ''}"
+    if isinstance(error, RecursionError):
+        return "the input is nested too deeply"
+    if isinstance(error, RuntimeError) and "home directory" in str(error):
+        return "there is no home folder: set HOME to one, and STEPTIME_CACHE where environments are to be kept"
+    return None
 
-    lines = error.mistakes if isinstance(error, UsageError) else [str(error)]
+
+def _shown(file: str) -> str:
+    name = file if file.isprintable() else repr(file)
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+
+
+def _say(lines: Sequence[str]) -> None:
     label = "error" if len(lines) == 1 else f"{len(lines)} errors"
     sys.stderr.write(f"{label}:\n" if len(lines) > 1 else f"{label}: ")
     for line in lines:
