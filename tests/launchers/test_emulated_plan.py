@@ -1,5 +1,7 @@
 """What the launcher ``emulated`` plans and asks the kernel for; nothing here needs root."""
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from steptime.clusters.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers import emulated
 from steptime.launchers.emulated import EmulatedLauncher
+from steptime.launchers.emulation import commands
 from steptime.launchers.emulation import requirements as possible
 from steptime.launchers.emulation.owner import new_owner, owner_of
 from steptime.launchers.emulation.paths import message_bytes
@@ -114,3 +117,21 @@ def test_what_is_missing_is_said_before_anything_is_made(monkeypatch, tmp_path, 
     monkeypatch.setattr(emulated, "made_hosts", None)
     with pytest.raises(LaunchError, match=sentence):
         EmulatedLauncher().run(request())
+
+
+@pytest.mark.parametrize(
+    "name", ["it's", "two words", "$(touch planted)", '"quoted"', "a;touch planted", "line\nbreak"]
+)
+def test_the_start_script_takes_no_folder_name_for_a_command(tmp_path, monkeypatch, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    (tmp_path / "entry.py").write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
+    monkeypatch.setattr(commands, "_ENTERING", str(tmp_path / "entry.py"))
+    agent = folder / commands.AGENT
+    agent.write_text(commands.agent_script(folder))
+    agent.chmod(0o700)
+    said = subprocess.run(
+        [str(agent), "-x", "h1", "echo", "1"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(said.stdout) == [str(folder / commands.PLAN), "1", "/bin/sh", "-c", "echo 1"]
+    assert not (tmp_path / "planted").exists()

@@ -74,10 +74,12 @@ def python() -> list[str]:
     pytest.skip("other users cannot run this Python")
 
 
-def start(python: list[str], folder: Path, program: str, **shares: float) -> subprocess.Popen[str]:
+def start(
+    python: list[str], folder: Path, program: str, cwd: Path = Path("/"), **shares: float
+) -> subprocess.Popen[str]:
     (folder / "start.py").write_text(textwrap.dedent(program))
-    command = [*python, "-c", textwrap.dedent(LAUNCH), str(folder), json.dumps(shares)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
+    command = [*python, "-P", "-c", textwrap.dedent(LAUNCH), str(folder), json.dumps(shares)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
 
 
 def answer(process: subprocess.Popen[str]):
@@ -111,6 +113,15 @@ def test_a_failure_is_an_outcome_all_the_same(python, folder):
     ok, reason, _ = answer(start(python, folder, "raise SystemExit(7)"))
     assert not ok
     assert "ended with exit code 7" in reason
+
+
+def test_a_package_steptime_of_the_current_folder_is_never_imported(python, folder):
+    current = folder / "current"
+    (current / "steptime").mkdir(parents=True)
+    (current / "steptime" / "__init__.py").write_text(f"open({str(folder / 'planted')!r}, 'w').close()")
+    ok, reason, _ = answer(start(python, folder, "pass", cwd=current))
+    assert ok, reason
+    assert not (folder / "planted").exists()
 
 
 def running(folder: Path) -> list[int]:

@@ -1,5 +1,6 @@
 """The commands of a launch whose processes run on several hosts; pure, so that a plan can be printed."""
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ def enter_command(plan: str, host: int, program: Sequence[str], *, leading: bool
 
 def agent_script(folder: Path) -> str:
     """Return the program that an mpiexec calls as ``on-host.sh [OPTION …] HOST COMMAND …`` to reach a host."""
-    begin = " ".join(f"'{part}'" for part in (sys.executable, "-I", "-S", _ENTERING, str(folder / PLAN)))
+    begin = shlex.join((sys.executable, "-I", "-S", _ENTERING, str(folder / PLAN)))
     return f"""#!/bin/sh
 # Reaches an emulated host, as ssh would a real one.
 while [ "${{1#-}}" != "$1" ]; do shift; done

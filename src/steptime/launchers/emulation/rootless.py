@@ -41,7 +41,7 @@ def user_namespaces_work() -> bool:
 def run_below(request: Request) -> LaunchOutcome:
     """Run a launch in a user namespace; raises LaunchError as the launcher does."""
     with subprocess.Popen(
-        [*_BELOW, sys.executable, "-m", _PROGRAM],
+        [*_BELOW, sys.executable, "-P", "-m", _PROGRAM],  # -P: never a steptime/ of the current folder
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
