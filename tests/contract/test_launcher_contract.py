@@ -143,7 +143,7 @@ def test_what_a_launcher_cannot_start_is_refused_before_anything_is_started(laun
 
 def test_every_process_gets_the_variables_of_the_protocol(starter, tmp_path):
     request = training(tmp_path, starter)
-    named = {"RUN", "PARENT", "ROLE", "WORKERS", "SERVERS", "INTERFACE", "CPUS"}
+    named = {"RUN", "PARENT", "RUNNER", "ROLE", "WORKERS", "SERVERS", "INTERFACE", "CPUS"}
     named |= {"ROOT_ADDRESS", "WORKER_ADDRESSES", "SERVER_ADDRESSES"}
     for process in starter.plan(request, "mark", PORTS):
         assert {f"STEPTIME_{name}" for name in named} <= set(process.environment)

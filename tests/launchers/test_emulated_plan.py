@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,14 +95,21 @@ def test_an_owner_is_known_by_the_names_of_what_it_made():
     assert new_owner() != owner
 
 
-@pytest.mark.parametrize("name", ["steptime", "steptime-x", "steptimes-1-2-3", "h0", "other-1-2-3-h0", "steptime-1-2"])
+@pytest.mark.parametrize(
+    "name", ["steptime", "steptime-x", "steptimes-1-2-3", "h0", "other-1-2-3-h0", "steptime-1-2-3"]
+)
 def test_a_name_that_steptime_never_gives_has_no_owner(name):
     assert owner_of(name) is None
 
 
 def test_a_process_id_that_was_given_again_is_not_the_owner():
     owner = new_owner()
-    assert not owner_of(f"steptime-{owner.pid}-{owner.started - 1}-0").lives
+    assert not replace(owner, started=owner.started - 1).lives
+
+
+def test_an_owner_in_another_pid_namespace_is_not_taken_for_dead():
+    owner = new_owner()
+    assert replace(owner, namespace=owner.namespace + 1, started=owner.started - 1).lives
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The local launcher, with real processes whose ``start.py`` is written by each test."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 
 from steptime.errors import LaunchError
 from steptime.launchers.local import LocalLauncher
-from steptime.launchers.orphans import end_orphans
 from steptime.launchers.request import LaunchOutcome, Request
 
 TIE = "from steptime.worker.tether import die_with_parent\ndie_with_parent()\n"
@@ -207,22 +205,3 @@ def test_ctrl_c_ends_the_workers_before_the_runner_goes(tmp_path):
     runner.send_signal(signal.SIGINT)
     assert runner.wait(10) != 0
     assert not any(alive(pid) for pid in pids(tmp_path))
-
-
-def test_orphans_of_a_dead_runner_are_ended_and_nothing_else(tmp_path):
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    sleeper = [sys.executable, "-c", "import time; time.sleep(60)"]
-    marks = {"STEPTIME_RUN": "test", "STEPTIME_PARENT": str(dead.pid)}
-    orphan = subprocess.Popen(sleeper, env={**os.environ, **marks})
-    kept = subprocess.Popen(sleeper, env={**os.environ, **marks, "STEPTIME_PARENT": str(os.getpid())})
-    stranger = subprocess.Popen(sleeper)
-    try:
-        assert wait_until(lambda: end_orphans() > 0)
-        assert orphan.poll() == -signal.SIGKILL
-        assert kept.poll() is None
-        assert stranger.poll() is None
-    finally:
-        for each in (orphan, kept, stranger):
-            each.kill()
-            each.wait()

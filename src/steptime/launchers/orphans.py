@@ -8,8 +8,10 @@ from pathlib import Path
 
 import psutil
 
+from steptime.launchers.process_identity import ProcessIdentity, pid_namespace
+
 _MARK = b"STEPTIME_RUN="
-_PARENT = b"STEPTIME_PARENT="
+_RUNNER = b"STEPTIME_RUNNER="
 _END_S = 10.0
 """How long the kernel may take to end a killed process; one that waits for a dead disk can take for ever."""
 _POLL_S = 0.005
@@ -37,9 +39,16 @@ def end_marked(marker: str) -> int:
 def end_orphans() -> int:
     """Kill the processes of launches whose runner no longer exists and wait for their ends; return their number.
 
-    Only processes that carry steptime's marks are touched, and only those whose runner is gone.
+    Only processes of this user and of this PID namespace are touched, and of these only those whose marks name a
+    runner that ran here, since this boot, and has ended. Everybody writes the environment of their own processes as
+    they like: marks that cannot be read are no marks.
     """
-    found = [process for process, _, parent in _marked_processes() if not Path(f"/proc/{parent}").exists()]
+    here = pid_namespace()
+    found = [
+        process
+        for process, _, runner in _marked_processes()
+        if (identity := ProcessIdentity.parse(runner)) and identity.has_ended and pid_namespace(process.pid) == here
+    ]
     _kill(found)
     return len(found)
 
@@ -68,17 +77,26 @@ def _kill(processes: Sequence[psutil.Process]) -> bool:
     return await_ends(processes)
 
 
-def _marked_processes() -> Iterator[tuple[psutil.Process, str, int]]:
+def _marked_processes() -> Iterator[tuple[psutil.Process, str, str]]:
+    """Yield this user's processes that carry the marks of a launch, with the mark and the runner that they name."""
+    if Path("/proc/self").resolve().name != str(
+        os.getpid()
+    ):  # another PID namespace's /proc, whose numbers name others here
+        return
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
         if pid == os.getpid():
             continue
         try:
+            process = psutil.Process(pid)  # before its environment: it then knows its number given to another process
+            if process.uids().real != os.getuid():
+                continue
             variables = (folder / "environ").read_bytes().split(b"\0")
-        except OSError:  # ended meanwhile, or another user's
+        except (OSError, psutil.Error):  # ended meanwhile, or not ours to look at
             continue
-        mark = next((item[len(_MARK) :] for item in variables if item.startswith(_MARK)), None)
-        parent = next((item[len(_PARENT) :] for item in variables if item.startswith(_PARENT)), None)
-        if mark and parent:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                yield psutil.Process(pid), mark.decode(), int(parent)
+        mark, runner = (
+            next((item[len(name) :].decode("ascii", "replace") for item in variables if item.startswith(name)), "")
+            for name in (_MARK, _RUNNER)
+        )
+        if mark and runner:
+            yield process, mark, runner

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
+from steptime.launchers.process_identity import ProcessIdentity
 from steptime.launchers.request import Request
 
 # One thread pool per worker, whatever library makes it.
@@ -71,6 +72,7 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
         "PYTHONDONTWRITEBYTECODE": "1",
         "STEPTIME_RUN": marker,
         "STEPTIME_PARENT": str(os.getpid()),
+        "STEPTIME_RUNNER": str(ProcessIdentity.own()),
         "STEPTIME_WORKERS": str(request.workers),
         "STEPTIME_SERVERS": str(request.servers),
         "STEPTIME_INTERFACE": "lo",
