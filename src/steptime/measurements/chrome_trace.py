@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 import steptime
-from steptime.errors import StoreError, UsageError, choices_message
+from steptime.errors import UsageError, choices_message
 from steptime.measurements.ablation.accounts import PHASE_OF_MARK
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import PHASES, AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
-from steptime.measurements.jsonlines import write_whole
+from steptime.measurements.plain_file import write_whole
 from steptime.measurements.store import Store
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
@@ -54,7 +54,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
         found = trace(trials[name], store.ablations(name))
         if found is not None:
             path = folder / f"{name}.trace.json"
-            _write(path, found)
+            write_whole(path, json.dumps(found, separators=(",", ":")).encode())
             paths.append(path)
     if not paths:
         what = f"{only} has" if only else f"the trials of {store.path} have"
@@ -175,12 +175,3 @@ def _named(kind: str, pid: int, tid: int, args: dict[str, Any]) -> Event:
 
 def _micro(value_s: float | None) -> float | None:
     return None if value_s is None else round(1e6 * value_s, 3)
-
-
-def _write(path: Path, found: dict[str, Any]) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        message = f"{path.parent} cannot be made ({error.strerror}); choose another folder with -o"
-        raise StoreError(message) from error
-    write_whole(path, json.dumps(found, separators=(",", ":")).encode())

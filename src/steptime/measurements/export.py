@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from steptime.measurements.launch_times import launch_times, step_times
+from steptime.measurements.plain_file import replacement
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
@@ -45,17 +46,17 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
     - worker_steps: trial, launch, block, worker, host, step, end_s (of the worker's own clock, since its first timed
       step began), step_time_s (as the worker saw it).
 
-    Times are seconds. Raises StoreError as the store does, OSError when a table cannot be written.
+    Times are seconds. Raises StoreError as the store does, and when a table cannot be written.
     """
     tables = {"trials": _trials(store), "steps": _steps(store), "worker_steps": _worker_steps(store)}
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, table in tables.items():
         path = folder / f"{name}.{to}"
-        if to == "parquet":
-            table.write_parquet(path)
-        else:
-            table.write_csv(path)
+        with replacement(path) as file:
+            if to == "parquet":
+                table.write_parquet(file)
+            else:
+                table.write_csv(file)
         paths.append(path)
     return paths
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from steptime.errors import StoreError
-from steptime.measurements.jsonlines import cannot_write
+from steptime.measurements.plain_file import cannot_write, open_plain
 
 
 class FolderLock:
@@ -37,7 +37,7 @@ class FolderLock:
 
     def _take(self) -> int:
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = open_plain(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise cannot_write(self._path, error) from error
         try:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import steptime
 from steptime.errors import StoreError
 from steptime.measurements.jsonlines import read_lines
+from steptime.measurements.plain_file import read_plain
 from steptime.measurements.records import SCHEMA
 from steptime.study.trial import Trial
 
@@ -46,7 +47,7 @@ class ResultsFiles:
         """Return the configuration that a file describes."""
         try:
             # As JSON, because what JSON cannot tell apart (a list, a tuple) is strict otherwise.
-            trial = Trial.model_validate_json(path.read_bytes())
+            trial = Trial.model_validate_json(read_plain(path))
         except ValueError as error:
             message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
             raise StoreError(message) from error
@@ -64,10 +65,18 @@ class ResultsFiles:
             raise StoreError(message)
         return header
 
+    def text(self, path: Path) -> str:
+        """Return the text of a file."""
+        try:
+            return read_plain(path).decode()
+        except (FileNotFoundError, UnicodeDecodeError) as error:
+            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
+            raise StoreError(message) from error
+
     def json_object(self, path: Path) -> dict[str, Any] | None:
         """Return the JSON object of a file; None where there is no file."""
         try:
-            value = json.loads(path.read_text())
+            value = json.loads(read_plain(path))
         except FileNotFoundError:
             return None
         except ValueError as error:

@@ -6,12 +6,11 @@
     study.json              schema, the steptime that wrote it, and the study with all defaults filled in
     machine.json            the machine that ran it
     NAME.json               what else the runner wants kept, by ``put``
-    equivalence.jsonl              one line per result of the equivalence check
+    equivalence.jsonl       one line per result of the equivalence check
     net.jsonl               one line per launch of the network benchmark
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
     trials/ID/ablation.jsonl one line per ablation launch
-    index.sqlite            a cache of one row per launch, made from the above at any time
     run.lock                held by the process that writes
 
 Reading needs no lock and may happen while another process writes. Writing takes the lock; ``with store.lock():``
@@ -26,10 +25,11 @@ from typing import Any
 import steptime
 from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch
-from steptime.measurements.index import Index, IndexRow, progress
-from steptime.measurements.jsonlines import append_line, cannot_write, write_whole
+from steptime.measurements.jsonlines import append_line
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch
+from steptime.measurements.plain_file import cannot_write, refuse_links, write_whole
+from steptime.measurements.progress import TrialProgress, trial_progress
 from steptime.measurements.records import SCHEMA, EquivalenceResult, Launch
 from steptime.measurements.results_files import ResultsFiles
 from steptime.study.trial import Trial
@@ -49,7 +49,6 @@ class Store:
         self.path = path
         self._files = ResultsFiles(path)
         self._lock = FolderLock(path / "run.lock")
-        self._index = Index(path / "index.sqlite")
         self._trials: dict[str, Trial] | None = None
 
     @property
@@ -94,6 +93,7 @@ class Store:
         if not cls.exists(path):
             message = f"{path} is no results folder: it has no study.json"
             raise StoreError(message)
+        refuse_links(path)
         store = cls(path)
         store._files.check_schema(store._files.header(), path / "study.json")
         return store
@@ -101,7 +101,7 @@ class Store:
     @property
     def study_text(self) -> str:
         """The study file, word by word."""
-        return (self.path / "study.yaml").read_text()
+        return self._files.text(self.path / "study.yaml")
 
     @property
     def study_json(self) -> dict[str, Any]:
@@ -225,30 +225,19 @@ class Store:
         """Return the launches of the network benchmark, oldest first."""
         return list(self._files.records(self.path / "net.jsonl", NetLaunch.from_json))
 
-    def index(self) -> list[IndexRow]:
-        """Return one row per launch of either kind, reading only what was written since the index was last used."""
-        return self._index.rows(self.path, self._trial_strategies())
-
-    def status(self) -> list[dict[str, Any]]:
-        """Return one object per trial, as ``index.progress`` describes it."""
-        return progress(self.index(), [trial.id for trial in self.trials()], self.get("verdicts") or {})
-
-    def rebuild_index(self) -> list[IndexRow]:
-        """Make the index anew from the records and return its rows."""
-        self._index.delete()
-        return self.index()
-
-    def close(self) -> None:
-        """Nothing stays open between calls; this is for symmetry with ``open``."""
+    def status(self) -> list[TrialProgress]:
+        """Return how far each trial is."""
+        verdicts = self.get("verdicts") or {}
+        return [
+            trial_progress(trial, self.iter_launches(trial.id), self.ablations(trial.id), verdicts.get(trial.id))
+            for trial in self.trials()
+        ]
 
     def _folder(self, trial_id: str) -> Path:
         if not trial_id or "/" in trial_id or trial_id.startswith("."):
             message = f"{trial_id!r} cannot be the name of a trial's folder"
             raise ValueError(message)
         return self.path / "trials" / trial_id
-
-    def _trial_strategies(self) -> dict[str, str]:
-        return {trial.id: trial.strategy for trial in self.trials()}
 
 
 def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:

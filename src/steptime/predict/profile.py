@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from steptime.errors import StoreError
-from steptime.measurements.jsonlines import write_whole
+from steptime.measurements.plain_file import write_whole
 from steptime.predict.observation import Deployment, GroupKey
 
 SCHEMA = 1

@@ -6,8 +6,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import steptime
 from steptime.measurements.estimate import step_time_quantiles
-from steptime.measurements.jsonlines import write_whole
 from steptime.measurements.net.form import NetSummary
+from steptime.measurements.plain_file import write_whole
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report import accounts, breakdown, clusters, conditions, links
@@ -34,7 +34,6 @@ def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | Non
         if trial.id in ranked
     }
     page = page_text(summary, quantiles, store.study_text, str(store.path), net)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, page.encode())
 
 

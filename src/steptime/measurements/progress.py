@@ -1,0 +1,60 @@
+"""How far a study is: the launches of each trial, counted from its records.
+
+Nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypedDict
+
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.launch_times import step_times
+from steptime.measurements.records import Launch
+from steptime.study.trial import Trial
+
+
+class TrialProgress(TypedDict):
+    """The launches of one trial, as ``steptime status --json`` prints them."""
+
+    trial: str
+    ok: int
+    failed: int
+    ablations_ok: int
+    ablations_failed: int
+    steps: int
+    """Timed steps of all launches."""
+    last_launch_at: str | None
+    """UTC, ISO 8601."""
+    reason: str | None
+    """Why the trial is not launched again; without such a verdict, of its first failure."""
+
+
+def trial_progress(
+    trial: Trial,
+    launches: Iterable[Launch],
+    ablations: Iterable[AblationLaunch],
+    verdict: Mapping[str, Any] | None,
+) -> TrialProgress:
+    """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not."""
+    steps, last = 0, None
+    ok, failed = {"timing": 0, "ablation": 0}, {"timing": 0, "ablation": 0}
+    reason = verdict["reason"] if verdict else None
+    for kind, found in (("timing", launches), ("ablation", ablations)):
+        for launch in found:
+            last = max(last or launch.started_at, launch.started_at)
+            if launch.status == "ok":
+                ok[kind] += 1
+            else:
+                failed[kind] += 1
+                reason = reason or launch.reason
+            if isinstance(launch, Launch):
+                steps += len(step_times(launch, trial.strategy))
+    return TrialProgress(
+        trial=trial.id,
+        ok=ok["timing"],
+        failed=failed["timing"],
+        ablations_ok=ok["ablation"],
+        ablations_failed=failed["ablation"],
+        steps=steps,
+        last_launch_at=last,
+        reason=reason,
+    )
