@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from steptime.report.plain_text import plain_text
+
 if TYPE_CHECKING:
     from steptime.predict.anomaly import Anomaly
 
@@ -33,7 +35,9 @@ def print_anomalies(report: Mapping[str, Any], folder: Path) -> None:
             phase = f"; look at {each.phase}" if each.phase else ""
             low, high = format_seconds(each.expected.low_s), format_seconds(each.expected.high_s)
             sys.stdout.write(
-                f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} beside {low} to {high}{phase}\n"
+                plain_text(
+                    f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} beside {low} to {high}{phase}\n"
+                )
             )
 
 
@@ -45,5 +49,5 @@ def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     try:
         return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
     except StoreError as error:
-        sys.stderr.write(f"no predictions beside the measured steps: {error}\n")
+        sys.stderr.write(plain_text(f"no predictions beside the measured steps: {error}\n"))
         return {}

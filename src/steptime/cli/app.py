@@ -10,6 +10,7 @@ import typer
 from steptime import __version__
 from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
 from steptime.cli import list as listing
+from steptime.report.plain_text import plain_text
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -125,6 +126,7 @@ def _shown(file: str) -> str:
 
 
 def _say(lines: Sequence[str]) -> None:
+    lines = [plain_text(line) for line in lines]
     label = "error" if len(lines) == 1 else f"{len(lines)} errors"
     sys.stderr.write(f"{label}:\n" if len(lines) > 1 else f"{label}: ")
     for line in lines:

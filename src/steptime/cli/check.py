@@ -29,7 +29,8 @@ def check(
 
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
-    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
     from steptime.cli.tables import print_rows
     from steptime.errors import UsageError, choices_message
     from steptime.frameworks.manifest import manifest_named

@@ -22,7 +22,8 @@ def make(
     ],
 ) -> None:
     """Make built-in datasets in the cache; studies do this by themselves when they need one."""
-    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
     from steptime.datasets.builtins import BUILTINS
     from steptime.errors import UsageError, choices_message
     from steptime.runner.preparation import prepare_datasets

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-_MARKS = {"ok": "[green]ok[/]", "note": "[yellow]note[/]", "missing": "[red]missing[/]"}
+_COLOURS = {"ok": "green", "note": "yellow", "missing": "red"}
 
 
 def doctor(
@@ -18,12 +18,14 @@ def doctor(
     if as_json:
         print_json([asdict(finding) for finding in examine()])
         return
-    from rich.console import Console
-    from rich.markup import escape
+    from rich.text import Text
 
-    console = Console(highlight=False)
+    from steptime.cli.console import PlainConsole
+
+    console = PlainConsole()
     for finding in examine():
-        console.print(f"{_MARKS[finding.status]}\t[bold]{finding.name}[/]: {escape(finding.detail)}", soft_wrap=True)
+        mark, name = (finding.status, _COLOURS[finding.status]), (finding.name, "bold")
+        console.print(Text.assemble(mark, "\t", name, f": {finding.detail}"), soft_wrap=True)
         if finding.fix:
             for line in finding.fix.splitlines():
-                console.print(f"\t  → {escape(line)}", soft_wrap=True)
+                console.print(f"\t  → {line}", soft_wrap=True)

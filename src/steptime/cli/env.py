@@ -41,7 +41,8 @@ def create(
 
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
-    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
     from steptime.cli.tables import print_rows
     from steptime.runner.preparation import prepare_environments
 

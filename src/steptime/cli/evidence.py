@@ -26,8 +26,9 @@ def evidence(
 
 def _show(found: dict[str, Any]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Column, Table
+
+    from steptime.cli.console import PlainConsole
 
     numbers = ("points", "MAPE", "median", "P90", "bias", "in 90%", "score")
     columns = [Column("of", no_wrap=True), *(Column(name, no_wrap=True, justify="right") for name in numbers)]
@@ -43,7 +44,7 @@ def _show(found: dict[str, Any]) -> None:
             if score["n"]:
                 table.add_row(name, *_cells(score))
         table.add_section()
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def _cells(score: dict[str, float]) -> list[str]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.report.plain_text import plain_text
+
 if TYPE_CHECKING:
     from steptime.predict.profile import Profile, ProfileGroup
 
@@ -30,7 +32,7 @@ def fit(
     path = output or default_profile_path(folder)
     write_profile(profile, path)
     for problem in store.problems:
-        sys.stderr.write(f"{problem}\n")
+        sys.stderr.write(plain_text(f"{problem}\n"))
     if as_json:
         from steptime.cli.tables import print_json
 
@@ -50,13 +52,13 @@ def _form(group: "ProfileGroup") -> dict[str, object]:
 
 def _show(profile: "Profile") -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from steptime.cli.console import PlainConsole
     from steptime.predict.curve.reference_models import NULLS
     from steptime.predict.held_out import errors_of
 
-    console = Console(highlight=False)
+    console = PlainConsole()
     console.print(f"{profile.steps} steps, {len(profile.groups)} models. Errors on configurations that were held out:")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("model", overflow="fold", min_width=16)
@@ -85,7 +87,7 @@ def _tell(profile: "Profile") -> None:
             where.setdefault(note, []).append(_name(group))
     for note, names in where.items():
         about = "all models" if len(names) == len(profile.groups) else "; ".join(dict.fromkeys(names))
-        sys.stdout.write(f"{about}: {note}\n")
+        sys.stdout.write(plain_text(f"{about}: {note}\n"))
 
 
 def _name(group: "ProfileGroup") -> str:

@@ -88,7 +88,8 @@ def net(
     if dry_run:
         _print_plan(plan, launches, output, as_json=as_json)
         return
-    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
     from steptime.runner.message_timing import NetRun
 
     console = stderr_console()
@@ -99,12 +100,12 @@ def net(
                 observer.note(f"skipped: {line}")
             counts = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer).run()
     except KeyboardInterrupt:
-        console.print(f"interrupted; everything measured is kept in {output}", markup=False)
-        console.print(f"resume with: {again}", markup=False, soft_wrap=True)
+        console.print(f"interrupted; everything measured is kept in {output}")
+        console.print(f"resume with: {again}", soft_wrap=True)
         sys.exit(EXIT_INTERRUPTED)
     _print_found(output, as_json=as_json)
     if counts.not_run:
-        console.print(f"the budget left out {counts.not_run} launches; to go on: {again}", markup=False)
+        console.print(f"the budget left out {counts.not_run} launches; to go on: {again}")
     if counts.wrong:
         sys.exit(EXIT_WRONG)
     if counts.failed:

@@ -18,22 +18,25 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
 
         print_json(_as_json(plan, commands))
         return
-    from rich.console import Console
+    from rich.text import Text
+
+    from steptime.cli.console import PlainConsole
 
     varied = varied_options(trials)
-    console = Console(highlight=False)
-    console.print(f"[bold]{plan.study.name}[/]: {len(trials)} trials, {plan.study.launches.min} launches or more each")
+    console = PlainConsole()
+    counted = f": {len(trials)} trials, {plan.study.launches.min} launches or more each"
+    console.print(Text.assemble((plan.study.name, "bold"), counted))
     for group in dict.fromkeys(trial.group for trial in trials):
-        console.print(f"\n{group}", markup=False)
+        console.print(f"\n{group}")
         for trial in trials:
             if trial.group == group:
-                console.print(f"  {in_words(trial, varied)}", markup=False)
+                console.print(f"  {in_words(trial, varied)}")
     for line in skipped_in_words(plan.expansion.skipped):
-        console.print(f"skipped: {line}", markup=False)
+        console.print(f"skipped: {line}")
     if trials:
-        console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:", markup=False)
+        console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:")
         for command in commands[trials[-1].id]:
-            console.print(f"  {command}", markup=False, soft_wrap=True)
+            console.print(f"  {command}", soft_wrap=True)
     budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
     console.print(
         f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks; "
@@ -44,7 +47,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
             f"among them {plan.ablation_launches} launches that take steps apart, about "
             f"{format_seconds(plan.ablation_s)}{' if the budget has room for them' if budget else ''}"
         )
-    console.print(f"results go to {plan.folder}", markup=False)
+    console.print(f"results go to {plan.folder}")
 
 
 def _as_json(plan: StudyPlan, commands: dict[str, list[str]]) -> dict[str, Any]:

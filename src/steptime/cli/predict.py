@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from steptime.report.plain_text import plain_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -157,15 +159,15 @@ def _show(found: "Sequence[Prediction]") -> None:
         "the measured ones, as a ratio."
     )
     for reason in dict.fromkeys(each.refused for each in found if each.refused):
-        sys.stdout.write(f"refused: {reason}\n")
+        sys.stdout.write(plain_text(f"refused: {reason}\n"))
     for note in dict.fromkeys(note for each in found for note in each.notes):
-        sys.stdout.write(f"note: {note}\n")
+        sys.stdout.write(plain_text(f"note: {note}\n"))
 
 
 def _say(text: str) -> None:
-    from rich.console import Console
+    from steptime.cli.console import PlainConsole
 
-    Console(highlight=False).print(text)
+    PlainConsole().print(text)
 
 
 def _model(each: "Prediction") -> str:
@@ -245,10 +247,11 @@ def _print_columns(title: str, keys: "Sequence[str]", titles: "Sequence[str]", r
         rows: cells of all columns; a row may end early.
     """
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from steptime.cli.console import PlainConsole
+
+    console = PlainConsole()
     headers = [*keys, *titles]
     widths = [
         max(len(header), *(len(row[column]) for row in rows if column < len(row)))

@@ -1,6 +1,5 @@
 """The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere."""
 
-import sys
 import threading
 import time
 from types import TracebackType
@@ -150,11 +149,6 @@ class LiveObserver:
         # Lines of a file stay whole, for whoever searches them.
         whole = not self._console.is_terminal
         self._console.print(Text(line, style=style), soft_wrap=whole)
-
-
-def stderr_console() -> Console:
-    """The console for everything that is not a result."""
-    return Console(file=sys.stderr)
 
 
 def _whole() -> Column:

@@ -9,8 +9,7 @@ import typer
 from steptime.cli.anomaly import print_anomalies, with_anomalies
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from steptime.cli.console import PlainConsole
     from steptime.measurements.net.form import NetSummary
     from steptime.measurements.store import Store
 
@@ -69,11 +68,11 @@ def net_of(store: "Store") -> "NetSummary | None":
     return net_summary(launches)
 
 
-def report_console() -> "Console":
+def report_console() -> "PlainConsole":
     """Return the console for reports: as wide as the terminal, or as a file may be."""
     import os
 
-    from rich.console import Console
+    from steptime.cli.console import PlainConsole
 
     sized = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if sized else _FILE_WIDTH)
+    return PlainConsole(width=None if sized else _FILE_WIDTH)

@@ -41,7 +41,8 @@ def run(
 
         print_plan(plan, as_json=as_json)
         return
-    from steptime.cli.progress import LiveObserver, stderr_console
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
     from steptime.runner.study_run import StudyRun
 
     console = stderr_console()
@@ -49,12 +50,12 @@ def run(
         with LiveObserver(console) as observer:
             counts = StudyRun(plan, observer).run()
     except KeyboardInterrupt:
-        console.print(f"interrupted; everything measured is kept in {plan.folder}", markup=False)
-        console.print(f"resume with: {plan.command}", markup=False)
+        console.print(f"interrupted; everything measured is kept in {plan.folder}")
+        console.print(f"resume with: {plan.command}")
         sys.exit(EXIT_INTERRUPTED)
     report_code = _report(plan.folder, as_json=as_json)
     if counts.not_run:
-        console.print(f"the budget left out {counts.not_run} trials; to go on: {plan.command}", markup=False)
+        console.print(f"the budget left out {counts.not_run} trials; to go on: {plan.command}")
     if report_code:
         sys.exit(report_code)
     if counts.failed:

@@ -17,8 +17,9 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *,
         print_json(list(rows))
         return
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from steptime.cli.console import PlainConsole
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for number, title in enumerate(columns.values()):
@@ -27,7 +28,7 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *,
         table.add_column(title, overflow="fold", no_wrap=number == 0, min_width=word)
     for row in rows:
         table.add_row(*(_cell(row.get(key)) for key in columns))
-    Console().print(table)
+    PlainConsole().print(table)
 
 
 def _cell(value: object) -> str:

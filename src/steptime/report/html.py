@@ -19,6 +19,7 @@ from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
 from steptime.report.groups import ranked_groups, unranked, verdict
 from steptime.report.link_figures import link_groups
+from steptime.report.plain_text import plain_text
 from steptime.report.trial_names import Names, check_name
 
 
@@ -66,7 +67,7 @@ def page_text(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2").render(
+    page = environment.get_template("page.html.j2").render(
         summary=summary,
         version=steptime.__version__,
         folder=folder,
@@ -96,3 +97,4 @@ def page_text(
         conditions=conditions,
         wording=wording,
     )
+    return plain_text(page)

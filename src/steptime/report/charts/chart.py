@@ -7,6 +7,8 @@ from typing import Any
 import vl_convert
 from markupsafe import Markup, escape
 
+from steptime.report.plain_text import plain_text, plain_values
+
 Spec = dict[str, Any]
 
 WIDTH, HEIGHT = 380, 250
@@ -90,13 +92,13 @@ def to_svg(spec: Spec, name: str) -> Markup:
         spec: from one of the charts.
         name: what the picture shows, for those who hear the page instead of seeing it.
     """
-    svg: str = vl_convert.vegalite_to_svg(spec, vl_version="5.20")
+    svg: str = vl_convert.vegalite_to_svg(plain_values(spec), vl_version="5.20")
     size = _SIZE.search(svg)
     width, height = size.groups() if size else (str(WIDTH), str(HEIGHT))
     # Hundredths of a pixel are fine enough, and make curves half as long.
     svg = _ATTRIBUTE.sub(lambda found: _FINE.sub(r"\1", found[0]), svg)
     svg = _TAG.sub(lambda tag: _NEEDLESS.sub("", tag[0]), svg).replace(_UNSEEN, "")
-    said = escape(name)
+    said = escape(plain_text(name))
     first = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="{_FONT}" stroke-miterlimit="10" role="img" aria-label="{said}"><title>{said}</title>'
