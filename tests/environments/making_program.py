@@ -13,6 +13,7 @@ from bare_tool import HERE, BareTool
 from steptime.environments import kinds as table
 from steptime.environments.kinds import CachedEnvironment
 from steptime.environments.spec import EnvironmentSpec
+from steptime.interruption import obeyed
 
 
 def main(cache: str, requirements: str, verify: str, *names: str) -> int:
@@ -26,4 +27,5 @@ def main(cache: str, requirements: str, verify: str, *names: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    with obeyed():
+        sys.exit(main(*sys.argv[1:]))

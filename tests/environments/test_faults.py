@@ -1,5 +1,6 @@
 """Makers that are killed, interrupted, in each other's way, or out of space: real processes, real signals."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -100,6 +101,27 @@ def test_an_interrupted_maker_of_several_leaves_nothing_and_no_process(
     assert "four creating" not in said
     assert list_environments(cache) == []
     _until(lambda: _gone(proofs))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_what_an_installer_started_ends_with_its_maker_and_before_the_lock_is_free(
+    number: signal.Signals, cache: Path, spec_of: SpecMaker, tmp_path: Path
+) -> None:
+    proofs = tmp_path / "proofs"
+    child = _sleeper(proofs)
+    verify = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], start_new_session=True)"
+    maker = _start(cache, spec_of, verify, "tiny")
+    _until(lambda: any(proofs.iterdir()))
+    temporary = Path(f"/proc/{next(proofs.iterdir()).name}/environ").read_bytes().split(b"TMPDIR=")[1].split(b"\0")[0]
+    maker.send_signal(number)
+    maker.communicate(timeout=_PATIENCE_S)
+
+    (folder,) = {path.parent for path in cache.glob("environments/.locks/*")}
+    descriptor = os.open(next(folder.iterdir()), os.O_RDWR)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert _gone(proofs)
+    os.close(descriptor)
+    assert not Path(temporary.decode()).exists()
 
 
 def test_two_makers_at_once_make_one_environment(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> None:

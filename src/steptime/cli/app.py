@@ -1,5 +1,6 @@
 """The program ``steptime``: its verbs, and what happens when one of them fails."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ from steptime import __version__
 from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
 from steptime.cli import list as listing
 from steptime.report.plain_text import plain_text
+from steptime.interruption import Interrupted, obeyed
 
 EXIT_REFUSED = 2
-EXIT_INTERRUPTED = 130
 EXIT_READER_LEFT = 141
 """What a shell shows for a program that SIGPIPE ended."""
 _LONGEST_NAME = 300
@@ -83,12 +84,16 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
         arguments: behind the name of the program; None takes those of the process.
     """
     try:
-        app(arguments)
+        with obeyed():
+            app(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return EXIT_INTERRUPTED
+    except Interrupted as stop:
+        lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [])]
+        with contextlib.suppress(OSError):  # where the terminal is gone, nobody is there to read it
+            sys.stderr.write("".join(f"{line}\n" for line in lines))
+            sys.stderr.flush()
+        return stop.exit_code
     except Exception as error:
         from steptime.errors import SteptimeError, UsageError
 

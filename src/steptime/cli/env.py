@@ -1,9 +1,12 @@
 """``steptime env``: the environments that frameworks run in."""
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from steptime.interruption import Interrupted
 
 if TYPE_CHECKING:
     from typing import Any
@@ -48,8 +51,12 @@ def create(
 
     specs = _chosen(names or [], everything=everything)
     console = stderr_console()
-    with LiveObserver(console) as observer:
-        prepared = prepare_environments(specs, observer)
+    try:
+        with LiveObserver(console) as observer:
+            prepared = prepare_environments(specs, observer)
+    except Interrupted as stop:
+        stop.add_note(f"complete environments stay; go on with: {shlex.join(['steptime', *sys.argv[1:]])}")
+        raise
     rows = [_made(spec.name, prepared) for spec in specs]
     columns = {"name": "environment", "state": "state", "reason": "why not", "fix": "what would help"}
     if not prepared.failures:

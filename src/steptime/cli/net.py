@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.interruption import Interrupted
+
 if TYPE_CHECKING:
     from steptime.runner.net_plan import NetPlan
 
 EXIT_WRONG = 1
 EXIT_FAILED = 3
-EXIT_INTERRUPTED = 130
 _SIZES = "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB"
 _ROUNDS = 5
 _TIME_LIMIT_S = 900.0
@@ -99,10 +100,10 @@ def net(
             for line in plan.skipped:
                 observer.note(f"skipped: {line}")
             counts = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer).run()
-    except KeyboardInterrupt:
-        console.print(f"interrupted; everything measured is kept in {output}")
-        console.print(f"resume with: {again}", soft_wrap=True)
-        sys.exit(EXIT_INTERRUPTED)
+    except Interrupted as stop:
+        stop.add_note(f"everything measured is kept in {output}")
+        stop.add_note(f"resume with: {again}")
+        raise
     _print_found(output, as_json=as_json)
     if counts.not_run:
         console.print(f"the budget left out {counts.not_run} launches; to go on: {again}")

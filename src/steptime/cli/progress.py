@@ -1,5 +1,7 @@
 """The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere."""
 
+import contextlib
+import sys
 import threading
 import time
 from types import TracebackType
@@ -11,6 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
+from steptime.interruption import Interrupted, shielded
 from steptime.units import format_seconds
 
 if TYPE_CHECKING:
@@ -60,16 +63,23 @@ class LiveObserver:
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
-            self._live.start()
+            try:
+                with shielded():
+                    self._live.start()
+            except Interrupted:  # which has hidden the cursor
+                self._live.stop()
+                raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._lock:
-            self._end_stage()
-        if self._console.is_terminal:
-            self._live.stop()
+        # A terminal that is gone, after SIGHUP, takes nothing; the run is removed all the same.
+        with shielded(), contextlib.suppress(*([OSError] if isinstance(error, Interrupted) else [])):
+            with self._lock:
+                self._end_stage()
+            if self._console.is_terminal:
+                self._live.stop()
 
     def stage(self, title: str, total: int | None) -> None:
         with self._lock:

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from steptime.interruption import Interrupted
+
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
-EXIT_INTERRUPTED = 130
 
 
 def run(
@@ -49,10 +50,10 @@ def run(
     try:
         with LiveObserver(console) as observer:
             counts = StudyRun(plan, observer).run()
-    except KeyboardInterrupt:
-        console.print(f"interrupted; everything measured is kept in {plan.folder}")
-        console.print(f"resume with: {plan.command}")
-        sys.exit(EXIT_INTERRUPTED)
+    except Interrupted as stop:
+        stop.add_note(f"everything measured is kept in {plan.folder}")
+        stop.add_note(f"resume with: {plan.command}")
+        raise
     report_code = _report(plan.folder, as_json=as_json)
     if counts.not_run:
         console.print(f"the budget left out {counts.not_run} trials; to go on: {plan.command}")

@@ -22,6 +22,7 @@ from steptime.environments.spec import BuildContext, EnvironmentSpec
 from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, run_logged
 from steptime.environments.tools import Command, Tool
 from steptime.errors import EnvironmentFailure
+from steptime.interruption import shielded
 from steptime.units import format_bytes, format_seconds
 
 _FULL_BYTES = 2**22
@@ -36,6 +37,8 @@ class Build:
     spec: EnvironmentSpec
     context: BuildContext
     folder: Path
+    lock: int
+    """The descriptor of the environment's lock."""
 
     @property
     def log(self) -> Path:
@@ -59,7 +62,8 @@ class Build:
             self._verify()
             self._mark({**self._describe(), "seconds": time.monotonic() - started})
         except BaseException:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            with shielded():
+                shutil.rmtree(self.folder, ignore_errors=True)
             raise
         self.context.progress(f"ready in {format_seconds(time.monotonic() - started)}")
 
@@ -78,7 +82,7 @@ class Build:
 
     def _run(self, step: Command, what: str) -> None:
         self.context.progress(step.stage)
-        code = run_logged(step.command, self.log, self.context.cancelled, **step.variables)
+        code = run_logged(step.command, self.log, self.context.cancelled, [self.lock], **step.variables)
         if code:
             raise EnvironmentFailure(self._failed(f"{what} (exit code {code})"), fix=fix_in(self.log))
 
@@ -150,8 +154,8 @@ _POLL_S = 0.1
 
 
 @contextmanager
-def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.Event) -> Iterator[None]:
-    """Hold the lock of the environment at ``folder``; wait while another process or thread holds it.
+def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.Event) -> Iterator[int]:
+    """Hold the lock of the environment at ``folder`` and yield it; wait while another process or thread holds it.
 
     Args:
         folder: the environment's, which need not exist. The lock is a file next to it, since the folder comes and goes.
@@ -170,7 +174,7 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
             if cancelled.wait(_POLL_S):
                 message = f"stopped while waiting for another process that makes {folder}"
                 raise EnvironmentFailure(message)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 

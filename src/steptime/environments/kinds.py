@@ -47,9 +47,10 @@ class CachedEnvironment:
             return ready
         python, version = choose_python(spec.name, spec.pythons)
         folder = address(spec, version, context.cache)
-        build = Build(self._tool, spec, context, folder)
         try:
-            with only_maker(folder, lambda: context.progress("waiting for another process"), context.cancelled):
+            waiting = "waiting for another process"
+            with only_maker(folder, lambda: context.progress(waiting), context.cancelled) as lock:
+                build = Build(self._tool, spec, context, folder, lock)
                 # Somebody else may have made it while this process waited for the lock.
                 if ready_at(folder, spec) is None:
                     marker = read_marker(folder)

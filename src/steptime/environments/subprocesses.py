@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.errors import EnvironmentFailure
-from steptime.worker import tether
+from steptime.interruption import shielded
 
 _POLL_S = 0.1
 _PROMPT = "$ "
@@ -21,6 +20,7 @@ _FIX = "fix: "
 _WIDEST = 400
 """Characters of a line that are quoted: some installers list every version that there is."""
 _HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _FINGERPRINT = Path(__file__).with_name("fingerprint.py")
 _DROPPED = (
     "PYTHONPATH",
@@ -38,26 +38,40 @@ _DROPPED = (
 def clean_environment() -> dict[str, str]:
     """Return this process's environment without what reaches into another Python's packages."""
     kept = {name: value for name, value in os.environ.items() if name not in _DROPPED}
-    return {**kept, "PYTHONNOUSERSITE": "1", "PIP_USER": "0", "STEPTIME_PARENT": str(os.getpid())}
+    return {**kept, "PYTHONNOUSERSITE": "1", "PIP_USER": "0"}
 
 
-def run_logged(command: Sequence[str | Path], log: Path, cancelled: threading.Event, **variables: str) -> int:
+def run_logged(
+    command: Sequence[str | Path],
+    log: Path,
+    cancelled: threading.Event,
+    held: Sequence[int] = (),
+    **variables: str,
+) -> int:
     """Run ``command`` with its output appended to ``log``; return its exit code.
 
-    The command has a session of its own, so that it and all that it started end together: when this process dies,
-    on Ctrl-C, and when ``cancelled`` is set, which raises EnvironmentFailure.
+    A supervisor ends the command with all that it started: when this process dies, on a signal, and when
+    ``cancelled`` is set, which raises EnvironmentFailure.
+
+    Args:
+        command: an argument list.
+        log: in whose folder the command runs.
+        cancelled: set from another thread to end the command.
+        held: descriptors of locks, which stay taken until all that the command started has ended.
+        variables: environment variables of the command.
     """
     with log.open("ab") as file:
         file.write(f"{_PROMPT}{shlex.join(map(str, command))}\n".encode())
         file.flush()
         process = subprocess.Popen(
-            [sys.executable, "-I", tether.__file__, *map(str, command)],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-I", _SUPERVISOR, *map(str, command)],
+            stdin=subprocess.PIPE,  # its end tells the supervisor to end everything
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**clean_environment(), **variables},
             cwd=log.parent,
             start_new_session=True,
+            pass_fds=held,
         )
     try:
         while True:
@@ -67,10 +81,11 @@ def run_logged(command: Sequence[str | Path], log: Path, cancelled: threading.Ev
                 if cancelled.is_set():
                     message = f"stopped: {' '.join(map(str, command))}"
                     raise EnvironmentFailure(message) from None
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    finally:
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        with shielded():
+            process.stdin.close()
+            process.wait()
 
 
 def last_lines(log: Path, count: int = 12) -> list[str]:

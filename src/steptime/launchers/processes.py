@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steptime.errors import LaunchError
+from steptime.interruption import shielded
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LaunchOutcome, Process, Request
@@ -24,7 +25,7 @@ def watch(processes: Sequence[Process], request: Request, marker: str) -> Launch
     """Run ``processes`` until all workers end, one fails, the time is up, or the launch is cancelled.
 
     The first failure ends all others at once. Servers and schedulers that are still there after the workers have
-    ended are ended too. On KeyboardInterrupt everything is ended before it is raised again.
+    ended are ended too. On Interrupted everything is ended before it is raised again.
 
     Raises LaunchError when a process cannot be started.
     """
@@ -36,10 +37,11 @@ def watch(processes: Sequence[Process], request: Request, marker: str) -> Launch
             running[process.name] = _start(process, request.folder)
         reason = _wait(running, started + request.time_limit_s, request)
     finally:
-        ending = marked(marker)
-        _end(list(running.values()))
-        end_marked(marker)
-        await_ends(ending)
+        with shielded():
+            ending = marked(marker)
+            _end(list(running.values()))
+            end_marked(marker)
+            await_ends(ending)
     return LaunchOutcome(reason is None, reason, time.monotonic() - started, [list(each.argv) for each in processes])
 
 

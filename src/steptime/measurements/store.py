@@ -4,6 +4,7 @@
 
     study.yaml              the study as the user wrote it
     study.json              schema, the steptime that wrote it, and the study with all defaults filled in
+    study-N.yaml, .json     the same of run N, where a later run of the folder has another study
     machine.json            the machine that ran it
     NAME.json               what else the runner wants kept, by ``put``
     equivalence.jsonl       one line per result of the equivalence check
@@ -17,8 +18,10 @@ Reading needs no lock and may happen while another process writes. Writing takes
 around a whole run keeps it. Whenever the machine stops, what was appended before is there, and nothing else.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -109,12 +112,36 @@ class Store:
         study: dict[str, Any] = self._files.header()["study"]
         return study
 
-    def set_study(self, study_text: str, study_json: Mapping[str, Any]) -> None:
-        """Keep another version of the study, for a run that continues with more trials or other limits."""
+    def set_study(self, study_text: str, study_json: Mapping[str, Any]) -> list[str]:
+        """Take another version of the study, for a run that continues with more trials or other limits.
+
+        The version that was there stays, under the next free number; return the names of its files, if it differs.
+        """
         with self._lock:
-            write_whole(self.path / "study.yaml", study_text.encode())
-            # Last, because this file is what makes the folder a results folder.
-            write_whole(self.path / "study.json", _pretty(_header_of(study_json)))
+            new = {"study.yaml": study_text.encode(), "study.json": _pretty(_header_of(study_json))}
+            kept = self._kept_study(study_text, study_json)
+            for name, data in new.items():  # study.json last: it is what makes the folder a results folder
+                write_whole(self.path / name, data)
+        return kept
+
+    def _kept_study(self, study_text: str, study_json: Mapping[str, Any]) -> list[str]:
+        """Keep copies of the study that is there, unless it is the given one; return their names."""
+        if not self.exists(self.path):
+            return []
+        try:
+            same = self.study_text == study_text and self.study_json == json.loads(json.dumps(study_json))
+        except (OSError, ValueError, KeyError, StoreError):
+            same = False
+        if same:
+            return []
+        number = next(number for number in count(1) if not (self.path / f"study-{number}.json").exists())
+        kept = []
+        for name in ("study.yaml", "study.json"):
+            copy = name.replace("study", f"study-{number}")
+            with contextlib.suppress(OSError):
+                write_whole(self.path / copy, (self.path / name).read_bytes())
+                kept.append(copy)
+        return kept
 
     def lock(self) -> FolderLock:
         """Return the folder's lock, a context manager; raises StoreError naming the process that holds it."""
@@ -153,11 +180,12 @@ class Store:
         """Return the fingerprint of the machine that runs the study; None when none was given."""
         return self._files.json_object(self.path / "machine.json")
 
-    def add_trial(self, trial: Trial) -> None:
-        """Keep a configuration; one that is there already stays as it is."""
+    def add_trial(self, trial: Trial) -> bool:
+        """Keep a configuration, and say whether it was not there; one that is there already stays as it is."""
         folder = self._folder(trial.id)
         with self._lock:
-            if not (folder / "trial.json").exists():
+            new = not (folder / "trial.json").exists()
+            if new:
                 try:
                     folder.mkdir(parents=True, exist_ok=True)
                 except OSError as error:
@@ -165,6 +193,7 @@ class Store:
                 write_whole(folder / "trial.json", _pretty(trial.model_dump(mode="json", exclude={"id"})))
             if self._trials is not None:
                 self._trials[trial.id] = trial
+        return new
 
     def trials(self) -> list[Trial]:
         """Return all configurations, in the order of their ids."""

@@ -100,14 +100,17 @@ class Executor:
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         for _ in range(2):
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True, mode=0o700)
-            make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
             try:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.mkdir(parents=True, mode=0o700)
+                make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
                 outcome = launcher_named(spec.launcher).run(request)
+                collected = collect(folder)
             except LaunchError as error:
-                outcome = LaunchOutcome(ok=False, reason=str(error), wall_s=0.0, commands=[])
-            collected = collect(folder)
+                outcome, collected = _not_launched(str(error)), Collected({})
+            except OSError as error:  # a full disk, or somebody removes the folder meanwhile
+                outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
+                collected = Collected({})
             reason = _reason(outcome, collected, collected.missing(spec.workers, last_record))
             result = LaunchResult(
                 outcome=outcome,
@@ -139,6 +142,10 @@ class Executor:
             "stderr": result.stderr,
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
         }
+
+
+def _not_launched(reason: str) -> LaunchOutcome:
+    return LaunchOutcome(ok=False, reason=reason, wall_s=0.0, commands=[])
 
 
 def _reason(outcome: LaunchOutcome, collected: Collected, missing: Sequence[int]) -> str | None:

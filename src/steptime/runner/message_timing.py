@@ -149,7 +149,7 @@ class NetRun:
     def run(self) -> NetCounts:
         """Prepare, measure and store.
 
-        Raises StoreError when the folder cannot be used, KeyboardInterrupt when the user stops it; what was measured
+        Raises StoreError when the folder cannot be used, Interrupted when a signal stops it; what was measured
         before is kept.
         """
         end_orphans()

@@ -2,13 +2,16 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, TypeVar
 
 from steptime.environments.cache import cache_folder
+from steptime.interruption import shielded
 from steptime.launchers.orphans import end_orphans
+from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.machine import fingerprint
+from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.runner.ablation_runs import AblationRuns, ablation_schedule
 from steptime.runner.block_runner import BlockRunner, deadlines
@@ -32,6 +35,7 @@ from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
+Record = TypeVar("Record", Launch, AblationLaunch)
 NOT_RUN = "not run: the budget was spent before its first launch"
 
 
@@ -60,11 +64,13 @@ class StudyRun:
     plan: StudyPlan
     observer: Observer
     _verdicts: dict[str, Verdict] = field(default_factory=dict)
+    _accepted: set[str] = field(default_factory=set)
+    """The ids of the trials that this run found nothing against before launching them."""
 
     def run(self) -> TrialCounts:
         """Prepare, check, launch and store.
 
-        Raises StoreError when the folder is in use, and KeyboardInterrupt when the user stops it; everything
+        Raises StoreError when the folder is in use, and Interrupted when a signal stops it; everything
         measured before is kept.
         """
         end_orphans()
@@ -80,6 +86,7 @@ class StudyRun:
                 datasets = prepare_datasets({t.dataset for t in trials if t.dataset}, self.observer)
                 workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
                 trials = self._equivalent(store, executor, trials, workloads)
+                self._accepted = {trial.id for trial in trials}
                 loaders = {t.id: loader_of(t, datasets) for t in trials}
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 timed_until, all_until = deadlines(
@@ -87,24 +94,53 @@ class StudyRun:
                 )
                 timed = timed_schedule(study, trials, store)
                 runs = TimedRuns(self.plan.folder, timing_of(study), workloads, loaders)
-                BlockRunner(executor, runs, store.append, self.observer, timed_until).run(timed)
+                keep = self._keeping(store, store.append)
+                BlockRunner(executor, runs, keep, self.observer, timed_until).run(timed)
                 if study.breakdown is not None:
                     ablation = AblationSchedule(study.steps.warmup, study.breakdown.seconds)
                     ablation_runs = AblationRuns(self.plan.folder, ablation, workloads, loaders)
                     schedule = ablation_schedule(study, trials, store, timed.records, ablation_runs)
-                    BlockRunner(executor, ablation_runs, store.append_ablation, self.observer, all_until).run(schedule)
+                    keep_ablation = self._keeping(store, store.append_ablation)
+                    BlockRunner(executor, ablation_runs, keep_ablation, self.observer, all_until).run(schedule)
                 for trial in trials:
                     if not timed.records.get(trial.id):
                         self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
             finally:
-                store.put("verdicts", self._verdicts)
+                with shielded():
+                    self._keep_verdicts(store)
         return self._count(store)
+
+    def _keep_verdicts(self, store: Store) -> None:
+        """Keep what this run found against trials, and what earlier ones did that this run has not looked at again."""
+        before = store.get("verdicts") or {}
+        standing = {trial_id: verdict for trial_id, verdict in before.items() if trial_id not in self._accepted}
+        store.put("verdicts", {**standing, **self._verdicts})
+
+    def _keeping(self, store: Store, append: Callable[[Record], None]) -> Callable[[Record], None]:
+        """Return ``append`` for records whose trial's folder somebody may remove during the run."""
+        trials = {trial.id: trial for trial in self.plan.expansion.trials}
+
+        def keep(record: Record) -> None:
+            if store.add_trial(trials[record.trial]):
+                folder = self.plan.folder / "trials" / record.trial
+                self.observer.note(f"{folder} was removed during the run, with its records; run again to repeat them")
+            append(record)
+
+        return keep
 
     def _store(self) -> Store:
         resolved = self.plan.study.model_dump(mode="json")
         if Store.exists(self.plan.folder):
             store = Store.open(self.plan.folder)
-            store.set_study(self.plan.study_text, resolved)
+            before = store.study_json
+            kept = store.set_study(self.plan.study_text, resolved)
+            if kept:
+                changed = [key for key in {**before, **resolved} if before.get(key) != resolved.get(key)]
+                what = f"{', '.join(changed)} differ" if changed else "only its text differs"
+                self.observer.note(
+                    f"the study is not that of the earlier run ({what}), which is kept as {' and '.join(kept)}; "
+                    "results of both stay in the folder"
+                )
             return store
         return Store.create(self.plan.folder, study_text=self.plan.study_text, study_json=resolved)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
+from steptime.interruption import shielded
 from steptime.launchers.emulation import verification as settings
 from steptime.launchers.emulation.commands import AGENT, PLAN, agent_script, cores_on, enter_command
 from steptime.launchers.emulation.control_groups import Groups, find_groups
@@ -127,7 +128,8 @@ def made_hosts(cluster: Cluster, request: Request) -> Iterator[Hosts]:
             before = [settings.bytes_of(owner, index) for index in range(len(cluster.hosts))]
             yield Hosts(owner, cluster, request, groups, users, folders, paths, before, delay_by, switch)
     finally:
-        remove(owner, groups)
+        with shielded():
+            remove(owner, groups)
 
 
 def _delay_by(cluster: Cluster) -> str | None:

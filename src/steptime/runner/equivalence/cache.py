@@ -1,7 +1,10 @@
 """The kept results of checks: a check is repeated when anything that it depends on has changed."""
 
+import contextlib
 import hashlib
 import json
+import tempfile
+import time
 from pathlib import Path
 
 import steptime
@@ -12,6 +15,9 @@ from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
 _PACKAGE = Path(steptime.__file__).parent
+_PARTIAL = ".partial"
+_ABANDONED_S = 60.0
+"""Since a partial file was written: whoever wrote it is gone, since it is written in one piece and renamed."""
 
 
 class CheckCache:
@@ -47,20 +53,44 @@ class CheckCache:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
 
     def get(self, key: str) -> EquivalenceResult | None:
-        """Return the kept result; None when there is none or it cannot be read."""
+        """Return the kept result; None when there is none, it cannot be read, or it is none of a passed check."""
         try:
-            return EquivalenceResult.from_json(json.loads((self._folder / f"{key}.json").read_text()))
-        except (OSError, ValueError, TypeError):
+            kept = EquivalenceResult.from_json(json.loads((self._folder / f"{key}.json").read_text()))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
+        return kept if kept.passed is True else None
 
-    def put(self, key: str, result: EquivalenceResult) -> None:
-        """Keep ``result`` if it passed."""
+    def put(self, key: str, result: EquivalenceResult) -> str | None:
+        """Keep ``result`` if it passed; return why the cache cannot keep it, where that is so.
+
+        A cache that cannot be written (another user's, a read-only one) costs a repetition of the check, not the run.
+        Every writer has a partial file of its own, since several may keep the same check at once.
+        """
         if not result.passed:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        partial = self._folder / f"{key}.partial"
-        partial.write_text(json.dumps(result.to_json()))
-        partial.rename(self._folder / f"{key}.json")
+            return None
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(
+                "w", dir=self._folder, prefix=f"{key}.", suffix=_PARTIAL, delete=False
+            ) as file:
+                try:
+                    file.write(json.dumps(result.to_json()))
+                    file.close()
+                    Path(file.name).replace(self._folder / f"{key}.json")
+                except BaseException:
+                    Path(file.name).unlink(missing_ok=True)
+                    raise
+            self._remove_abandoned()
+        except OSError as error:
+            return f"checks cannot be kept in {self._folder} ({error.strerror}), so that the next run repeats them"
+        return None
+
+    def _remove_abandoned(self) -> None:
+        """Remove the partial files of processes that were killed while they wrote one."""
+        for partial in self._folder.glob(f"*{_PARTIAL}"):
+            with contextlib.suppress(OSError):
+                if time.time() - partial.stat().st_mtime > _ABANDONED_S:
+                    partial.unlink()
 
     def _digest_framework(self, manifest: Manifest) -> str:
         libraries = (self._package / "libraries" / name for name in manifest.libraries)

@@ -115,6 +115,7 @@ class EquivalenceCheck:
         self._truths: dict[str, Truth | str] = {}
         self._truth_locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._cache_refused = False
 
     def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
         """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
@@ -148,8 +149,13 @@ class EquivalenceCheck:
             self.observer.working_on(what)
             version = ready.packages.get(manifest.distribution.lower(), "unknown")
             result = self.checker.check(trial, workload, self._truth(trial, workload), version)
+            if executor.cancelled.is_set() and not result.passed:
+                return  # ended before its time, which says nothing about the framework
         with self._lock:
-            self.cache.put(key, result)
+            refused = self.cache.put(key, result)
+            if refused and not self._cache_refused:
+                self._cache_refused = True
+                self.observer.note(refused)
             self.keep(result)
             if not result.passed:
                 for each in case.stands_for:

@@ -1,0 +1,89 @@
+"""Interruption: Ctrl-C, SIGTERM and SIGHUP end a run in the same way, and none of them cuts a removal short.
+
+A dropped connection sends SIGHUP, and a scheduler or ``kill`` sends SIGTERM; Python would end at once on both, and
+leave namespaces, control groups and installers behind. While ``obeyed()`` is in force, the first of the three signals
+raises Interrupted in the main thread, at the next moment that is not ``shielded()``, and all later ones are ignored:
+what an interrupted run removes, it removes to the end.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(BaseException):
+    """A signal asks this process to end; its notes say how to go on later.
+
+    It is no KeyboardInterrupt, since the library of the command line would turn it into exit code 130 and nothing else.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+    @property
+    def exit_code(self) -> int:
+        """The code that shells give to a process that the signal ended."""
+        return 128 + self.number
+
+
+class _Receiver:
+    """The signals of the process: whether one has come, and whether it has to wait."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.raised = False
+        self.shields = 0
+
+    def receive(self, number: int, _frame: FrameType | None) -> None:
+        """Take a signal; raises Interrupted for the first one unless a shield is up."""
+        self.first = self.first or number
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Raise Interrupted for a signal that has come and was not yet delivered."""
+        if self.first is not None and not self.raised and not self.shields:
+            self.raised = True
+            raise Interrupted(self.first)
+
+
+_RECEIVER = _Receiver()
+
+
+@contextmanager
+def obeyed() -> Iterator[None]:
+    """Let the three signals raise Interrupted within the block, which the main thread must enter.
+
+    A signal that is ignored stays so: ``nohup`` and the background jobs of shells mean it.
+    """
+    _RECEIVER.first, _RECEIVER.raised = None, False
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, _RECEIVER.receive)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def shielded() -> Iterator[None]:
+    """Keep a signal waiting until the block is over: for removals, which must not stop half way.
+
+    Other threads than the main one get no signals, so that nothing has to be kept from them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _RECEIVER.shields += 1
+    try:
+        yield
+    finally:
+        _RECEIVER.shields -= 1
+        _RECEIVER.deliver()

@@ -1,0 +1,108 @@
+"""SIGTERM and SIGHUP end a run as Ctrl-C does: nothing is lost, nothing is left, and the next step is named."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from program import PROGRAM, STUDY, start, write_study
+from test_study_faults import LONG, nothing_survives, wait_for_launches
+
+from steptime.interruption import Interrupted, obeyed, shielded
+
+QUICK = "equivalence.enabled=false"
+
+
+def start_in_terminal(folder: Path, study: str) -> tuple[int, int]:
+    """Run a study in a terminal of its own; return the process and the terminal's other end."""
+    name = write_study(folder, study)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execv(sys.executable, [*PROGRAM, "run", name, "-o", "results", QUICK])  # noqa: S606 - no shell is wanted
+    return pid, terminal
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_path, number):
+    running = start("run", write_study(tmp_path, LONG), "-o", "results", QUICK, cwd=tmp_path)
+    wait_for_launches(tmp_path / "results", 1, running)
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 128 + number
+    assert f"interrupted by {number.name}" in said
+    assert f"resume with: steptime run small.yaml {QUICK} -o results" in " ".join(said.split())
+    assert nothing_survives(tmp_path / "results")
+
+
+def test_a_terminal_that_goes_away_ends_the_run_without_a_process_left(tmp_path):
+    pid, terminal = start_in_terminal(tmp_path, LONG)
+    drained = subprocess.Popen(["cat"], stdin=terminal, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 90
+    while not list((tmp_path / "results").glob("trials/*/records.jsonl")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    drained.kill()
+    drained.wait()
+    os.close(terminal)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
+    assert nothing_survives(tmp_path / "results")
+
+
+def test_a_terminal_gets_its_cursor_back(tmp_path):
+    pid, terminal = start_in_terminal(tmp_path, STUDY)
+    said = b""
+    while b"\x1b[?25l" not in said:
+        said += os.read(terminal, 4096)
+    os.kill(pid, signal.SIGTERM)
+    try:
+        while chunk := os.read(terminal, 4096):
+            said += chunk
+    except OSError:  # the other end is closed
+        os.close(terminal)
+    os.waitpid(pid, 0)
+
+    assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_waits_until_a_removal_is_over(number):
+    removed = []
+    with pytest.raises(Interrupted), obeyed():  # noqa: PT012 - the order within is what is tested
+        with shielded():
+            os.kill(os.getpid(), number)
+            removed.append("everything")
+        removed.append("never")
+
+    assert removed == ["everything"]
+
+
+def test_a_second_signal_does_not_cut_short_what_the_first_began():
+    with pytest.raises(Interrupted, match="SIGTERM"), obeyed():  # noqa: PT012 - the order within is what is tested
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_that_nohup_has_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with obeyed():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_handlers_are_those_of_before_afterwards():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    with obeyed():
+        pass
+
+    assert before == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
