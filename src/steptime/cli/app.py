@@ -1,6 +1,5 @@
 """The program ``steptime``: its verbs, and what happens when one of them fails."""
 
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -90,9 +89,7 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Interrupted as stop:
         lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [])]
-        with contextlib.suppress(OSError):  # where the terminal is gone, nobody is there to read it
-            sys.stderr.write("".join(f"{line}\n" for line in lines))
-            sys.stderr.flush()
+        sys.stderr.write("".join(f"{line}\n" for line in lines))
         return stop.exit_code
     except Exception as error:
         from steptime.errors import SteptimeError, UsageError

@@ -1,6 +1,5 @@
 """The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere."""
 
-import contextlib
 import sys
 import threading
 import time
@@ -74,8 +73,7 @@ class LiveObserver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A terminal that is gone, after SIGHUP, takes nothing; the run is removed all the same.
-        with shielded(), contextlib.suppress(*([OSError] if isinstance(error, Interrupted) else [])):
+        with shielded():
             with self._lock:
                 self._end_stage()
             if self._console.is_terminal:
