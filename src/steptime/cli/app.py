@@ -10,8 +10,8 @@ import typer
 from steptime import __version__
 from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
 from steptime.cli import list as listing
-from steptime.report.plain_text import plain_text
 from steptime.interruption import Interrupted, obeyed
+from steptime.report.plain_text import plain_text
 
 EXIT_REFUSED = 2
 EXIT_READER_LEFT = 141
@@ -89,7 +89,7 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Interrupted as stop:
         lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [])]
-        sys.stderr.write("".join(f"{line}\n" for line in lines))
+        sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
         return stop.exit_code
     except Exception as error:
         from steptime.errors import SteptimeError, UsageError

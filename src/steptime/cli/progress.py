@@ -1,6 +1,5 @@
 """The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere."""
 
-import sys
 import threading
 import time
 from types import TracebackType
