@@ -1,30 +1,57 @@
 """Workers that find each other over sockets, as processes of their own would."""
 
-import threading
+import json
+import socket
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from steptime.worker.process_context import ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 
 
-def run_workers(tmp_path, workers: int, play: Callable[[Rendezvous, int], object]) -> list[object]:
+def run_worker(folder: Path, rank: int, workers: int, play: Callable[[Rendezvous], object]) -> object:
+    """Let one worker play its part, and return what it returned."""
+    context = ProcessContext({"STEPTIME_RANK": str(rank), "STEPTIME_WORKERS": str(workers)}, str(folder))
+    context.secret = b"of this launch"
+    with Rendezvous(context) as rendezvous:
+        return play(rendezvous)
+
+
+def run_workers(folder: Path, workers: int, play: Callable[[Rendezvous, int], object]) -> list[object]:
     """Let each worker play its part in a thread, and return what they returned, by rank."""
-    found: list[object] = [None] * workers
+    with ThreadPoolExecutor(workers) as pool:
+        started = [
+            pool.submit(run_worker, folder, rank, workers, lambda rendezvous, rank=rank: play(rendezvous, rank))
+            for rank in range(workers)
+        ]
+        return [each.result(30) for each in started]
 
-    def one(rank: int) -> None:
-        context = SimpleNamespace(rank=rank, workers=workers, folder=str(tmp_path), root_host="127.0.0.1")
-        with Rendezvous(context) as rendezvous:
-            found[rank] = play(rendezvous, rank)
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    return found
+def test_a_silent_stranger_holds_up_nobody(tmp_path):
+    address = tmp_path / "rendezvous.json"
+
+    def connect_and_say_nothing() -> socket.socket:
+        while not address.exists():
+            time.sleep(0.01)
+        return socket.create_connection(tuple(json.loads(address.read_text())))
+
+    with ThreadPoolExecutor() as pool:
+        stranger = pool.submit(connect_and_say_nothing)
+        first = pool.submit(run_worker, tmp_path, 0, 2, lambda rendezvous: rendezvous.from_first("go"))
+        with stranger.result(10):
+            second = pool.submit(run_worker, tmp_path, 1, 2, lambda rendezvous: rendezvous.from_first(None))
+            assert [first.result(10), second.result(10)] == ["go", "go"]
+
+
+def test_the_latency_to_each_other_worker_is_measured(tmp_path):
+    first, *others = run_workers(tmp_path, 3, lambda rendezvous, _: rendezvous.latencies())
+    assert len(first) == 2
+    assert all(0 < latency < 1 for latency in first)
+    assert others == [[], []]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

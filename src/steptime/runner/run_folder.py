@@ -5,6 +5,7 @@ A run folder holds everything that a launch needs and nothing else; its processe
 
 import json
 import math
+import secrets
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from steptime.measurements.records import WorkerSteps
 from steptime.study.trial import Trial
 
 _ROOT = Path(steptime.__file__).parent
+_SECRET_BYTES = 32
 _TAIL_LINES = 40
 """Lines of a standard error that are kept."""
 
@@ -58,7 +60,9 @@ def make_run_folder(
             (parent / "__init__.py").touch()
     shutil.copy(_ROOT / "worker" / "start.py", folder / "start.py")
     path = folder / "job.json"
-    path.write_text(json.dumps(dict(job), indent=1, sort_keys=True))
+    secret = {"secret": secrets.token_hex(_SECRET_BYTES)}  # by which the launch's processes know each other
+    path.touch(mode=0o600)
+    path.write_text(json.dumps({**job, **secret}, indent=1, sort_keys=True))
     return path
 
 

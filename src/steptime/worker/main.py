@@ -54,6 +54,7 @@ def run_process(job_path, environment=None):
         redirect_output(context)
     with open(job_path) as file:
         job = json.load(file)
+    context.secret = job.get("secret", "").encode()
     records = RecordFile(os.path.join(folder, context.name + ".jsonl"))
     try:
         _run_role(job, context, records)

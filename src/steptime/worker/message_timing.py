@@ -5,18 +5,15 @@ of a run counts from the end of the run before it, so that a worker that starts 
 every worker compares the values with the right ones: a wrong sum in any run of the visit shows in the last.
 
 The latencies of a back end are counted in units of alpha, the one-way time of one byte over a plain socket between
-the same processes on the same cores; ``ping`` measures it before the framework starts.
+the same processes on the same cores; the rendezvous measures it before the framework starts.
 """
 
 import random
-import socket
 import time
 
 from steptime.worker.back_end import ADDED, FED
 from steptime.worker.rendezvous import Rendezvous
 
-_PINGS = 60
-_PING_LIMIT_S = 60.0
 _WARM_RUNS = 3
 _BYTES_PER_VALUE = 4
 _MOST_DESCRIBED = 5
@@ -28,7 +25,7 @@ def run_message_timing(framework, job, context, records):
     """Be one worker of the benchmark: measure alpha, open the back end, time its messages, and write the record."""
     with Rendezvous(context) as rendezvous:
         # Before the framework starts: some keep threads that never sleep, which would disturb the pings.
-        alphas = ping(context, rendezvous)
+        alphas = rendezvous.latencies()
         started = time.monotonic()
         back_end = framework.open_back_end(job, context)
         try:
@@ -157,44 +154,3 @@ def _expected_sum(numpy, contributions, before, becomes, runs):
     elif becomes == ADDED:
         total = total * runs + before
     return total
-
-
-def ping(context, rendezvous):
-    """Return the one-way seconds (half a round trip of one byte, median) between worker 0 and each other worker.
-
-    All workers call it, and take turns; others than worker 0 return an empty list.
-    """
-    if context.workers == 1:
-        return []
-    if context.rank:
-        address = rendezvous.from_first(None)
-        with socket.create_connection(tuple(address), timeout=_PING_LIMIT_S) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while connection.recv(1):
-                connection.sendall(b".")
-        rendezvous.barrier()
-        return []
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.bind((context.root_host, 0))
-        listener.listen(context.workers)
-        listener.settimeout(_PING_LIMIT_S)
-        rendezvous.from_first(listener.getsockname()[:2])
-        others = [listener.accept()[0] for _ in range(context.workers - 1)]
-    found = []
-    for other in others:
-        with other:
-            found.append(_half_round_trip(other))
-    rendezvous.barrier()
-    return found
-
-
-def _half_round_trip(connection):
-    connection.settimeout(_PING_LIMIT_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    times = []
-    for _ in range(_PINGS):
-        started = time.monotonic()
-        connection.sendall(b".")
-        connection.recv(1)
-        times.append(time.monotonic() - started)
-    return sorted(times)[_PINGS // 2] / 2

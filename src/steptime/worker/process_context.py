@@ -35,6 +35,9 @@ class ProcessContext(object):
         The cores this process is pinned to, or an empty list.
     ``folder``
         The run folder: where ``job.json`` is and where records go.
+    ``secret``
+        Bytes that the processes of this launch share and nobody else knows; from ``job.json``, empty before that is
+        read.
     """
 
     def __init__(self, environment, folder):
@@ -53,6 +56,7 @@ class ProcessContext(object):
         self.interface = environment.get("STEPTIME_INTERFACE", "lo")
         self.cpus = _cpus(environment, self.role, self.local_rank)
         self.folder = folder
+        self.secret = b""
 
     @property
     def root_host(self):

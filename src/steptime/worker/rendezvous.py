@@ -6,20 +6,21 @@ here runs in a timing run; in an ablation run it works between steps, never in o
 
 import json
 import os
-import socket
 import struct
 import time
 
+from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
+
 _LENGTH = struct.Struct("!I")
-_POLL_S = 0.005
 _LIMIT_S = 300.0
-_PINGS = 32
+_CLOCK_EXCHANGES = 32
+_PINGS = 60
 
 
 class Rendezvous(object):
     """This worker's connection to the others; all methods are called by all workers in the same order.
 
-    A context manager. Raises RuntimeError when worker 0 does not open the rendezvous, and OSError when a worker dies.
+    A context manager. Raises RuntimeError when the workers do not find each other, and OSError when a worker dies.
     """
 
     def __init__(self, context):
@@ -32,7 +33,9 @@ class Rendezvous(object):
         if self._rank == 0:
             self._others = _accept_workers(context, path)
         else:
-            self._others = [_connect(self._rank, path)]
+            self._others = [connect_peer(lambda: read_address(path), context.secret, context.name, _LIMIT_S)]
+        for other in self._others:
+            other.settimeout(_LIMIT_S)
 
     def __enter__(self):
         return self
@@ -68,12 +71,12 @@ class Rendezvous(object):
         """
         if self._rank == 0:
             for other in self._others:
-                for _ in range(_PINGS):
+                for _ in range(_CLOCK_EXCHANGES):
                     _receive(other)
                     _send(other, time.monotonic())
             return {"at_s": time.monotonic(), "offset_s": 0.0, "rtt_s": 0.0}
         best = None
-        for _ in range(_PINGS):
+        for _ in range(_CLOCK_EXCHANGES):
             sent = time.monotonic()
             _send(self._others[0], 0)
             there = _receive(self._others[0])
@@ -83,44 +86,36 @@ class Rendezvous(object):
                 best = {"at_s": middle, "offset_s": there - middle, "rtt_s": back - sent}
         return best
 
+    def latencies(self):
+        """Return the one-way seconds of one byte (half a round trip, median) from worker 0 to each other worker.
+
+        Others than worker 0 return an empty list.
+        """
+        if self._rank:
+            for _ in range(_PINGS):
+                self._others[0].sendall(_receive_bytes(self._others[0], 1))
+        found = [_half_round_trip(other) for other in self._others] if self._rank == 0 else []
+        self.barrier()
+        return found
+
+
+def _half_round_trip(connection):
+    times = []
+    for _ in range(_PINGS):
+        started = time.monotonic()
+        connection.sendall(b".")
+        _receive_bytes(connection, 1)
+        times.append(time.monotonic() - started)
+    return sorted(times)[_PINGS // 2] / 2
+
 
 def _accept_workers(context, path):
     """Listen as worker 0, and return the connections in the order of the ranks."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        listener.bind((context.root_host, 0))
-        listener.listen(context.workers)
-        listener.settimeout(_LIMIT_S)
-        partial = path + ".partial"
-        with open(partial, "w") as file:
-            json.dump(listener.getsockname()[:2], file)
-        os.rename(partial, path)
-        found = {}
-        while len(found) < context.workers - 1:
-            connection = _without_delay(listener.accept()[0])
-            found[_receive(connection)] = connection
-    finally:
-        listener.close()
-    return [found[rank] for rank in sorted(found)]
-
-
-def _connect(rank, path):
-    deadline = time.monotonic() + _LIMIT_S
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            raise RuntimeError("worker 0 did not open the rendezvous in %s within %d s" % (path, _LIMIT_S))
-        time.sleep(_POLL_S)
-    with open(path) as file:
-        address = json.load(file)
-    connection = _without_delay(socket.create_connection(tuple(address), timeout=_LIMIT_S))
-    _send(connection, rank)
-    return connection
-
-
-def _without_delay(connection):
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.settimeout(_LIMIT_S)
-    return connection
+    listener = open_listener(context.root_host)
+    announce_address(listener, path)
+    names = ["worker-%d" % rank for rank in range(1, context.workers)]
+    found = accept_peers(listener, context.secret, names, _LIMIT_S)
+    return [found[name] for name in names]
 
 
 def _send(connection, value):

@@ -4,17 +4,12 @@ Worker 0 adds the vectors in the order of the ranks, whichever arrives first, an
 worker then holds the same bits, in every run. A ring would spread the traffic better; here a fixed order matters more.
 """
 
-import socket
-import struct
-import time
-
 import numpy
 
 from steptime.worker.back_end import BackEnd, Message
+from steptime.worker.handshake import accept_peers, connect_peer, open_listener
 
 _PATIENCE_S = 120.0
-_RETRY_S = 0.02
-_RANK = struct.Struct("!I")
 
 
 def connect(context):
@@ -41,29 +36,11 @@ class StarCentre(object):
     """Worker 0: collects, adds and answers."""
 
     def __init__(self, context):
-        self._peers = {}
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((context.root_host, context.root_port))
-            listener.listen(context.workers)
-            deadline = time.monotonic() + _PATIENCE_S
-            while len(self._peers) < context.workers - 1:
-                listener.settimeout(max(0.001, deadline - time.monotonic()))
-                self._accept(listener, context.workers)
-        finally:
-            listener.close()
+        listener = open_listener(context.root_host, context.root_port)
+        names = ["worker-%d" % rank for rank in range(1, context.workers)]
+        found = accept_peers(listener, context.secret, names, _PATIENCE_S)
+        self._peers = dict(enumerate((found[name] for name in names), start=1))
         self._count = context.workers
-
-    def _accept(self, listener, workers):
-        try:
-            peer, _ = listener.accept()
-        except socket.timeout as error:
-            missing = sorted(set(range(1, workers)) - set(self._peers))
-            raise RuntimeError("workers %s did not connect within %.0f s" % (missing, _PATIENCE_S)) from error
-        _prepare(peer)
-        rank = _RANK.unpack(bytes(_receive(peer, bytearray(_RANK.size), "a worker")))[0]
-        self._peers[rank] = peer
 
     def __call__(self, vector):
         """Replace ``vector`` by the average over all workers."""
@@ -85,17 +62,8 @@ class StarSpoke(object):
     """Any other worker: sends its vector and takes the answer."""
 
     def __init__(self, context):
-        deadline = time.monotonic() + _PATIENCE_S
-        while True:
-            try:
-                self._centre = socket.create_connection((context.root_host, context.root_port), timeout=_PATIENCE_S)
-                break
-            except OSError as error:  # worker 0 may not listen yet
-                if time.monotonic() > deadline:
-                    raise RuntimeError("worker 0 does not answer at %s: %s" % (context.root_address, error)) from error
-                time.sleep(_RETRY_S)
-        _prepare(self._centre)
-        self._centre.sendall(_RANK.pack(context.rank))
+        address = (context.root_host, context.root_port)
+        self._centre = connect_peer(lambda: address, context.secret, context.name, _PATIENCE_S)
 
     def __call__(self, vector):
         """Replace ``vector`` by the average over all workers."""
@@ -105,11 +73,6 @@ class StarSpoke(object):
     def close(self):
         """Close the connection."""
         self._centre.close()
-
-
-def _prepare(connection):
-    connection.settimeout(None)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _bytes(vector):

@@ -6,10 +6,9 @@ into the run folder, which all processes of a launch share.
 
 import json
 import os
-import socket
-import time
 
 from steptime.libraries.tensorflow.startup import call_directly
+from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
 
 _LEAST_OPERATIONS = 2
 """With one thread for operations, the first call of a function from another process never returns."""
@@ -39,7 +38,6 @@ def start_server(tf, context, threads):
     return at_once
 
 
-_POLL_S = 0.05
 _MEETING_LIMIT_S = 300.0
 _FILE = "coordinator.json"
 STAGE = "stage "
@@ -50,7 +48,6 @@ class CoordinatorConnection(object):
     """One connection; messages are anything that JSON can say, and None is what the dead say."""
 
     def __init__(self, connection):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection
         self._incoming = connection.makefile("r", encoding="utf-8")
 
@@ -67,31 +64,24 @@ class CoordinatorConnection(object):
         return json.loads(line) if line else None
 
 
-def listen(context):
-    """Return a socket to accept connections on, once its address can be found."""
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listening.bind((context.root_host, 0))
-    listening.listen(context.workers + context.servers)
-    path = os.path.join(context.folder, _FILE)
-    with open(path + ".partial", "w") as file:
-        json.dump({"host": context.root_host, "port": listening.getsockname()[1]}, file)
-    os.rename(path + ".partial", path)
-    return listening
+def accept_callers(context):
+    """Return the connections to all workers and servers by their names; the workers are in the order of their ranks.
+
+    Raises RuntimeError when one of them does not call.
+    """
+    listener = open_listener(context.root_host)
+    announce_address(listener, os.path.join(context.folder, _FILE))
+    names = ["worker-%d" % rank for rank in range(context.workers)]
+    names += ["server-%d" % rank for rank in range(context.servers)]
+    found = accept_peers(listener, context.secret, names, _MEETING_LIMIT_S)
+    return {name: CoordinatorConnection(found[name]) for name in names}
 
 
 def call(context):
-    """Return a ``Line`` to the coordinator, after having said who calls.
+    """Return this process's connection to the coordinator.
 
     Raises RuntimeError when there is no coordinator to be found.
     """
     path = os.path.join(context.folder, _FILE)
-    deadline = time.monotonic() + _MEETING_LIMIT_S
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            raise RuntimeError("the coordinator has not said in %s where it listens" % path)
-        time.sleep(_POLL_S)
-    with open(path) as file:
-        address = json.load(file)
-    line = CoordinatorConnection(socket.create_connection((address["host"], address["port"])))
-    line.send({"role": context.role, "rank": context.rank})
-    return line
+    connection = connect_peer(lambda: read_address(path), context.secret, context.name, _MEETING_LIMIT_S)
+    return CoordinatorConnection(connection)

@@ -11,7 +11,7 @@ import numpy
 import tensorflow as tf
 
 from steptime.frameworks.tensorflow.ablation import ServedAblation
-from steptime.frameworks.tensorflow.cluster import STAGE, CoordinatorConnection, call, cluster_of, listen, start_server
+from steptime.frameworks.tensorflow.cluster import STAGE, accept_callers, call, cluster_of, start_server
 from steptime.frameworks.tensorflow.counted_updates import CountedTraining
 from steptime.libraries.tensorflow import loader as loaders
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
@@ -44,15 +44,11 @@ class Coordinator(object):
 
     def coordinate(self):
         """Do what the workers ask for, until all have left."""
-        listening = listen(self._context)
-        lines, threads = [], []
-        for _ in range(self._context.workers + self._context.servers):
-            line = CoordinatorConnection(listening.accept()[0])
-            lines.append(line)  # servers say nothing more: they wait until their line breaks
-            caller = line.receive()
-            if caller["role"] == "worker":
-                threads.append(threading.Thread(target=self._attend, args=(line, caller["rank"])))
-                threads[-1].start()
+        lines = accept_callers(self._context)  # servers say nothing more: they wait until their line breaks
+        ranks = range(self._context.workers)
+        threads = [threading.Thread(target=self._attend, args=(lines["worker-%d" % rank], rank)) for rank in ranks]
+        for thread in threads:
+            thread.start()
         for thread in threads:
             thread.join()
 
