@@ -6,6 +6,7 @@
     ├── UsageError                a mistake in what the user wrote; holds all mistakes found
     │   ├── StudyError            in a study file, with file, line and key
     │   └── WorkloadError         in the graph or the parameters of a workload
+    ├── FileError                 a file that the user named is no text, too long, or cannot be opened
     ├── DatasetError              a folder without images, a broken image
     ├── EnvironmentFailure        a framework's environment cannot be made or used
     ├── PluginError               another distribution's framework, workload, … cannot be used
@@ -39,6 +40,15 @@ class StudyError(UsageError):
 
 class WorkloadError(UsageError):
     """A workload cannot be built from what was asked."""
+
+
+class FileError(SteptimeError):
+    """A file that the user named cannot be read; ``reason`` is what is said behind its name, and its ``line``."""
+
+    def __init__(self, path: object, reason: str, line: int | None = None) -> None:
+        super().__init__(f"{path}: {reason}" if line is None else f"{path}:{line}: {reason}")
+        self.reason = reason
+        self.line = line
 
 
 class DatasetError(SteptimeError):

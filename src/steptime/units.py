@@ -1,6 +1,7 @@
 """Quantities as people write them, turned into SI once, where text is parsed, and back once, where it is printed."""
 
 import re
+from math import isinf
 
 _DURATION = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*(h|min|ms|[u\u00b5\u03bc]s|ns|m|s))", re.IGNORECASE)
 _SECONDS = {"h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -21,7 +22,7 @@ def parse_duration(text: str | float) -> float:
     else:
         seconds, rest = 0.0, text.strip()
         if re.fullmatch(r"\d+(\.\d+)?", rest):
-            return float(rest)
+            seconds, rest = float(rest), ""
         while rest:
             match = _DURATION.match(rest)
             if match is None:
@@ -34,6 +35,9 @@ def parse_duration(text: str | float) -> float:
             raise ValueError(message)
     if seconds < 0:
         message = f"{text!r} is negative; a duration is not"
+        raise ValueError(message)
+    if isinf(seconds):
+        message = f"{str(text)[:40]!r} is longer than anything; a duration ends"
         raise ValueError(message)
     return seconds
 
@@ -56,7 +60,7 @@ def parse_bit_rate(text: str) -> float:
     Raises ValueError for anything else: a number without a unit could mean bytes as well.
     """
     match = _BIT_RATE.fullmatch(text.strip())
-    if match is None:
+    if match is None or isinf(float(match[1])):
         message = f"{text!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
         raise ValueError(message)
     return float(match[1]) * _BITS[match[2].lower()]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from image_folders import cut_off, write_folder, write_image
+from PIL import Image
 
 from steptime.datasets.image_folder import broken_images
 from steptime.datasets.lookup import open_dataset
@@ -178,3 +179,9 @@ def test_a_cache_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -
 
     with pytest.raises(DatasetError, match=r"cannot be written .* STEPTIME_CACHE"):
         open_dataset(str(folder), blocked)
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(folder: Path, cache: Path) -> None:
+    Image.new("1", (13312, 13312)).save(folder / "cat" / "huge.png")
+    with pytest.raises(DatasetError, match=r"huge\.png: 13312 x 13312 pixels; images may have 50 million"):
+        open_dataset(str(folder), cache)

@@ -1,6 +1,11 @@
 """Every mistake in a study file is named, at its line, with what would be right; and all of them at once."""
 
+import re
+
 import pytest
+
+from steptime.errors import StudyError
+from steptime.study.study_file import read_study
 
 TOP = "workloads: lenet5\nframeworks: pytorch\n"  # what follows in a case begins on line 3
 
@@ -258,3 +263,22 @@ def test_reading_makes_no_object_and_calls_nothing(mistakes, tmp_path):
     mistakes(TOP + f"question: !!python/object/apply:pathlib.Path.touch [{victim}]")
 
     assert not victim.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("threads_per_worker: 1000000000", "1000000000 is too large; the largest is 1024"),
+        ("workers: 4096", "4096 is too large; the largest is 1024"),
+        ("seed: 4294967296", "4294967296 is too large"),
+        (f"seed: 0x{'f' * 5000}", "is too large a number"),
+        ("time_limit: 1e300", "1e+300 is too large"),
+        (f"include: {'[' * 400}{']' * 400}", "nested too deeply"),
+        (f"include: {'[' * 100}{']' * 100}", "race.yaml:3: values are nested too deeply"),
+    ],
+)
+def test_a_value_beyond_every_use_is_refused_with_the_limit(line, said, tmp_path, vocabulary):
+    path = tmp_path / "race.yaml"
+    path.write_text(f"workloads: lenet5\nframeworks: pytorch\n{line}\n")
+    with pytest.raises(StudyError, match=re.escape(said)):
+        read_study(path, [], vocabulary)

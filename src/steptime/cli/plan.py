@@ -12,11 +12,10 @@ from steptime.units import format_seconds
 def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     """Print what a run would do."""
     trials = plan.expansion.trials
-    commands = {trial.id: plan.commands(trial) for trial in trials}
     if as_json:
         from steptime.cli.tables import print_json
 
-        print_json(_as_json(plan, commands))
+        print_json(_as_json(plan))
         return
     from rich.text import Text
 
@@ -35,7 +34,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
         console.print(f"skipped: {line}")
     if trials:
         console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:")
-        for command in commands[trials[-1].id]:
+        for command in plan.commands(trials[-1]):
             console.print(f"  {command}", soft_wrap=True)
     budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
     console.print(
@@ -50,7 +49,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     console.print(f"results go to {plan.folder}")
 
 
-def _as_json(plan: StudyPlan, commands: dict[str, list[str]]) -> dict[str, Any]:
+def _as_json(plan: StudyPlan) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         "folder": str(plan.folder),
@@ -58,7 +57,7 @@ def _as_json(plan: StudyPlan, commands: dict[str, list[str]]) -> dict[str, Any]:
         "ablation_launches": plan.ablation_launches,
         "ablation_estimated_s": plan.ablation_s,
         "budget_s": plan.budget_s,
-        "trials": [_trial_as_json(trial, commands[trial.id]) for trial in plan.expansion.trials],
+        "trials": [_trial_as_json(trial, plan.commands(trial)) for trial in plan.expansion.trials],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
     }
 

@@ -11,7 +11,9 @@ import time
 import warnings
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Lock
 
 from PIL import Image
 
@@ -20,6 +22,12 @@ from steptime.errors import DatasetError
 
 MOST = 2000
 """Images looked at; of a larger dataset a random choice, since decoding millions would take hours."""
+
+MOST_PIXELS = 50_000_000
+"""Of an image, as every worker has to decode it."""
+_MANY_PIXELS = 10_000_000
+_LARGE = Lock()
+"""Held while an image of more than ``_MANY_PIXELS`` is decoded: one at a time fits into any memory."""
 
 
 def broken_images(folder: Path, paths: Sequence[str], most: int = MOST) -> tuple[int, list[tuple[str, str]]]:
@@ -49,7 +57,11 @@ def _why_broken(path: Path) -> str | None:
                 image.verify()
             # Verifying uses the file up; only decoding finds what was cut off.
             with Image.open(path, formats=("JPEG", "PNG")) as image:
-                image.load()
+                pixels = image.width * image.height
+                if pixels > MOST_PIXELS:
+                    return f"{image.width} x {image.height} pixels; images may have {MOST_PIXELS // 10**6} million"
+                with _LARGE if pixels > _MANY_PIXELS else nullcontext():
+                    image.load()
     except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken byte leads to
         if "cannot identify" in str(error):
             return "not a JPEG or PNG image" if path.stat().st_size else "empty file"

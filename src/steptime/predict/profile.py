@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from steptime.errors import StoreError
+from steptime.errors import FileError, StoreError
 from steptime.measurements.plain_file import write_whole
 from steptime.predict.observation import Deployment, GroupKey
+from steptime.user_file import read_user_text
 
 SCHEMA = 1
+_MOST_BYTES = 64 * 1024**2
 
 How = Literal["measured", "apportioned", "prior"]
 """``measured``: fitted to records of that phase; ``apportioned``: a measured total, divided by the workload's
@@ -190,20 +192,20 @@ def read_profile(path: Path) -> Profile:
     Raises StoreError when there is none, when it is damaged, or when it has another schema: its numbers would mean
     something else here.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         message = f"there is no profile {path}; make one: steptime fit RESULTS -o {path}"
-        raise StoreError(message) from None
-    except IsADirectoryError:
+        raise StoreError(message)
+    if path.is_dir():
         message = f"{path} is a folder, not a profile; if it holds results: steptime fit {path} -o PROFILE"
-        raise StoreError(message) from None
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"{path} cannot be read as a profile ({error}); make it again: steptime fit RESULTS -o {path}"
+        raise StoreError(message)
+    try:
+        text = read_user_text(path, _MOST_BYTES)
+    except FileError as error:
+        message = f"{path} cannot be read as a profile ({error.reason}); make it again: steptime fit RESULTS -o {path}"
         raise StoreError(message) from error
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"{path} is no profile or a damaged one ({error}); make it again: steptime fit RESULTS -o {path}"
         raise StoreError(message) from error
     if not isinstance(data, dict) or "groups" not in data:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 from steptime.errors import UsageError, choices_message
@@ -16,6 +17,10 @@ from steptime.workloads.table import LIBRARY
 _BITS = 8
 _DOTS = ("…", "...")
 _MOST_WORKERS = 1_000_000
+_MOST_COUNTS = 1000
+"""Numbers of workers in one command."""
+_MOST_QUERIES = 1000
+_MOST_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Query:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        message = f"{text!r} is no number of at least 1"
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
+        message = f"{text[:40]!r} is no number of at least 1 and at most {_MOST_DIGITS} digits"
         raise ValueError(message)
     return int(text)
 
@@ -122,6 +127,8 @@ def read_workers(text: str) -> list[int]:
         found.append(count)
     if dots:
         wrong.append("--workers: dots need a number behind them, as in 4,8,...,1024")
+    if len(found) > _MOST_COUNTS:
+        wrong.append(f"--workers: {text[:60]!r} means more than {_MOST_COUNTS} numbers; give fewer, or larger steps")
     if wrong:
         raise UsageError(wrong)
     return sorted(set(found))
@@ -133,9 +140,9 @@ def _between(found: Sequence[int], last: int, wrong: list[str]) -> list[int]:
         return []
     one, two = found[-2:]
     following: Callable[[int], int] = (lambda n: n * (two // one)) if two % one == 0 else (lambda n: n + two - one)
-    filled = []
+    filled: list[int] = []
     count = following(two)
-    while count < last:
+    while count < last and len(filled) <= _MOST_COUNTS:
         filled.append(count)
         count = following(count)
     return filled
@@ -161,6 +168,10 @@ def read_queries(overrides: Sequence[str], profile: Profile) -> list[Query]:
             values[key] = list(_values(override, key, text, wrong))
     wrong += _unknown(values, profile)
     wrong += _contradictions(values)
+    several = {key: len(each) for key, each in values.items() if len(each) > 1}
+    if prod(several.values()) > _MOST_QUERIES:
+        counts = " x ".join(f"{count} of {key}" for key, count in several.items())
+        wrong.append(f"{counts} are more than {_MOST_QUERIES} combinations; give fewer values")
     if wrong:
         raise UsageError(wrong)
     return [_query(values, chosen) for chosen in product(*values.values())]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from steptime.errors import StudyError
 from steptime.frameworks.manifest import Manifest, OptionValue
 from steptime.runner.combinations import Combination, ExpansionContext, chosen_options, devices_of, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
@@ -83,12 +84,33 @@ def skipped_in_words(skipped: Iterable[Skipped]) -> list[str]:
 
 
 def wanted(study: Study, context: ExpansionContext) -> Iterator[Combination]:
-    """Yield every combination that the study asks for, possible or not: its axes without exclude, then include."""
-    for combination in _Axes(study, None).combinations(context):
-        if not any(_matches(exclusion, combination) for exclusion in study.exclude):
-            yield combination
-    for inclusion in study.include:
-        yield from _Axes(study, inclusion).combinations(context)
+    """Yield every combination that the study asks for, possible or not: its axes without exclude, then include.
+
+    Raises StudyError where they are more, or need more processes, than could ever be run.
+    """
+    count = processes = 0
+    for inclusion in (None, *study.include):
+        for combination in _Axes(study, inclusion).combinations(context):
+            count += 1
+            processes += combination.workers + combination.servers
+            if count > _MOST or processes > _MOST_PROCESSES:
+                raise StudyError(_too_many(study, count))
+            if inclusion or not any(_matches(exclusion, combination) for exclusion in study.exclude):
+                yield combination
+
+
+_MOST = 5000
+_MOST_PROCESSES = 20_000
+"""Of all combinations together. A study of so many trials would run for a day at least."""
+
+
+def _too_many(study: Study, count: int) -> str:
+    longest = sorted(_PLAIN, key=lambda axis: -len(getattr(study, axis)))[:3]
+    axes = ", ".join(f"{axis} ({len(getattr(study, axis))})" for axis in longest)
+    return (
+        f"{study.name}: its axes give more than {_MOST} combinations, or more than {_MOST_PROCESSES} processes in the "
+        f"first {count} of them; make several studies of it. The axes with most values are {axes}"
+    )
 
 
 class _Axes:

@@ -10,10 +10,13 @@ from steptime.frameworks.manifest import BackEndSupport, Manifest
 from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
+from steptime.study.quantities import MOST_PROCESSES
 from steptime.study.strategies import strategy_named
 
 OPERATIONS = ("allreduce", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated")
+_MOST_BYTES = 1024**3
+"""Of a message; each worker holds a few of them."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,14 @@ def _check_query(query: NetQuery) -> None:
         mistakes += [reason] if reason else []
     mistakes += [f"{workers} workers exchange nothing; two are the fewest" for workers in query.workers if workers < 2]  # noqa: PLR2004
     mistakes += [f"{size} bytes are no whole number of float32 values" for size in query.sizes if size < 4 or size % 4]  # noqa: PLR2004
+    mistakes += [
+        f"{workers} workers are more than {MOST_PROCESSES}" for workers in query.workers if workers > MOST_PROCESSES
+    ]
+    mistakes += [f"{size} bytes are more than {_MOST_BYTES}" for size in query.sizes if size > _MOST_BYTES]
+    if query.bandwidth_bits_per_s is not None and query.bandwidth_bits_per_s <= 0:
+        mistakes.append("--bandwidth: a link of 0 bit/s moves nothing")
+    if query.servers > MOST_PROCESSES:
+        mistakes.append(f"--servers {query.servers}: more than {MOST_PROCESSES}")
     if query.hosts is not None and query.hosts < 2:  # noqa: PLR2004
         mistakes.append(f"--hosts {query.hosts}: messages between fewer than two hosts cross no link")
     if query.servers < 1:

@@ -17,7 +17,7 @@ from steptime.runner.preparation import dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.vocabulary import read
 from steptime.study.study import Study
-from steptime.study.study_file import study_files
+from steptime.study.study_file import study_text
 from steptime.study.trial import Trial
 from steptime.units import parse_duration
 
@@ -104,7 +104,7 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     command += ["--budget", budget] if budget else []
     return StudyPlan(
         study=study,
-        study_text=study_files().get(name, Path(name)).read_text(encoding="utf-8"),
+        study_text=study_text(name),
         expansion=expansion,
         manifests=manifests,
         folder=output or Path("steptime-results") / study.name,

@@ -118,6 +118,11 @@ _TAG = "tag:yaml.org,2002:"
 _PLAIN = {_TAG + kind for kind in ("null", "bool", "int", "float", "str", "map", "seq", "timestamp")}
 _MOST_VALUES = 20_000
 """Aliases can make a short file mean a huge one."""
+_MOST_LEVELS = 20
+_MOST_BITS = 256
+"""Of a whole number; Python refuses to print much longer ones."""
+_MOST_BRACKETS = 200
+"""The parser needs seconds for a file that opens ten thousand."""
 
 
 def read_yaml(text: str, name: str) -> Document:
@@ -159,6 +164,8 @@ _EMPTY = "is empty; give it a value, or remove it"
 
 
 def _compose(text: str, name: str, *, with_lines: bool = True) -> Node | None:
+    if _brackets(text) > _MOST_BRACKETS:
+        raise StudyError(_too_deep(name))
     try:
         root: Node | None = YAML(typ="safe", pure=True).compose(text)
     except MarkedYAMLError as error:
@@ -174,9 +181,24 @@ def _compose(text: str, name: str, *, with_lines: bool = True) -> Node | None:
         message = f"{name}: not valid YAML: {' '.join(str(error).split())}"
         raise StudyError(message) from error
     except RecursionError:
-        message = f"{name}: values are nested too deeply; a study needs five levels at most"
-        raise StudyError(message) from None
+        raise StudyError(_too_deep(name)) from None
     return root
+
+
+def _too_deep(where: str) -> str:
+    return f"{where}: values are nested too deeply; a study needs five levels at most"
+
+
+def _brackets(text: str) -> int:
+    """Return about how many brackets are open at the deepest place; those inside of texts count too."""
+    depth = deepest = 0
+    for character in text:
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}" and depth:
+            depth -= 1
+    return deepest
 
 
 def _words(error: MarkedYAMLError) -> str:
@@ -210,6 +232,8 @@ class _Walk:
         if self._count > _MOST_VALUES or any(node is outer for outer in self._around):
             message = f"{self._document.name}:{_line(node)}: its aliases repeat more values than a study can have"
             raise StudyError(message)
+        if len(self._around) == _MOST_LEVELS:
+            raise StudyError(_too_deep(f"{self._document.name}:{_line(node)}"))
         self._around.append(node)
         result = self._plain(node, path)
         self._around.pop()
@@ -271,7 +295,11 @@ class _Walk:
         if node.tag == _TAG + "timestamp":
             return node.value
         try:
-            return self._constructor.construct_object(node)
+            value = self._constructor.construct_object(node)
+            if not isinstance(value, int) or value.bit_length() <= _MOST_BITS:
+                return value
+            self._fault(path, f"{str(node.value)[:60]}… is too large a number")
+            return None  # noqa: TRY300 - a mistake that was noted, not an error
         except (YAMLError, ValueError):
             self._fault(path, f"{str(node.value)[:60]!r} cannot be read as {str(node.tag).removeprefix(_TAG)}")
             return None

@@ -1,6 +1,7 @@
 """The quantities in a study file: their ranges, and the ways to write them, as ``8m`` for seconds or ``1%``."""
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
@@ -69,9 +70,10 @@ def as_sides(value: Any) -> Any:  # noqa: ANN401
 
 def as_option_value(value: Any) -> Any:  # noqa: ANN401
     """Return an option's value unchanged; raises ValueError where it is not a single value."""
-    if not isinstance(value, (bool, int, float, str)):
+    finite = isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value))
+    if not finite:
         message = f"{value!r} is no value of an option; write true or false, a number or a text"
-        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+        raise ValueError(message)
     return value
 
 
@@ -114,12 +116,19 @@ def by_number(value: Any) -> Any:  # noqa: ANN401
     return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
 
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+MOST_PROCESSES = 1024
+ProcessCount = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]
+"""Of processes, hosts or threads, which are all on this machine."""
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""What every framework's generator of random numbers takes."""
 OptionValue = Annotated[Any, BeforeValidator(as_option_value), WithJsonSchema(as_text_of_option())]
+_LONGEST_S = 1e8
+"""Three years, which no launch and no budget needs."""
 Duration = Annotated[
     float,
     BeforeValidator(seconds),
-    Field(gt=0),
+    Field(gt=0, le=_LONGEST_S),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
 ]
 Share = Annotated[
@@ -131,13 +140,13 @@ Share = Annotated[
 Delay = Annotated[
     float,
     BeforeValidator(seconds),
-    Field(ge=0),
+    Field(ge=0, le=3600.0),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": ["2ms"]}]}),
 ]
 BitRate = Annotated[
     float,
     BeforeValidator(bit_rate),
-    Field(ge=1e5),
+    Field(ge=1e5, le=1e14),
     WithJsonSchema({"anyOf": [{"type": "string", "examples": ["200Mbit/s"]}, {"type": "number", "minimum": 1e5}]}),
 ]
 CpuShare = Annotated[
@@ -146,14 +155,16 @@ CpuShare = Annotated[
     Field(ge=0.05, le=1),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["50%"]}]}),
 ]
+_Side = Annotated[int, Field(ge=1, le=16384)]
+_SIDE_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 16384}
 Sides = Annotated[
-    tuple[Count, Count],
+    tuple[_Side, _Side],
     BeforeValidator(as_sides),
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "integer", "minimum": 1},
-                {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 2},
+                _SIDE_SCHEMA,
+                {"type": "array", "items": _SIDE_SCHEMA, "minItems": 2, "maxItems": 2},
             ]
         }
     ),

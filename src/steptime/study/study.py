@@ -18,6 +18,8 @@ from steptime.study.quantities import (
     OneOrMany,
     OptionValue,
     Precision,
+    ProcessCount,
+    Seed,
     Share,
     Sides,
     Strict,
@@ -38,7 +40,7 @@ class WorkloadChoice(Strict):
     """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
     image: Sides | None = None
     """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
-    classes: Count | None = None
+    classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of classes; by default the dataset's, or else the workload's."""
     batch_per_worker: OneOrMany[Count] | None = None
     """Wins over the study's batch for this workload."""
@@ -51,7 +53,7 @@ class LoaderChoice(Strict):
 
     name: str = "auto"
     """`native`, `synthetic`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
-    processes: Annotated[int, Field(ge=0)] = 0
+    processes: Annotated[int, Field(ge=0, le=1024)] = 0
     """Helper processes of each worker; 0 loads in the training process."""
 
 
@@ -67,9 +69,9 @@ class EnvironmentChoice(Strict):
 class ClusterChoice(Strict):
     """The hosts that the launcher `emulated` makes of this machine."""
 
-    hosts: Count
+    hosts: ProcessCount
     """For workers, at most: a trial has as many as its workers fill, and one more for each server of its own."""
-    workers_per_host: Count = 1
+    workers_per_host: ProcessCount = 1
     """Workers fill one host after the other."""
     bandwidth: BitRate | None = None
     """Of every host's link, in each direction; not limited by default."""
@@ -154,8 +156,8 @@ class Exclusion(Strict):
     strategies: OneOrMany[str] | None = None
     workloads: OneOrMany[str] | None = None
     loaders: OneOrMany[str] | None = None
-    workers: OneOrMany[Count] | None = None
-    servers: OneOrMany[Count] | None = None
+    workers: OneOrMany[ProcessCount] | None = None
+    servers: OneOrMany[ProcessCount] | None = None
     server_placement: OneOrMany[ServerPlacement] | None = None
     batch_per_worker: OneOrMany[Count] | None = None
     global_batch: OneOrMany[Count] | None = None
@@ -179,8 +181,8 @@ class Inclusion(Strict):
     workloads: OneOrMany[NamedWorkload] | None = None
     """A name that the study lists keeps the settings it has there."""
     loaders: OneOrMany[NamedLoader] | None = None
-    workers: OneOrMany[Count] | None = None
-    servers: OneOrMany[Count] | None = None
+    workers: OneOrMany[ProcessCount] | None = None
+    servers: OneOrMany[ProcessCount] | None = None
     server_placement: OneOrMany[ServerPlacement] | None = None
     batch_per_worker: OneOrMany[Count] | None = None
     """Wins over a workload's own batch."""
@@ -224,9 +226,9 @@ class Study(Strict):
     """How workers agree; `auto` is `single` for one worker; for more, every synchronous one of the framework."""
     loaders: Annotated[OneOrMany[NamedLoader], Field(min_length=1)] = [LoaderChoice()]
     """How samples arrive."""
-    workers: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
+    workers: Annotated[OneOrMany[ProcessCount], Field(min_length=1)] = [1]
     """Training processes."""
-    servers: Annotated[OneOrMany[Count], Field(min_length=1)] = [1]
+    servers: Annotated[OneOrMany[ProcessCount], Field(min_length=1)] = [1]
     """Parameter-server processes, for the strategies that have them."""
     server_placement: Annotated[OneOrMany[ServerPlacement], Field(min_length=1)] = ["own"]
     """`own` gives each server a core that no worker has, where there is one; `colocated` gives it a worker's cores."""
@@ -238,7 +240,7 @@ class Study(Strict):
     """`bf16` is the framework's automatic mixed precision."""
     device: Annotated[OneOrMany[Device], Field(min_length=1)] = ["auto"]
     """`auto` is cuda where this machine has a device and the framework can use it, cpu elsewhere."""
-    threads_per_worker: Count = 1
+    threads_per_worker: ProcessCount = 1
     """Compute threads of each worker, and cores that it is pinned to."""
     launcher: str = "auto"
     """How processes are started; `auto` is what the framework's strategy needs."""
@@ -272,7 +274,7 @@ class Study(Strict):
     """Ratios that others published, which the report shows beside the measured ones."""
     equivalence: EquivalenceSettings = EquivalenceSettings()
     """The equivalence check."""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     """Of the initial weights, the shuffling and the order of the launches."""
 
     @model_validator(mode="before")

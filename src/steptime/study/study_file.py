@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 import steptime
-from steptime.errors import PluginError, StudyError, choices_message
+from steptime.errors import FileError, PluginError, StudyError, choices_message
 from steptime.plugins import OWN, plugins_of, taken_twice
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, read_yaml
@@ -19,8 +19,11 @@ from steptime.study.mistakes import form_mistakes
 from steptime.study.overrides import apply_overrides
 from steptime.study.study import Study
 from steptime.study.unknown_names import Vocabulary, is_folder, unknown_names
+from steptime.user_file import read_user_text
 
 _FOLDER = Path(steptime.__file__).parent / "studies"
+_MOST_BYTES = 64 * 1024
+"""Of a study file; twenty times the longest that comes with steptime."""
 
 
 def study_files() -> dict[str, Path]:
@@ -112,13 +115,11 @@ def _find(path_or_name: str) -> tuple[Path, str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        message = f"{str(path)!r} cannot be read: {error.strerror}; the shipped studies are {', '.join(study_files())}"
-        raise StudyError(message) from error
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        message = f"{path}:{line}: not UTF-8 text; save the file as UTF-8"
+        return read_user_text(path, _MOST_BYTES)
+    except FileError as error:
+        if error.line is not None:
+            raise StudyError(str(error)) from error
+        message = f"{str(path)!r} cannot be read: {error.reason}; the shipped studies are {', '.join(study_files())}"
         raise StudyError(message) from error
 
 

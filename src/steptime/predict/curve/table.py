@@ -5,14 +5,16 @@ throughput; every other column makes its prediction better.
 """
 
 import csv
+import io
 from collections.abc import Callable, Mapping
 from math import inf, isfinite
 from pathlib import Path
 from typing import TypeVar
 
-from steptime.errors import choices_message
+from steptime.errors import FileError, choices_message
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
 from steptime.study.strategies import STRATEGIES
+from steptime.user_file import read_user_text
 
 Value = TypeVar("Value")
 
@@ -36,6 +38,7 @@ STRATEGY_NAMES = {
 """The strategy that each name in a table stands for."""
 
 _GBIT = 1e9 / 8
+_MOST_BYTES = 4 * 1024**2
 _MANY = 20
 """So many mistakes are listed; a table with more has one cause."""
 
@@ -83,13 +86,13 @@ _Rows = list[tuple[int, dict[str, str]]]
 
 def _read_rows(path: Path) -> tuple[list[str], _Rows]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            reader.fieldnames = header
-            rows = [(reader.line_num, {key: (value or "") for key, value in row.items() if key}) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        message = f"{path}: cannot be read as a CSV table: {error}"
+        reader = csv.DictReader(io.StringIO(read_user_text(path, _MOST_BYTES), newline=""))
+        header = [name.strip() for name in reader.fieldnames or ()]
+        reader.fieldnames = header
+        rows = [(reader.line_num, {key: (value or "") for key, value in row.items() if key}) for row in reader]
+    except (FileError, csv.Error) as error:
+        reason = error.reason if isinstance(error, FileError) else error
+        message = f"{path}: cannot be read as a CSV table: {reason}"
         raise EvidenceError(message) from error
     twice = sorted({column for column in (*COLUMNS, *_TIMES) if header.count(column) > 1})
     if twice:

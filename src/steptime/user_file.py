@@ -1,0 +1,49 @@
+"""Text files that a user names: regular files of a limited size, so that no pipe, device or huge file is waited for."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from steptime.errors import FileError
+from steptime.units import format_bytes
+
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def read_user_text(path: Path, most_bytes: int) -> str:
+    """Return the text of a file in UTF-8, without the mark of the byte order that it may begin with.
+
+    Raises FileError with the reason when the path is no regular file, when the file cannot be opened or is longer
+    than ``most_bytes``, and with the line where it is no UTF-8.
+    """
+    try:
+        # Asked before the file is opened, since opening alone can mean something to a device.
+        _require_regular(path, path.stat().st_mode)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            _require_regular(path, os.fstat(descriptor).st_mode)
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise FileError(path, error.strerror or str(error)) from error
+    except ValueError as error:  # a NUL in the name
+        raise FileError(path, str(error)) from error
+    if len(content) > most_bytes:
+        raise FileError(path, f"it holds more than {format_bytes(most_bytes)}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise FileError(path, "not UTF-8 text; save the file as UTF-8", line) from error
+
+
+def _require_regular(path: Path, mode: int) -> None:
+    if stat.S_ISDIR(mode):
+        raise FileError(path, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise FileError(path, f"it is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, not a file of text")
