@@ -1,6 +1,7 @@
 """What makes a kept equivalence check invalid."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,4 +123,27 @@ def test_a_check_that_did_not_pass_is_done_again(installation):
 def test_a_damaged_file_is_no_result(installation):
     installation.cache().put("key", RESULT)
     next((installation.package.parent / "kept").glob("*.json")).write_text('{"framework": ')
+    assert installation.cache().get("key") is None
+
+
+def test_a_cache_that_cannot_be_written_is_named_and_is_no_error(installation):
+    (installation.package.parent / "kept").write_text("a file in the folder's place")
+
+    assert "cannot be kept" in installation.cache().put("key", RESULT)
+
+
+def test_many_writers_of_one_check_do_not_disturb_each_other(installation):
+    caches = [installation.cache() for _ in range(8)]
+    with ThreadPoolExecutor(len(caches)) as pool:
+        refusals = list(pool.map(lambda cache: [cache.put("key", RESULT) for _ in range(20)], caches))
+
+    assert {each for refusal in refusals for each in refusal} == {None}
+    assert [path.name for path in (installation.package.parent / "kept").iterdir()] == ["key.json"]
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"passed": "yes"}', "7"])
+def test_a_file_of_another_form_is_no_result(installation, text):
+    installation.cache().put("key", RESULT)
+    next((installation.package.parent / "kept").glob("*.json")).write_text(text)
+
     assert installation.cache().get("key") is None

@@ -94,3 +94,11 @@ def test_the_worker_that_failed_first_is_the_reason_and_not_its_peers(executor, 
     assert "no-such-kind" in ran.reason
     first = ran.reason.split(":")[0]
     assert "Traceback" in ran.stderr[f"{first}.err"]
+
+
+def test_a_run_folder_that_cannot_be_made_is_the_reason_of_the_failure(executor, tmp_path):
+    (tmp_path / "file").touch()
+
+    assert (
+        f"the run folder {tmp_path / 'file' / 'run'} cannot be used" in run(executor, tmp_path / "file" / "run").reason
+    )

@@ -32,6 +32,8 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
                 console.print(f"  {in_words(trial, varied)}")
     for line in skipped_in_words(plan.expansion.skipped):
         console.print(f"skipped: {line}")
+    for program in plan.foreign_programs():
+        console.print(f"runs {program}", soft_wrap=True)
     if trials:
         console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:")
         for command in plan.commands(trials[-1]):
@@ -57,6 +59,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "ablation_launches": plan.ablation_launches,
         "ablation_estimated_s": plan.ablation_s,
         "budget_s": plan.budget_s,
+        "foreign_programs": plan.foreign_programs(),
         "trials": [_trial_as_json(trial, plan.commands(trial)) for trial in plan.expansion.trials],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
     }

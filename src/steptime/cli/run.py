@@ -47,6 +47,8 @@ def run(
     from steptime.runner.study_run import StudyRun
 
     console = stderr_console()
+    for program in plan.foreign_programs():
+        console.print(f"runs {program}", soft_wrap=True)
     try:
         with LiveObserver(console) as observer:
             counts = StudyRun(plan, observer).run()

@@ -9,6 +9,7 @@ from steptime.environments.kinds import addresses, find_ready
 from steptime.errors import LaunchError, StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.request import Process
+from steptime.plugins import OWN
 from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.host import cuda_device_names, usable_cores
@@ -20,6 +21,7 @@ from steptime.study.study import Study
 from steptime.study.study_file import study_text
 from steptime.study.trial import Trial
 from steptime.units import parse_duration
+from steptime.workloads.table import LIBRARY
 
 _FIRST_PORT = 15_000
 
@@ -71,13 +73,41 @@ class StudyPlan:
     def processes(self, trial: Trial, ports: Sequence[int]) -> list[Process]:
         """Return the processes of ``trial``'s first launch; raises LaunchError where they cannot be started."""
         manifest = self.manifests[trial.framework]
-        environment = environment_spec(manifest, self.study.environments.get(trial.framework))
-        ready = find_ready(environment)
-        planned = next(iter(addresses([environment])), Path(manifest.name)) / environment.program
         spec = LaunchSpec.of(trial, manifest)
         folder = trial_run_folder(self.folder, trial, "launch", 0)
-        interpreter = ready.interpreter if ready else planned
+        interpreter = self._interpreter(manifest)
         return spec.processes(spec.request(folder, interpreter, usable_cores(), self.study.time_limit), ports)
+
+    def _interpreter(self, manifest: Manifest) -> Path:
+        """Return a framework's Python, without running it: a study from somebody else may name any program."""
+        environment = environment_spec(manifest, self.study.environments.get(manifest.name))
+        if environment.interpreter is not None:
+            return environment.interpreter
+        ready = find_ready(environment)
+        planned = next(iter(addresses([environment])), Path(manifest.name)) / environment.program
+        return ready.interpreter if ready else planned
+
+    def foreign_programs(self) -> list[str]:
+        """Return one sentence for each program that a run would start and that is neither steptime's nor made by it.
+
+        That is every interpreter that the study names, and every framework and workload of another distribution.
+        """
+        trials = self.expansion.trials
+        frameworks = dict.fromkeys(trial.framework for trial in trials)
+        named = {name: self.study.environments.get(name) for name in frameworks}
+        found = [
+            f"{name} with {chosen.python}, as the study says"
+            for name, chosen in named.items()
+            if chosen and chosen.python
+        ]
+        found += [
+            f"{name}, the package {self.manifests[name].package} of {self.manifests[name].provider}"
+            for name in frameworks
+            if self.manifests[name].provider != OWN
+        ]
+        workloads = {name: LIBRARY.provider(name) for name in dict.fromkeys(trial.workload for trial in trials)}
+        found += [f"{name}, a workload of {provider}" for name, provider in workloads.items() if provider != OWN]
+        return found
 
 
 def command_line(process: Process) -> str:
@@ -92,7 +122,8 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     Raises StudyError with all mistakes of the study and its overrides, DatasetError for an unusable folder.
     """
     all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
-    study = read(name, all_overrides)
+    text = study_text(name)
+    study = read(name, all_overrides, text)
     manifests = load_manifests()
     expansion = expand(study, manifests, dataset_facts(study), len(cuda_device_names()))
     if not expansion.trials:
@@ -104,7 +135,7 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     command += ["--budget", budget] if budget else []
     return StudyPlan(
         study=study,
-        study_text=study_text(name),
+        study_text=text,
         expansion=expansion,
         manifests=manifests,
         folder=output or Path("steptime-results") / study.name,

@@ -14,9 +14,9 @@ from steptime.study.unknown_names import FrameworkFacts, OptionFacts, Vocabulary
 from steptime.workloads.table import LIBRARY
 
 
-def read(path_or_name: str | Path, overrides: Sequence[str] = ()) -> Study:
-    """Read a study, as ``study.reading.read_study`` does, with all names that this installation knows."""
-    return read_study(path_or_name, overrides, full_vocabulary(load_manifests()))
+def read(path_or_name: str | Path, overrides: Sequence[str] = (), text: str | None = None) -> Study:
+    """Read a study, as ``study.study_file.read_study`` does, with all names that this installation knows."""
+    return read_study(path_or_name, overrides, full_vocabulary(load_manifests()), text)
 
 
 def full_vocabulary(manifests: Mapping[str, Manifest]) -> Vocabulary:

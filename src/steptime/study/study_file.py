@@ -55,20 +55,23 @@ def shipped_studies() -> dict[str, str]:
     }
 
 
-def read_study(path_or_name: str | Path, overrides: Sequence[str], vocabulary: Vocabulary) -> Study:
+def read_study(
+    path_or_name: str | Path, overrides: Sequence[str], vocabulary: Vocabulary, text: str | None = None
+) -> Study:
     """Read a study file and check it.
 
     Args:
         path_or_name: a file, or the name of a study that ``study_files`` has.
         overrides: ``key.path=value``, each replacing a value of the file.
         vocabulary: the names that it may use.
+        text: of the file, where it has been read; a pipe can be read once only.
 
     Relative paths in the file start at the file's folder, those in overrides at the current folder.
 
     Raises StudyError with all mistakes, each with its place, if there is one.
     """
     path, name = _find(str(path_or_name))
-    document = read_yaml(_text(path), name)
+    document = read_yaml(_text(path) if text is None else text, name)
     wrong = apply_overrides(document, overrides)
     if "name" not in document.data:
         document.data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "study"

@@ -1,0 +1,190 @@
+"""One run of a study in a folder that has a past, and that somebody changes meanwhile."""
+
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from steptime.cli.app import run_program
+from steptime.launchers.request import LaunchOutcome
+from steptime.measurements.store import Store
+from steptime.runner import study_run
+from steptime.runner.equivalence.check import Checker, EquivalenceCheck
+from steptime.runner.executor import LaunchResult
+from steptime.runner.plan import plan_study
+from steptime.runner.progress import Silent
+from steptime.runner.run_folder import Collected
+from steptime.runner.study_run import StudyRun
+from steptime.study.trial import Trial
+from steptime.workloads.table import build_workload
+
+STUDY = """\
+version: 1
+name: small
+workloads: [{name: lenet5, batch_per_worker: 4}]
+frameworks: [reference]
+workers: [1]
+loaders: [synthetic]
+equivalence: {enabled: false}
+launches: {min: 2, max: 2}
+seconds_per_launch: 0.1
+steps: {warmup: 1, min: 1, max: 2}
+"""
+
+
+class Notes(Silent):
+    """An observer that keeps notes, and calls ``afterwards`` when a launch is over."""
+
+    def __init__(self, afterwards: Any = lambda: None) -> None:
+        self.notes: list[str] = []
+        self._afterwards = afterwards
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def finished(self, what: str, *, ok: bool = True) -> None:  # noqa: ARG002 - as every observer
+        self._afterwards()
+
+
+def run(folder: Path, text: str = STUDY, observer: Silent | None = None) -> Store:
+    (folder / "small.yaml").write_text(text)
+    StudyRun(plan_study(str(folder / "small.yaml"), [], folder / "results", None), observer or Silent()).run()
+    return Store.open(folder / "results")
+
+
+@pytest.fixture
+def without_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a run do everything but launch."""
+    monkeypatch.setattr(study_run, "BlockRunner", lambda *_fields: SimpleNamespace(run=lambda _schedule: 0))
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_the_study_of_an_earlier_run_is_kept_under_another_name(tmp_path):
+    run(tmp_path)
+    run(tmp_path, STUDY.replace("batch_per_worker: 4", "batch_per_worker: 8"))
+
+    assert (tmp_path / "results" / "study-1.yaml").read_text() == STUDY
+    assert "batch_per_worker: 8" in (tmp_path / "results" / "study.yaml").read_text()
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_a_run_says_what_of_the_earlier_study_differs(tmp_path):
+    run(tmp_path)
+    observer = Notes()
+    run(tmp_path, STUDY.replace("min: 2, max: 2", "min: 2, max: 3"), observer)
+
+    (note,) = observer.notes
+    assert "launches differ" in note
+    assert "study-1.yaml" in note
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_the_same_study_leaves_one_copy(tmp_path):
+    run(tmp_path)
+    run(tmp_path)
+
+    assert not list((tmp_path / "results").glob("study-*"))
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_verdicts_on_trials_of_an_earlier_study_stay(tmp_path):
+    store = run(tmp_path)
+    verdict = {"status": "not_equivalent", "reason": "did not pass the equivalence check"}
+    store.put("verdicts", {"an-earlier-trial": verdict})
+    run(tmp_path, STUDY.replace("batch_per_worker: 4", "batch_per_worker: 8"))
+
+    assert store.get("verdicts")["an-earlier-trial"] == verdict
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_a_verdict_that_no_longer_holds_goes(tmp_path, monkeypatch):
+    monkeypatch.setattr(study_run, "memory_shortage", lambda *_: "does not fit the memory")
+    assert run(tmp_path).get("verdicts")
+    monkeypatch.setattr(study_run, "memory_shortage", lambda *_: None)
+
+    assert "memory" not in str(run(tmp_path).get("verdicts"))
+
+
+def test_a_trial_whose_folder_is_removed_during_the_run_is_begun_anew(tmp_path):
+    removed = []
+
+    def remove() -> None:
+        if not removed:
+            removed.extend(tmp_path.glob("results/trials/*"))
+            shutil.rmtree(removed[0])
+
+    observer = Notes(remove)
+    store = run(tmp_path, observer=observer)
+
+    assert "was removed during the run" in observer.notes[0]
+    assert [launch.status for launch in store.launches(removed[0].name)] == ["ok"]
+
+
+class Stopped:
+    """An executor whose launches are cancelled, as Ctrl-C does with those of other threads."""
+
+    def __init__(self) -> None:
+        ready = SimpleNamespace(packages={}, python_version="3.11.0")
+        manifest = SimpleNamespace(launcher_for=lambda *_: "local", distribution="made-up")
+        self.environments = dict.fromkeys(["reference"], ready)
+        self.manifests = dict.fromkeys(["reference"], manifest)
+        self.cancelled = threading.Event()
+
+    def launch(self, _trial: Trial, _job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
+        self.cancelled.set()
+        outcome = LaunchOutcome(ok=False, reason="cancelled", wall_s=0.1, commands=[])
+        return LaunchResult(outcome, Collected({}), "cancelled", {})
+
+
+def test_a_check_that_an_interruption_ended_is_no_failure(tmp_path):
+    (tmp_path / "small.yaml").write_text(STUDY)
+    (trial,) = plan_study(str(tmp_path / "small.yaml"), [], None, None).expansion.trials
+    kept: list[Any] = []
+    check = EquivalenceCheck(
+        checker=Checker(Stopped(), tmp_path / "scratch", steps=2, repeats=1),
+        cache=SimpleNamespace(key=lambda *_: "key", get=lambda _: None, put=lambda *_: None),
+        workloads={trial.id: build_workload("lenet5")},
+        keep=kept.append,
+        observer=Silent(),
+    )
+    check.run([trial], side_by_side=1)
+
+    assert kept == []
+    assert check.failures == {}
+
+
+@pytest.fixture
+def touching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A study, in the current folder, that names a program as its interpreter; return what the program would make."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    program, proof = tmp_path / "python", tmp_path / "proof"
+    program.write_text(f"#!/bin/sh\ntouch {proof}\n")
+    program.chmod(0o700)
+    (tmp_path / "small.yaml").write_text(
+        STUDY.replace("[reference]", "[pytorch]") + "environments: {pytorch: {kind: existing, python: ./python}}\n"
+    )
+    return proof
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_a_dry_run_starts_no_program_that_the_study_names(touching, capsys, form):
+    assert run_program(["run", "small.yaml", "--dry-run", *form]) == 0
+    assert not touching.exists()
+    assert f"pytorch with {touching.with_name('python')}, as the study says" in capsys.readouterr().out.replace(
+        "\n", " "
+    )
+
+
+def test_a_run_names_the_programs_of_the_study_before_it_starts_them(touching, monkeypatch, capsys):
+    monkeypatch.setattr(StudyRun, "run", lambda _self: pytest.exit("not reached") if touching.exists() else 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_program(["run", "small.yaml", "-o", "results"])
+
+    assert f"runs pytorch with {touching.with_name('python')}, as the study says" in " ".join(
+        capsys.readouterr().err.split()
+    )
