@@ -2,6 +2,7 @@
 
 import errno
 import os
+import select
 import stat
 from pathlib import Path
 
@@ -14,21 +15,22 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+_PATIENCE_S = 10.0
 
 
 def read_user_text(path: Path, most_bytes: int) -> str:
     """Return the text of a file in UTF-8, without the mark of the byte order that it may begin with.
 
+    A pipe is read where the caller has opened it and names its descriptor, as ``<(…)`` of a shell does, once, and for
+    as long as something comes.
+
     Raises FileError with the reason when the path is no regular file, when the file cannot be opened or is longer
     than ``most_bytes``, and with the line where it is no UTF-8.
     """
     try:
-        # Asked before the file is opened, since opening alone can mean something to a device.
-        _require_regular(path, path.stat().st_mode)
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            _require_regular(path, os.fstat(descriptor).st_mode)
-            content = file.read(most_bytes + 1)
+        opened = _opened_pipe(path)
+        content = _read_file(path, most_bytes + 1) if opened is None else _read_pipe(path, opened, most_bytes + 1)
     except OSError as error:
         raise FileError(path, error.strerror or str(error)) from error
     except ValueError as error:  # a NUL in the name
@@ -40,6 +42,34 @@ def read_user_text(path: Path, most_bytes: int) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise FileError(path, "not UTF-8 text; save the file as UTF-8", line) from error
+
+
+def _read_file(path: Path, count: int) -> bytes:
+    # Asked before the file is opened, since opening alone can mean something to a device.
+    _require_regular(path, path.stat().st_mode)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        _require_regular(path, os.fstat(descriptor).st_mode)
+        return file.read(count)
+
+
+def _opened_pipe(path: Path) -> int | None:
+    if str(path.parent) not in _DESCRIPTORS or not path.name.isdecimal():
+        return None
+    descriptor = int(path.name)
+    return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+
+
+def _read_pipe(path: Path, descriptor: int, count: int) -> bytes:
+    content = b""
+    while len(content) < count:
+        if not select.select([descriptor], [], [], _PATIENCE_S)[0]:
+            raise FileError(path, f"nothing came through the pipe for {_PATIENCE_S:g} s")
+        piece = os.read(descriptor, count - len(content))
+        if not piece:
+            break
+        content += piece
+    return content
 
 
 def _require_regular(path: Path, mode: int) -> None:

@@ -1,5 +1,6 @@
 """One run of a study in a folder that has a past, and that somebody changes meanwhile."""
 
+import os
 import shutil
 import threading
 from collections.abc import Mapping
@@ -122,6 +123,17 @@ def test_a_trial_whose_folder_is_removed_during_the_run_is_begun_anew(tmp_path):
 
     assert "was removed during the run" in observer.notes[0]
     assert [launch.status for launch in store.launches(removed[0].name)] == ["ok"]
+
+
+def test_a_study_that_comes_through_a_pipe_is_read_once_and_whole(tmp_path):
+    reader, writer = os.pipe()
+    os.write(writer, STUDY.encode())
+    os.close(writer)
+    plan = plan_study(f"/dev/fd/{reader}", [], tmp_path / "results", None)
+    os.close(reader)
+
+    assert plan.study_text == STUDY
+    assert plan.command == f"steptime run {tmp_path}/results/study.yaml -o {tmp_path}/results"
 
 
 class Stopped:

@@ -18,7 +18,7 @@ from steptime.runner.preparation import dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.vocabulary import read
 from steptime.study.study import Study
-from steptime.study.study_file import study_text
+from steptime.study.study_file import study_files, study_text
 from steptime.study.trial import Trial
 from steptime.units import parse_duration
 from steptime.workloads.table import LIBRARY
@@ -130,15 +130,18 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
         reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
         message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
         raise StudyError(message)
-    command = ["steptime", "run", name, *overrides]
-    command += ["-o", str(output)] if output else []
+    folder = output or Path("steptime-results") / study.name
+    # What came through a pipe is found again in the results only.
+    readable = name in study_files() or Path(name).is_file()
+    command = ["steptime", "run", name if readable else str(folder / "study.yaml"), *overrides]
+    command += ["-o", str(folder)] if output or not readable else []
     command += ["--budget", budget] if budget else []
     return StudyPlan(
         study=study,
         study_text=text,
         expansion=expansion,
         manifests=manifests,
-        folder=output or Path("steptime-results") / study.name,
+        folder=folder,
         budget_s=parse_duration(study.budget) if study.budget is not None else None,
         command=shlex.join(command),
     )

@@ -80,7 +80,7 @@ def read_study(
     mistakes += contradictions(document, vocabulary)
     if study is None or mistakes or wrong:
         raise StudyError(document.sentences(mistakes) + wrong)
-    _anchor_paths(document, path.parent)
+    _anchor_paths(document, path.parent if path.is_file() else Path.cwd())
     return Study.model_validate(document.data)
 
 
