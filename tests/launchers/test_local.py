@@ -94,6 +94,35 @@ def test_a_hung_launch_is_ended_at_its_time_limit(tmp_path):
     assert not any(alive(pid) for pid in pids(tmp_path))
 
 
+HANGS = """
+    import json, os, signal, time
+    rank = int(os.environ["STEPTIME_RANK"])
+    def record(*kinds):
+        with open("worker-%d.jsonl" % rank, "a") as file:
+            file.writelines(json.dumps({"kind": kind, "pid": os.getpid()}) + "\\n" for kind in kinds)
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "cause"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSTOP) if rank == 1 else time.sleep(60)", "worker-1 is stopped by a signal"),
+        (
+            "record('process', *['session', 'warmup'][:rank + 1]); time.sleep(60)",
+            "worker-0 got no further than the opening of its session, the others did",
+        ),
+        (
+            "[record('process'), time.sleep(60)] if rank == 0 else time.sleep(60)",
+            "worker-1 has recorded nothing, the others did",
+        ),
+    ],
+)
+def test_a_hung_launch_names_the_worker_that_the_others_wait_for(tmp_path, program, cause):
+    outcome = launch(tmp_path, HANGS + "    " + program, time_limit_s=2.5)
+
+    assert outcome.reason.split("; ")[-1] == cause
+
+
 def test_a_worker_that_ignores_the_request_to_end_is_killed(tmp_path):
     program = WRITE_PID + "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(60)"
     launch(tmp_path, program, workers=1, time_limit_s=1.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.interruption import shielded
+from steptime.launchers.hang import cause_of_hang
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LaunchOutcome, Process, Request
@@ -74,8 +75,9 @@ def _wait(running: dict[str, subprocess.Popen[bytes]], deadline: float, request:
             _wait_for_servers(running)
             return None
         if time.monotonic() > deadline:
-            late = ", ".join(name for name, code in codes.items() if code is None)
-            return f"not finished after the time limit of {request.time_limit_s:g} s: {late} still running"
+            late = {name: running[name].pid for name, code in codes.items() if code is None}
+            reason = f"not finished after the time limit of {request.time_limit_s:g} s: {', '.join(late)} still running"
+            return "; ".join(filter(None, [reason, cause_of_hang(late, request.folder)]))
         if request.cancelled.wait(_POLL_S):
             return "cancelled"
 

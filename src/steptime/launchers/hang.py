@@ -1,0 +1,92 @@
+"""The cause of a hang: which process of a launch keeps the others waiting, as far as the system and its records show.
+
+A launch that reaches its time limit has processes that wait for each other, and one that they all wait for. That is,
+in this order of certainty: a process that a signal or a debugger has stopped; one that waits for a disk that does not
+answer; a worker whose records end before those of the others. Where none of these tells, it is only said which
+processes compute and which wait.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+_SAMPLE_S = 0.2
+_BUSY = 0.25
+"""Of a core, during the sample: a process that only waits takes less."""
+_KINDS = ("process", "session", "warmup", "steps", "check", "ablation", "net", "done")
+_REACHED = {"process": "its start", "session": "the opening of its session", "warmup": "its warm-up"}
+
+
+def cause_of_hang(running: Mapping[str, int], folder: Path) -> str | None:
+    """Say which of the processes that still run keeps the launch from its end; None where nothing tells.
+
+    Args:
+        running: process numbers by name; those of workers that an mpiexec started are in their records.
+        folder: the run folder, with the records of all processes.
+    """
+    records = _records(folder)
+    numbers = {**running, **{name: kinds["process"] for name, kinds in records.items() if "process" in kinds}}
+    states = {name: status for name, number in numbers.items() if (status := _status(number))}
+    for status, what in (
+        (psutil.STATUS_STOPPED, "is stopped by a signal"),
+        (psutil.STATUS_TRACING_STOP, "is stopped by a debugger"),
+        (psutil.STATUS_DISK_SLEEP, "waits for a disk"),
+    ):
+        found = [name for name, each in states.items() if each == status]
+        if found:
+            return f"{', '.join(sorted(found))} {what}"
+    return _least_advanced(sorted(states), records) or _activity({name: numbers[name] for name in sorted(states)})
+
+
+def _records(folder: Path) -> dict[str, dict[str, int]]:
+    """Return the kinds of the records that each process has written, with the process number where it tells one."""
+    found: dict[str, dict[str, int]] = {}
+    for path in folder.glob("*.jsonl"):
+        try:
+            lines = [json.loads(line) for line in path.read_text(errors="replace").splitlines()]
+            found[path.stem] = {str(line["kind"]): int(line.get("pid", 0)) for line in lines}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):  # a half-written line
+            continue
+    return found
+
+
+def _status(number: int) -> str | None:
+    try:
+        status: str = psutil.Process(number).status()
+    except psutil.Error:
+        return None
+    return None if status == psutil.STATUS_ZOMBIE else status
+
+
+def _least_advanced(names: list[str], records: Mapping[str, Mapping[str, int]]) -> str | None:
+    workers = [name for name in names if name.startswith("worker")]
+    reached = {
+        name: max((_KINDS.index(kind) for kind in records.get(name, {}) if kind in _KINDS), default=-1)
+        for name in workers
+    }
+    behind = [name for name in workers if reached[name] == min(reached.values())]
+    if len(behind) == len(workers):
+        return None
+    kind = _KINDS[reached[behind[0]]] if reached[behind[0]] >= 0 else None
+    where = "has recorded nothing" if kind is None else f"got no further than {_REACHED.get(kind, kind)}"
+    return f"{', '.join(behind)} {where}, the others did"
+
+
+def _activity(numbers: Mapping[str, int]) -> str | None:
+    before = {name: _cpu_s(number) for name, number in numbers.items()}
+    time.sleep(_SAMPLE_S)
+    shares = {name: (_cpu_s(number) - before[name]) / _SAMPLE_S for name, number in numbers.items()}
+    busy = [name for name, share in shares.items() if share > _BUSY]
+    waiting = [name for name in shares if name not in busy]
+    return f"{', '.join(busy)} computing, {', '.join(waiting)} waiting" if busy and waiting else None
+
+
+def _cpu_s(number: int) -> float:
+    try:
+        times = psutil.Process(number).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
