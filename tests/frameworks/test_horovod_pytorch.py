@@ -26,7 +26,7 @@ def test_gradients_with_innermost_channels_are_shown_and_not_copied() -> None:
     """Contiguous to Horovod, and in their own shape and memory afterwards."""
     code = """
 import torch
-from steptime.frameworks.horovod_pytorch.collectives import InnermostChannels
+from steptime.frameworks.horovod_pytorch.strategies import InnermostChannels
 gradient = torch.randn(4, 3, 2, 2).contiguous(memory_format=torch.channels_last)
 shown, moved = InnermostChannels.compress(gradient)
 back = InnermostChannels.decompress(shown, moved)

@@ -125,13 +125,13 @@ def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path
 
 def loaded(folder: Path, loader: dict[str, Any], batches: int) -> np.ndarray:
     """Return the inputs of the first batches of four samples, as MXNet's loader gives them to worker 1 of 2."""
-    job = {"loader": loader, "workload": {"input_shape": (3, SIDE, SIDE)}, "batch_per_worker": 4, "seed": 5}
+    job = {"loader": loader, "workload": {"input_shape": (3, SIDE, SIDE), "loss": ""}, "batch_per_worker": 4, "seed": 5}
     code = f"""
 import sys, types
 sys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})
 import mxnet, numpy
-from steptime.libraries.mxnet.loader import batches
-feed = batches({job!r}, types.SimpleNamespace(rank=1, workers=2), mxnet.cpu())
+from steptime.libraries.mxnet.loader import open_mxnet_batches
+feed = open_mxnet_batches({job!r}, types.SimpleNamespace(rank=1, workers=2), mxnet.cpu())
 numpy.save("loaded.npy", numpy.concatenate([next(feed)[0].asnumpy() for _ in range({batches})]))
 """
     subprocess.run([str(interpreter_for("mxnet")), "-c", code], cwd=folder, check=True)

@@ -182,9 +182,9 @@ def test_every_layout_holds_the_same_photographs(tmp_path: Path) -> None:
     """Channels innermost change the order in memory, not the values."""
     code = """
 import itertools, torch, types
-from steptime.libraries.torch.loader import open_batches
+from steptime.libraries.torch.loader import open_torch_batches
 place = types.SimpleNamespace(rank=1, workers=2)
-feeds = [open_batches(job, place, torch.device("cpu"), layout) for layout in (True, False)]
+feeds = [open_torch_batches(job, place, torch.device("cpu"), layout) for layout in (True, False)]
 pairs = list(itertools.islice(zip(*feeds), 4))
 inner = all(a.is_contiguous(memory_format=torch.channels_last) for (a, _), _ in pairs)
 print(json.dumps([inner, all(torch.equal(a, b) for (a, _), (b, _) in pairs)]))

@@ -104,8 +104,8 @@ def test_the_loss_of_equal_scores_is_the_logarithm_of_the_classes():
     net = Network((4,))
     net.linear("it", net.input, 10)
     network = ReferenceNetwork(net.finish("flat", classes=10).to_json())
-    inputs = network.inputs(np.ones((5, 4), dtype=np.float32))
-    assert network.loss(inputs, np.arange(5)) == pytest.approx(np.log(10), rel=1e-7)
+    inputs, targets = network.batch(np.ones((5, 4), dtype=np.float32), np.arange(5))
+    assert network.loss(inputs, targets) == pytest.approx(np.log(10), rel=1e-7)
 
 
 def check_gradients(workload: Workload) -> None:
@@ -140,7 +140,7 @@ def prepared(workload: Workload) -> tuple[ReferenceNetwork, np.ndarray, np.ndarr
     images = stream.standard_normal((BATCH, 2, 7, 6))
     classes = stream.randint(0, 3, BATCH)
     targets = images if workload.loss == "mean_squared_error" else classes
-    return network, network.inputs(images), network.targets(targets)
+    return network, *network.batch(images, targets)
 
 
 def finite_differences(

@@ -41,8 +41,8 @@ def test_the_update_is_momentum_sgd_with_weight_decay(tmp_path):
     network = ReferenceNetwork(job["workload"], np.float64)
     network.set_weights(initial_weights(job["workload"]["layers"], 0))
     velocity = np.zeros_like(network.values)
-    for inputs, targets in synthetic_batches(job["workload"], 8, STEPS, 0, 0):
-        network.backpropagate(network.inputs(inputs), network.targets(targets))
+    for inputs, targets in synthetic_batches(job, 0):
+        network.backpropagate(*network.batch(inputs, targets))
         velocity = 0.9 * velocity + network.slopes + 0.01 * network.values
         network.values -= 0.1 * velocity
     assert max(weight_errors(weights, network.weights).values()) < 1e-6
@@ -54,9 +54,9 @@ def test_shards_are_one_worker_with_the_whole_batch_where_nothing_is_normalised(
 
     network = ReferenceNetwork(job["workload"], np.float64)
     network.set_weights(initial_weights(job["workload"]["layers"], 0))
-    shards = [synthetic_batches(job["workload"], 8, 1, 0, rank)[0] for rank in range(3)]
+    shards = [synthetic_batches(job, rank)[0] for rank in range(3)]
     inputs, targets = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-    network.backpropagate(network.inputs(inputs), network.targets(targets))
+    network.backpropagate(*network.batch(inputs, targets))
     network.values -= 0.01 * network.slopes
     assert max(weight_errors(result.weights[0], network.weights).values()) < 1e-6
 
@@ -68,9 +68,9 @@ def test_each_shard_is_normalised_by_its_own_batch(tmp_path):
 
     network = ReferenceNetwork(job["workload"])
     network.set_weights(initial_weights(job["workload"]["layers"], 0))
-    shards = [synthetic_batches(job["workload"], 8, 1, 0, rank)[0] for rank in range(2)]
+    shards = [synthetic_batches(job, rank)[0] for rank in range(2)]
     inputs, targets = (np.concatenate(parts) for parts in zip(*shards, strict=True))
-    network.backpropagate(network.inputs(inputs), network.targets(targets))
+    network.backpropagate(*network.batch(inputs, targets))
     network.values -= np.float32(0.01) * network.slopes
     assert max(weight_errors(result.weights[0], network.weights).values()) > 1e-4
 

@@ -1,6 +1,7 @@
 """Batches that the reference reads from a dataset on disk."""
 
 import json
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from steptime.frameworks.reference.loader import native_batches
+from steptime.frameworks.reference.loader import open_reference_batches
 
 PLAIN = {"mean": [0.0], "std": [1.0]}
 
@@ -41,10 +42,17 @@ def photos(folder: Path, pixels: list[np.ndarray], **transform: object) -> dict:
     }
 
 
+def native_batches(loader: dict, shape: tuple[int, ...], batch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Return the batches of the only worker."""
+    workload = {"input_shape": list(shape), "loss": "softmax_cross_entropy"}
+    job = {"loader": loader, "workload": workload, "batch_per_worker": batch, "seed": 0}
+    return open_reference_batches(job, 0, 1, lambda inputs, targets: (inputs, targets))
+
+
 def one_epoch(loader: dict, shape: tuple[int, ...], batch: int = 2) -> dict[int, np.ndarray]:
     """Return the samples of one worker's first epoch by label."""
     count = loader["dataset"]["samples"] // batch
-    batches = islice(native_batches(loader, shape, batch, 0, 0, 1), count)
+    batches = islice(native_batches(loader, shape, batch), count)
     return {label: sample for inputs, labels in batches for sample, label in zip(inputs, labels, strict=True)}
 
 
@@ -64,7 +72,7 @@ def test_array_samples_are_normalised(tmp_path):
 
 def test_batches_are_float32(tmp_path):
     loader = arrays(tmp_path, np.zeros((4, 1, 2, 2), dtype=np.uint8), PLAIN)
-    assert next(native_batches(loader, (1, 2, 2), 2, 0, 0, 1))[0].dtype == np.float32
+    assert next(native_batches(loader, (1, 2, 2), 2))[0].dtype == np.float32
 
 
 def test_a_flat_workload_gets_flat_samples(tmp_path):
@@ -99,7 +107,7 @@ def test_crops_lie_at_different_places_inside_the_photo(tmp_path):
     ramp = np.stack(np.meshgrid(np.arange(20), np.arange(20), indexing="ij"), axis=-1)
     pixels = np.concatenate([ramp, ramp[..., :1]], axis=-1).astype(np.uint8)
     loader = photos(tmp_path, [pixels] * 2, resize=20)
-    batches = islice(native_batches(loader, (3, 8, 8), 2, 0, 0, 1), 100)
+    batches = islice(native_batches(loader, (3, 8, 8), 2), 100)
     corners = {tuple(np.rint(sample[:2, 0, 0] * 255).astype(int)) for inputs, _ in batches for sample in inputs}
     assert {row for row, _ in corners} == set(range(13))
     assert {column for _, column in corners} == set(range(13))
@@ -108,7 +116,7 @@ def test_crops_lie_at_different_places_inside_the_photo(tmp_path):
 def test_half_of_the_photos_are_flipped_left_to_right(tmp_path):
     ramp = np.zeros((8, 8, 3), dtype=np.uint8) + np.arange(8, dtype=np.uint8)[:, None]
     loader = photos(tmp_path, [ramp] * 2, flip=True)
-    batches = islice(native_batches(loader, (3, 8, 8), 2, 0, 0, 1), 200)
+    batches = islice(native_batches(loader, (3, 8, 8), 2), 200)
     firsts = [round(float(sample[0, 0, 0] * 255)) for inputs, _ in batches for sample in inputs]
     assert set(firsts) == {0, 7}
     assert firsts.count(7) / len(firsts) == pytest.approx(0.5, abs=0.08)

@@ -26,20 +26,18 @@ STD = [0.25, 0.2, 0.3]
 # Of each room: Python that makes `batches` of `job` and `context`: an iterator of numpy pairs, images channels first.
 OPENING = {
     "reference": """
-from steptime.frameworks.reference.loader import native_batches
-shape = job["workload"]["input_shape"]
-batches = native_batches(job["loader"], shape, job["batch_per_worker"], job["seed"], context.rank, context.workers)
+from steptime.frameworks.reference.loader import open_reference_batches
+batches = open_reference_batches(job, context.rank, context.workers, lambda x, t: (x, t))
 """,
     "pytorch": """
 import torch
-from steptime.libraries.torch.loader import open_batches
-own = open_batches(job, context, torch.device("cpu"), False)
+from steptime.libraries.torch.loader import open_torch_batches
+own = open_torch_batches(job, context, torch.device("cpu"), False)
 batches = ((x.numpy(), t.numpy()) for x, t in own)
 """,
     "tensorflow": """
-from steptime.libraries.tensorflow.loader import native
-shape = job["workload"]["input_shape"]
-own = native(job["loader"], shape, job["batch_per_worker"], job["seed"], context.rank, context.workers)
+from steptime.libraries.tensorflow.loader import open_tensorflow_batches
+own = open_tensorflow_batches(job, context.rank, context.workers)
 batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
 """,
     "tensorflow1": """
@@ -55,20 +53,19 @@ batches = ((x.transpose(0, 3, 1, 2), t) for x, t in fetched)
 """,
     "mxnet": """
 import mxnet
-from steptime.libraries.mxnet.loader import batches as open_batches
-batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_batches(job, context, mxnet.cpu()))
+from steptime.libraries.mxnet.loader import open_mxnet_batches
+batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_mxnet_batches(job, context, mxnet.cpu()))
 """,
     "jax": """
 import numpy
-from steptime.frameworks.jax.loader import open_batches
-batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_batches(job, context, numpy.asarray))
+from steptime.frameworks.jax.loader import open_jax_batches
+batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_jax_batches(job, context, numpy.asarray))
 """,
     "chainer": """
 import chainer
-from steptime.frameworks.chainer.loader import open_loader, start_helper_server
+from steptime.frameworks.chainer.loader import open_chainer_batches, start_helper_server
 start_helper_server(job["loader"])
-loader = open_loader(job, context, chainer.get_device("@numpy"))
-batches = iter(loader.next, None)
+batches = open_chainer_batches(job, context, chainer.get_device("@numpy"))
 """,
     "caffe": """
 from steptime.frameworks.caffe.loader import open_loader
@@ -85,9 +82,9 @@ batches = ring()
 import warnings
 warnings.simplefilter("ignore")
 import cntk
-from steptime.frameworks.cntk.loader import open_loader
+from steptime.frameworks.cntk.loader import open_cntk_batches
 cntk.device.try_set_default_device(cntk.device.cpu())
-batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in iter(open_loader(job, context).next, None))
+batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in open_cntk_batches(job, context))
 """,
 }
 # Rooms that are fed by another's loader, in an environment of their own.

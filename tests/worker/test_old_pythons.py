@@ -67,5 +67,5 @@ def test_every_module_that_needs_the_standard_library_alone_can_be_imported(pyth
 
 
 def test_a_process_starts_without_numpy():
-    expected = {"main", "clock", "framework", "process_context", "session", "step_count", "tether", "timing", "start"}
+    expected = {"main", "clock", "framework", "process_context", "session", "tether", "timing", "start"}
     assert {f"steptime.worker.{name}" for name in expected} <= set(without_numpy())

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.worker.process_context import ProcessContext
-from steptime.worker.step_count import agree_on_step_count
+from steptime.worker.timing import agree_on_step_count
 
 SCHEDULE = {"seconds": 1.0, "min_steps": 10, "max_steps": 500}
 

@@ -19,19 +19,28 @@ ADDED = "added up"
 class BackEnd(abc.ABC):
     """One worker's connection to the others through one back end."""
 
-    @abc.abstractmethod
+    messages = {}
+    """By operation, what makes its ``Message`` of this object and a number of float32 values. Operations are those that
+    the manifest names:
+
+    ``allreduce``
+        Every worker contributes; every worker gets the sum.
+    ``push_pull``
+        Every worker pushes to the servers, and pulls what they made of all pushes.
+    ``incast``
+        All workers but the first send to the first at once, which gets all rows; it ends when all know that.
+    """
+
     def message(self, operation, count):
         """Return a ``Message`` of ``count`` float32 values; all workers call it in the same order.
 
-        ``operation`` is one that the manifest names:
-
-        ``allreduce``
-            Every worker contributes; every worker gets the sum.
-        ``push_pull``
-            Every worker pushes to the servers, and pulls what they made of all pushes.
-        ``incast``
-            All workers but the first send to the first at once, which gets all rows; it ends when all know that.
+        Raises ValueError for an operation that the back end does not have.
         """
+        if operation not in self.messages:
+            raise ValueError(
+                "%s has no operation %r, only %s" % (type(self).__name__, operation, ", ".join(sorted(self.messages)))
+            )
+        return self.messages[operation](self, count)
 
     @abc.abstractmethod
     def facts(self):
@@ -40,9 +49,11 @@ class BackEnd(abc.ABC):
     def close(self):  # noqa: B027 - some hold nothing
         """Release processes and connections at the end; all workers call it."""
 
-    def abort(self):
-        """Release what this worker alone can release after a failure, without waiting for others."""
-        self.close()
+    def abort(self):  # noqa: B027 - the end of the process is what most wait for
+        """Release what this worker alone can release after a failure, without waiting for others.
+
+        Leaving a group waits for others, who may wait for this worker: most back ends stay until the process ends.
+        """
 
 
 class Message(abc.ABC):

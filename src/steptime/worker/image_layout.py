@@ -7,6 +7,14 @@ of a linear layer behind a flatten are permuted once, on their way in and out.
 
 import numpy
 
+ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
+"""Layers that treat each value alone pass any order of flat values on, and a linear layer's weight knows the order."""
+
+
+def channels_last(array):
+    """Return a batch of images with their channels last; a batch of flat values stays as it is."""
+    return numpy.ascontiguousarray(numpy.moveaxis(array, 1, -1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
+
 
 def flat_orders(layers):
     """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in the order of channels last.

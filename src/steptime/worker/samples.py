@@ -70,10 +70,11 @@ def read_index(dataset):
     return paths, numpy.array([label for _, label in files], dtype=numpy.int64)
 
 
-def read_arrays(dataset):
+def read_arrays(dataset, input_shape=None):
     """Return ``(images, labels)`` of an ``arrays`` dataset: uint8 (samples, channels, height, width) and int64.
 
-    Raises ValueError when the file holds another number of samples than the job says.
+    Raises ValueError when the file holds another number of samples than the job says, or images that have not as many
+    values as ``input_shape``, the workload's.
     """
     with numpy.load(dataset["path"]) as file:
         images, labels = file["images"], file["labels"]
@@ -81,6 +82,11 @@ def read_arrays(dataset):
         raise ValueError(
             "%s holds %d images and %d labels where the job expects %d"
             % (dataset["path"], len(images), len(labels), dataset["samples"])
+        )
+    if input_shape is not None and images[0].size != numpy.prod(input_shape):
+        raise ValueError(
+            "%s holds images of %s where the workload expects %s"
+            % (dataset["path"], list(images.shape[1:]), list(input_shape))
         )
     return images, labels.astype(numpy.int64)
 
@@ -99,25 +105,18 @@ def scale_and_shift(transform, channels):
     return scale.astype(numpy.float32), shift.astype(numpy.float32)
 
 
-def synthetic_batches(workload, batch, count, seed, rank):
-    """Return ``count`` pairs ``(inputs, targets)`` of numpy arrays for the worker ``rank``.
+def synthetic_batches(job, rank):
+    """Return the pairs ``(inputs, targets)`` of numpy arrays that the worker ``rank`` trains on in turn.
 
     ``inputs`` is float32 of shape ``(batch,) + input shape`` (channels first), standard normal; ``targets`` is
     int64 of shape ``(batch,)`` with class indices, or the inputs in the shape of the output for a mean-squared-error
-    workload.
-
-    Args:
-        workload: a workload's JSON.
-        batch: samples per batch.
-        count: how many distinct batches.
-        seed: of the job; ``rank`` makes each worker's samples its own.
-        rank: the worker's rank.
+    workload. The rank makes each worker's samples its own.
     """
+    workload, batch = job["workload"], job["batch_per_worker"]
     batches = []
-    for index in range(count):
-        stream = numpy.random.RandomState([seed, 7919, rank, index])
-        shape = (batch,) + tuple(workload["input_shape"])
-        inputs = stream.standard_normal(shape).astype(numpy.float32)
+    for index in range(job["loader"]["distinct_batches"]):
+        stream = numpy.random.RandomState([job["seed"], 7919, rank, index])
+        inputs = stream.standard_normal((batch,) + tuple(workload["input_shape"])).astype(numpy.float32)
         if workload["loss"] == "mean_squared_error":
             targets = inputs.reshape((batch,) + tuple(workload["layers"][-1]["output_shape"]))
         else:

@@ -4,11 +4,12 @@ Both are the same for every framework. The timing run measures whole steps and n
 from known weights on known batches and keeps the losses and the weights.
 """
 
+import json
 import os
 import resource
 import time
 
-from steptime.worker.step_count import agree_on_step_count
+_POLL_S = 0.005
 
 
 def run_timed(session, job, context, records):
@@ -41,6 +42,45 @@ def run_timed(session, job, context, records):
     if stale is not None:
         stale = {str(updates): count for updates, count in sorted(stale.items())}
     records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=usage, staleness=stale)
+
+
+def agree_on_step_count(context, warmup_ends, schedule):
+    """Return the number of steps to time, the same on every worker; called between the warm-up and the timed steps.
+
+    A synchronous strategy hangs when one worker steps more often than another, and no messaging exists that every
+    framework shares: rank 0 writes the number into the run folder, which all workers of a launch share.
+
+    Args:
+        context: of this worker.
+        warmup_ends: the ends of this worker's warm-up steps, in seconds.
+        schedule: the job's ``schedule``: ``seconds`` is the time aimed for, ``min_steps`` and ``max_steps`` bound
+            the number of steps.
+
+    Raises RuntimeError when rank 0's number does not arrive within ``schedule["agree_timeout_s"]``.
+    """
+    path = os.path.join(context.folder, "step_count.json")
+    if context.rank == 0:
+        steps = _steps(warmup_ends, schedule)
+        partial = path + ".partial"
+        with open(partial, "w") as file:
+            json.dump({"steps": steps}, file)
+        os.rename(partial, path)
+        return steps
+    deadline = time.monotonic() + schedule.get("agree_timeout_s", 600.0)
+    while time.monotonic() < deadline:
+        if os.path.exists(path):
+            with open(path) as file:
+                return json.load(file)["steps"]
+        time.sleep(_POLL_S)
+    raise RuntimeError("worker 0 did not announce the number of steps in %s" % path)
+
+
+def _steps(ends, schedule):
+    gaps = sorted(later - earlier for earlier, later in zip(ends, ends[1:]))
+    if not gaps or gaps[len(gaps) // 2] <= 0.0:
+        return schedule["min_steps"]
+    wanted = schedule["seconds"] / gaps[len(gaps) // 2]  # may be infinite, which no int can hold
+    return max(schedule["min_steps"], int(min(schedule["max_steps"], wanted)))
 
 
 def _usage():

@@ -22,10 +22,7 @@ class RingSession(Session):
     def __init__(self, job, context):
         workload = job["workload"]
         self.network = Network(workload, initial_weights(workload["layers"], job["seed"]))
-        pairs = synthetic_batches(
-            workload, job["batch_per_worker"], job["loader"]["distinct_batches"], job["seed"], context.rank
-        )
-        self.batches = itertools.cycle(pairs)
+        self.batches = itertools.cycle(synthetic_batches(job, context.rank))
         self.workers = context.workers
         self._shape = [job["batch_per_worker"]] + workload["layers"][-1]["output_shape"]
         self._optimizer = job["optimizer"]

@@ -37,11 +37,9 @@ class CaffeSession(Session):
     """One worker's solver and loader, and what sums its gradients if there are several workers."""
 
     def __init__(self, job, context, loader):
-        from steptime.frameworks.caffe.loader import batches_ahead
         from steptime.frameworks.caffe.network import WorkloadSolver
 
         self._loader = loader
-        self._ahead = batches_ahead(job["loader"])
         together = job["strategy"] == "allreduce"
         share = 1.0 / context.workers if together else 1.0
         seed = int(numpy.random.RandomState([job["seed"], 104729, context.rank]).randint(2**31 - 1))
@@ -64,7 +62,7 @@ class CaffeSession(Session):
         return CaffeAblation(self._solver, self._loader, self._reduction)
 
     def batches_ahead(self):
-        return self._ahead
+        return self._loader.ahead
 
     def wait(self):
         """Return at once: Caffe has finished when a step returns."""

@@ -2,18 +2,21 @@
 
 A loader owns a ring of ``slots`` batches, which Caffe is given once: ``inputs`` is float32 (slots * batch,) + input
 shape, ``targets`` float32 (slots * batch,), class indices. ``fill()`` makes the next slot ready, ``close()`` ends the
-loader's processes. Image files are decoded by Pillow and normalised by numpy where the batch lies.
+loader's processes, and ``ahead`` is how many batches these may hold ready. Image files are decoded by Pillow and
+normalised by numpy where the batch lies.
 
 Loader processes, not threads: pycaffe holds Python's global lock while it computes. Process h of n makes the batches
 h, h + n, … of this worker; each process knows the order of the samples and learns only which slot of the ring is free.
 """
 
+import functools
 import multiprocessing
 
 import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.batches import ArraySamples, worker_order
+from steptime.worker.samples import synthetic_batches
 from steptime.worker.tether import die_with_parent
 
 
@@ -24,12 +27,11 @@ def read_photographs(files, inputs, targets, epoch, chosen):
     """
     images = inputs.reshape((len(chosen), files.channels) + files.size)
     for crop, image in zip(files.batch_crops(epoch, chosen), images):
-        numpy.multiply(crop.transpose(2, 0, 1), files.scale, out=image)
-    images += files.shift
+        files.normalised(crop, image)
     targets[...] = files.labels[chosen]
 
 
-SLOTS_PER_HELPER = 2
+_SLOTS_PER_HELPER = 2
 _PATIENCE_S = 10.0
 
 
@@ -38,9 +40,9 @@ class CaffeProcessLoader(object):
 
     def __init__(self, job, context):
         batch, helpers = job["batch_per_worker"], job["loader"]["processes"]
-        batch_indices(job["loader"]["dataset"]["samples"], batch, job["seed"], context.rank, context.workers)
+        worker_order(job, context.rank, context.workers)  # raises here, and not in a helper, when a batch is too large
         shape = tuple(job["workload"]["input_shape"])
-        self._slots = SLOTS_PER_HELPER * helpers
+        self.ahead = self._slots = _SLOTS_PER_HELPER * helpers
         # Not forked: what is forked from here shares Caffe's threads and, later, MPI's connections.
         spawn = multiprocessing.get_context("spawn")
         inputs = spawn.RawArray("f", int(self._slots * batch * numpy.prod(shape)))
@@ -106,8 +108,7 @@ def _help(job, who, helper, pipe, inputs, targets):  # noqa: PLR0913, PLR0917 - 
     files = PhotographFiles(dataset, shape, job["seed"])
     inputs = _array(inputs, (-1, batch) + shape)
     targets = _array(targets, (-1, batch))
-    own = batch_indices(dataset["samples"], batch, job["seed"], *who)
-    for number, (epoch, chosen) in enumerate(own):
+    for number, (epoch, chosen) in enumerate(worker_order(job, *who)):
         if number % job["loader"]["processes"] != helper:
             continue
         try:
@@ -135,23 +136,17 @@ def open_loader(job, context):
     loader = job["loader"]
     if loader["kind"] == "synthetic":
         return CaffeSyntheticLoader(job, context)
-    if loader["dataset"]["form"] == "arrays":
-        return CaffeArrayLoader(job, context)
-    return CaffeProcessLoader(job, context) if loader["processes"] else CaffeFileLoader(job, context)
-
-
-def batches_ahead(loader):
-    """Return how many batches the job's ``loader`` may hold ready."""
-    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
-    return SLOTS_PER_HELPER * loader["processes"] if folder else 0
+    folder = loader["dataset"]["form"] == "image_folder"
+    return (CaffeProcessLoader if folder and loader["processes"] else CaffeOneSlotLoader)(job, context)
 
 
 class CaffeSyntheticLoader(object):
     """Batches that are all there from the beginning."""
 
+    ahead = 0
+
     def __init__(self, job, context):
-        count = job["loader"]["distinct_batches"]
-        pairs = synthetic_batches(job["workload"], job["batch_per_worker"], count, job["seed"], context.rank)
+        pairs = synthetic_batches(job, context.rank)
         self.inputs = numpy.concatenate([inputs for inputs, _ in pairs])
         self.targets = numpy.zeros(len(self.inputs), dtype=numpy.float32)
         if job["workload"]["loss"] != "mean_squared_error":  # whose target is the input itself
@@ -164,52 +159,30 @@ class CaffeSyntheticLoader(object):
         """Do nothing: nothing runs."""
 
 
-class CaffeArrayLoader(object):
-    """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
+class CaffeOneSlotLoader(object):
+    """Samples that the training process reads itself, from memory or from files."""
 
-    That takes microseconds, so it always happens in the training process.
-    """
+    ahead = 0
 
     def __init__(self, job, context):
-        dataset, batch = job["loader"]["dataset"], job["batch_per_worker"]
-        self._batches = batch_indices(dataset["samples"], batch, job["seed"], context.rank, context.workers)
-        self._images, self._labels = read_arrays(dataset)
-        shape = tuple(job["workload"]["input_shape"])
-        if self._images[0].size != numpy.prod(shape):
-            raise ValueError(
-                "%s holds images of %s where the workload expects %s"
-                % (dataset["path"], list(self._images.shape[1:]), list(shape))
-            )
-        self._scale, self._shift = scale_and_shift(dataset["transform"], self._images.shape[1])
-        self._pixels = numpy.empty((batch,) + self._images.shape[1:], dtype=numpy.float32)
-        self.inputs = self._pixels.reshape((batch,) + shape)
-        self.targets = numpy.empty(batch, dtype=numpy.float32)
+        dataset, shape = job["loader"]["dataset"], tuple(job["workload"]["input_shape"])
+        self._order = worker_order(job, context.rank, context.workers)
+        if dataset["form"] == "arrays":
+            samples = ArraySamples(dataset, shape)
+
+            def read(inputs, targets, _, chosen):
+                samples.inputs(chosen, inputs)
+                targets[...] = samples.labels[chosen]
+
+            self._read = read
+        else:
+            self._read = functools.partial(read_photographs, PhotographFiles(dataset, shape, job["seed"]))
+        self.inputs = numpy.empty((job["batch_per_worker"],) + shape, dtype=numpy.float32)
+        self.targets = numpy.empty(job["batch_per_worker"], dtype=numpy.float32)
 
     def fill(self):
         """Replace the one slot."""
-        _, chosen = next(self._batches)
-        numpy.multiply(self._images[chosen], self._scale, out=self._pixels)
-        self._pixels += self._shift
-        self.targets[...] = self._labels[chosen]
-
-    def close(self):
-        """Do nothing: nothing runs."""
-
-
-class CaffeFileLoader(object):
-    """Files that the training process decodes itself."""
-
-    def __init__(self, job, context):
-        dataset, batch = job["loader"]["dataset"], job["batch_per_worker"]
-        self._batches = batch_indices(dataset["samples"], batch, job["seed"], context.rank, context.workers)
-        self._files = PhotographFiles(dataset, job["workload"]["input_shape"], job["seed"])
-        self.inputs = numpy.empty((batch,) + tuple(job["workload"]["input_shape"]), dtype=numpy.float32)
-        self.targets = numpy.empty(batch, dtype=numpy.float32)
-
-    def fill(self):
-        """Replace the one slot."""
-        epoch, chosen = next(self._batches)
-        read_photographs(self._files, self.inputs, self.targets, epoch, chosen)
+        self._read(self.inputs, self.targets, *next(self._order))
 
     def close(self):
         """Do nothing: nothing runs."""

@@ -8,11 +8,11 @@ from steptime.worker.ablated_step import AblatedStep
 class ChainerAblation(AblatedStep):
     """Without a communicator there is no exchange; on a CUDA device nothing is marked."""
 
-    def __init__(self, chain, optimizer, communicator, loader, *, cuda):
+    def __init__(self, chain, optimizer, communicator, batches, *, cuda):
         self._chain = chain
         self._optimizer = optimizer
         self._communicator = communicator
-        self._loader = loader
+        self._batches = batches
         self._transfers = []
         exchange = ("exchange",) if communicator is not None else ()
         # On a device, the host's clock would have to wait for it at every mark.
@@ -20,7 +20,7 @@ class ChainerAblation(AblatedStep):
 
     def stages(self):
         chain, optimizer, communicator = self._chain, self._optimizer, self._communicator
-        held = self._loader.next()
+        held = next(self._batches)
 
         def forward():
             return chain(*held)
@@ -39,13 +39,13 @@ class ChainerAblation(AblatedStep):
             communicator.multi_node_mean_grad(chain)
             optimizer.update()
 
-        stages = {"forward": forward, "backward": backward, "local": local, "input": self._loader.next}
+        stages = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._batches)}
         if communicator is not None:
             stages.update(exchange=exchange, communication=lambda: communicator.multi_node_mean_grad(chain))
         return stages
 
     def marked_step(self, mark):
-        inputs, targets = self._loader.next()
+        inputs, targets = next(self._batches)
         mark("input")
         loss = self._chain(inputs, targets)
         mark("forward")

@@ -35,7 +35,7 @@ class ChainerSession(Session):
     def __init__(self, job, context, communicator):
         import chainer
 
-        from steptime.frameworks.chainer.loader import batches_ahead, open_loader
+        from steptime.frameworks.chainer.loader import open_chainer_batches
         from steptime.frameworks.chainer.network import WorkloadChain
 
         config = chainer.global_config
@@ -54,13 +54,12 @@ class ChainerSession(Session):
         self._optimizer = _optimizer(chainer, job["optimizer"]).setup(self._chain)
         if job["optimizer"]["weight_decay"]:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
-        self._loader = open_loader(job, context, self._device)
-        self._ahead = batches_ahead(job["loader"])
+        self._batches = open_chainer_batches(job, context, self._device)
         self._loss = None
         self._checked = communicator is None or self._cuda
 
     def step(self):
-        inputs, targets = self._loader.next()
+        inputs, targets = next(self._batches)
         chain = self._chain
         loss = chain(inputs, targets)
         chain.cleargrads()
@@ -85,11 +84,11 @@ class ChainerSession(Session):
 
         several = self._communicator is not None and self._communicator.size > 1
         return ChainerAblation(
-            self._chain, self._optimizer, self._communicator if several else None, self._loader, cuda=self._cuda
+            self._chain, self._optimizer, self._communicator if several else None, self._batches, cuda=self._cuda
         )
 
     def batches_ahead(self):
-        return self._ahead
+        return self._batches.ahead
 
     def wait(self):
         if self._cuda:
@@ -120,10 +119,9 @@ class ChainerSession(Session):
             facts["cupy"] = cupy.__version__
             facts["device_name"] = cupy.cuda.runtime.getDeviceProperties(self._device.device.id)["name"].decode()
         if self._communicator is not None:
-            from mpi4py import MPI
+            from steptime.frameworks.chainer.collectives import communicator_facts
 
-            facts["communicator"] = type(self._communicator).__name__
-            facts["mpi"] = MPI.Get_library_version().splitlines()[0].rstrip("\0 ")
+            facts.update(communicator_facts(self._communicator))
         return facts
 
     def clock(self):
@@ -139,16 +137,15 @@ class ChainerSession(Session):
         return EventClock(new_event, lambda first, last: get_elapsed_time(first, last) * 1e-3, self.wait)
 
     def close(self):
-        self._loader.close()
+        self._batches.close()
         if self._communicator is not None:
-            from mpi4py import MPI
+            from steptime.frameworks.chainer.collectives import leave_mpi
 
-            self._communicator.finalize()
-            MPI.Finalize()  # a rank that ends without it counts as a failed one
+            leave_mpi(self._communicator)
 
     def abort(self):
         """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
-        self._loader.close()
+        self._batches.close()
 
 
 def _optimizer(chainer, settings):

@@ -28,29 +28,16 @@ def open_communicator(name, device, context):
     return communicator
 
 
-class ChainerMNBackEnd(BackEnd):
-    """The MPI communicator below ChainerMN's own for CPUs."""
+def communicator_facts(communicator):
+    """Return what is worth keeping of a communicator: its class, and the version of MPI."""
+    version = MPI.Get_library_version().splitlines()[0].rstrip("\0 ")
+    return {"communicator": type(communicator).__name__, "mpi": version}
 
-    def __init__(self, job, context):
-        self._communicator = open_communicator(job["options"]["communicator"], job["device"], context)
-        self._world = self._communicator.mpi_comm
 
-    def message(self, operation, count):
-        return {"allreduce": ChainerAllreduce, "incast": ChainerIncast}[operation](self._world, count)
-
-    def facts(self):
-        return {
-            "framework_version": chainer.__version__,
-            "communicator": type(self._communicator).__name__,
-            "mpi": MPI.Get_library_version().splitlines()[0].rstrip("\0 "),
-        }
-
-    def close(self):
-        self._communicator.finalize()
-        MPI.Finalize()  # a rank that ends without it counts as a failed one
-
-    def abort(self):
-        """Leave MPI alone: finalising waits for the others."""
+def leave_mpi(communicator):
+    """End MPI together with all other workers."""
+    communicator.finalize()
+    MPI.Finalize()  # a rank that ends without it counts as a failed one
 
 
 class ChainerAllreduce(Message):
@@ -58,8 +45,8 @@ class ChainerAllreduce(Message):
 
     becomes = FED
 
-    def __init__(self, world, count):
-        self._world = world
+    def __init__(self, back_end, count):
+        self._world = back_end.world
         self._values = numpy.zeros(count, dtype=numpy.float32)
 
     def fill(self, values):
@@ -75,8 +62,8 @@ class ChainerAllreduce(Message):
 class ChainerIncast(Message):
     """Rows of all workers but the first, which answers with one value."""
 
-    def __init__(self, world, count):
-        self._world = world
+    def __init__(self, back_end, count):
+        self._world = world = back_end.world
         rows = 1 if world.rank else world.size - 1
         self._rows = numpy.zeros((rows, count), dtype=numpy.float32)
         self._answer = numpy.zeros(1, dtype=numpy.float32)
@@ -93,3 +80,19 @@ class ChainerIncast(Message):
 
     def result(self):
         return None if self._world.rank else self._rows
+
+
+class ChainerMNBackEnd(BackEnd):
+    """The MPI communicator below ChainerMN's own for CPUs."""
+
+    messages = {"allreduce": ChainerAllreduce, "incast": ChainerIncast}
+
+    def __init__(self, job, context):
+        self._communicator = open_communicator(job["options"]["communicator"], job["device"], context)
+        self.world = self._communicator.mpi_comm
+
+    def facts(self):
+        return dict(communicator_facts(self._communicator), framework_version=chainer.__version__)
+
+    def close(self):
+        leave_mpi(self._communicator)

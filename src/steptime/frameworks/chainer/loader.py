@@ -7,7 +7,7 @@ import chainer
 import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.batches import Batches, open_batches
 
 _PREFETCHED_BATCHES = 4
 
@@ -25,41 +25,25 @@ def start_helper_server(loader):
         forkserver.ensure_running()
 
 
-def open_loader(job, context, device):
-    """Return the loader of a job: ``next()`` gives ``(inputs, targets)`` on ``device``, ``close()`` ends it.
+def open_chainer_batches(job, context, device):
+    """Return the ``Batches`` of a job, ``(inputs, targets)`` on ``device``.
 
-    Inputs are float32 (batch,) + input shape; targets are int32 class indices, or the inputs for a
-    mean-squared-error workload.
+    Inputs are float32 (batch,) + input shape; targets are int32 class indices, as Chainer's losses want them, or the
+    inputs for a mean-squared-error workload.
 
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
     """
-    loader, batch, seed = job["loader"], job["batch_per_worker"], job["seed"]
-    if loader["kind"] == "synthetic":
-        batches = synthetic_batches(job["workload"], batch, loader["distinct_batches"], seed, context.rank)
-        return ChainerSyntheticLoader(batches, device)
-    order = EpochOrder(loader["dataset"]["samples"], batch, seed, context.rank, context.workers)
-    kind = {"arrays": ChainerArrayLoader, "image_folder": ChainerImageFolderLoader}[loader["dataset"]["form"]]
-    return kind(job, order, device)
 
+    def put(inputs, targets):
+        sent = device.send(inputs)
+        if targets is inputs:
+            return sent, sent
+        return sent, device.send(targets.astype(numpy.int32) if targets.dtype == numpy.int64 else targets)
 
-def batches_ahead(loader):
-    """Return how many batches the job's ``loader`` may hold ready."""
-    return _PREFETCHED_BATCHES if loader.get("processes") and loader["dataset"]["form"] == "image_folder" else 0
+    def open_folder(order):
+        return _folder_batches(job, EpochOrder(job, order, context.workers), device)
 
-
-class ChainerSyntheticLoader(object):
-    """Batches that lie on the device, one after the other without end."""
-
-    def __init__(self, batches, device):
-        self._batches = itertools.cycle(
-            [(device.send(inputs), device.send(_targets(targets))) for inputs, targets in batches]
-        )
-
-    def next(self):
-        return next(self._batches)
-
-    def close(self):
-        """Do nothing: there is nothing to release."""
+    return open_batches(job, context.rank, context.workers, put, open_folder)
 
 
 class EpochOrder(chainer.iterators.OrderSampler):
@@ -69,80 +53,45 @@ class EpochOrder(chainer.iterators.OrderSampler):
     on the process that loads it. An epoch has whole batches only.
     """
 
-    def __init__(self, samples, batch, seed, rank, workers):
-        self.samples = samples
-        self.batch = batch
-        self.batches = batch_indices(samples, batch, seed, rank, workers)
-        self._batches_per_epoch = samples // workers // batch
+    def __init__(self, job, order, workers):
+        self._samples = job["loader"]["dataset"]["samples"]
+        self._order = order
+        self._batches_per_epoch = self._samples // workers // job["batch_per_worker"]
 
     def __call__(self, *_):  # Chainer passes the order and the position of the past epoch
-        chosen = itertools.islice(self.batches, self._batches_per_epoch)
-        return numpy.concatenate([epoch * self.samples + indices for epoch, indices in chosen])
+        chosen = itertools.islice(self._order, self._batches_per_epoch)
+        return numpy.concatenate([epoch * self._samples + indices for epoch, indices in chosen])
 
 
-class ChainerArrayLoader(object):
-    """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
+def _folder_batches(job, order, device):
+    """Return the ``Batches`` of files decoded by Pillow, in helper processes that run ahead if the job gives any."""
+    helpers = job["loader"]["processes"]
+    files = ChainerImageFiles(job["loader"]["dataset"], tuple(job["workload"]["input_shape"]), job["seed"])
+    convert, target = chainer.dataset.concat_examples, device
+    if device.xp is not numpy:
+        convert, target = chainer.dataset.ConcatWithAsyncTransfer(), device.device.id
+    if not helpers:
+        iterator = chainer.iterators.SerialIterator(files, job["batch_per_worker"], order_sampler=order)
+    else:
+        iterator = chainer.iterators.MultiprocessIterator(
+            files,
+            job["batch_per_worker"],
+            n_processes=helpers,
+            n_prefetch=_PREFETCHED_BATCHES,
+            shared_mem=files.sample_bytes,
+            order_sampler=order,
+            dataset_timeout=None,
+        )
+    squared = job["workload"]["loss"] == "mean_squared_error"
 
-    That takes microseconds, so it always happens in the training process.
-    """
-
-    def __init__(self, job, order, device):
-        dataset = job["loader"]["dataset"]
-        self._images, labels = read_arrays(dataset)
-        self._labels = labels.astype(numpy.int32)
-        self._scale, self._shift = scale_and_shift(dataset["transform"], self._images.shape[1])
-        self._shape = (order.batch,) + tuple(job["workload"]["input_shape"])
-        self._squared = job["workload"]["loss"] == "mean_squared_error"
-        self._order = order
-        self._device = device
-
-    def next(self):
-        _, chosen = next(self._order.batches)
-        inputs = self._images[chosen] * self._scale
-        inputs += self._shift
-        inputs = self._device.send(inputs.reshape(self._shape))
-        return inputs, inputs if self._squared else self._device.send(self._labels[chosen])
-
-    def close(self):
-        """Do nothing: there is nothing to release."""
-
-
-class ChainerImageFolderLoader(object):
-    """Files decoded by Pillow, in helper processes that run ahead if the job gives any."""
-
-    def __init__(self, job, order, device):
-        loader, input_shape = job["loader"], tuple(job["workload"]["input_shape"])
-        dataset = ChainerImageFiles(loader["dataset"], input_shape, job["seed"])
-        self._squared = job["workload"]["loss"] == "mean_squared_error"
-        self._convert = chainer.dataset.concat_examples
-        self._device = device
-        if device.xp is not numpy:
-            self._convert = chainer.dataset.ConcatWithAsyncTransfer()
-            self._device = device.device.id
-        if not loader["processes"]:
-            self._iterator = chainer.iterators.SerialIterator(dataset, order.batch, order_sampler=order)
-        else:
-            self._iterator = chainer.iterators.MultiprocessIterator(
-                dataset,
-                order.batch,
-                n_processes=loader["processes"],
-                n_prefetch=_PREFETCHED_BATCHES,
-                shared_mem=dataset.sample_bytes,
-                order_sampler=order,
-                dataset_timeout=None,
-            )
-
-    def next(self):
-        samples = self._iterator.next()
+    def batch(samples):
         for sample in samples:
             if isinstance(sample, BrokenFile):
                 raise ValueError(sample.message)
-        inputs, targets = self._convert(samples, self._device)
-        return inputs, inputs if self._squared else targets
+        inputs, targets = convert(samples, target)
+        return inputs, inputs if squared else targets
 
-    def close(self):
-        """End the helper processes."""
-        self._iterator.finalize()
+    return Batches(map(batch, iterator), _PREFETCHED_BATCHES if helpers else 0, iterator.finalize)
 
 
 class BrokenFile(object):
@@ -174,11 +123,4 @@ class ChainerImageFiles(chainer.dataset.DatasetMixin):
             crop = files.keyed_crop(key)
         except ValueError as error:
             return BrokenFile(str(error))
-        inputs = crop.transpose(2, 0, 1) * files.scale
-        inputs += files.shift
-        return inputs.reshape(self._input_shape), self._labels[key % len(files)]
-
-
-def _targets(targets):
-    """Class indices as the 32-bit integers that Chainer's losses use; anything else as it is."""
-    return targets.astype(numpy.int32) if targets.dtype == numpy.int64 else targets
+        return files.normalised(crop).reshape(self._input_shape), self._labels[key % len(files)]

@@ -14,13 +14,13 @@ from steptime.worker.ablated_step import AblatedStep
 class CntkAblation(AblatedStep):
     """CNTK's parts of a step, called one by one; steps of a distributed learner have no marks."""
 
-    def __init__(self, function, learner, loader, whole_step, communicator, *, distributed):  # noqa: PLR0913 - a session's parts
+    def __init__(self, function, learner, batches, whole_step, communicator, *, distributed):  # noqa: PLR0913 - a session's parts
         """Take a session's parts.
 
         Args:
             function: the ``WorkloadFunction``.
             learner: that of this worker alone.
-            loader: of the session.
+            batches: of the session.
             whole_step: a function that trains on ``(inputs, targets)`` as the session does, with an exchange; None
                 for one worker.
             communicator: sums arrays over the workers as whole steps do; None where they do not, or for one worker.
@@ -28,7 +28,7 @@ class CntkAblation(AblatedStep):
         """
         self._function = function
         self._learner = learner
-        self._loader = loader
+        self._batches = batches
         self._whole_step = whole_step
         self._communicator = communicator
         self._device = cntk.device.cpu()
@@ -40,7 +40,7 @@ class CntkAblation(AblatedStep):
         self.marks = () if distributed else ("input", "forward", "backward", "update")
 
     def stages(self):
-        held = self._loader.next()
+        held = next(self._batches)
 
         def forward():
             self._forward(held)
@@ -51,7 +51,7 @@ class CntkAblation(AblatedStep):
         def local():
             self._update(self._backward(self._forward(held)))
 
-        stages = {"forward": forward, "backward": backward, "local": local, "input": self._loader.next}
+        stages = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._batches)}
         if self._whole_step is not None:
             stages["exchange"] = lambda: self._whole_step(*held)
             if self._communicator is not None:
@@ -90,7 +90,7 @@ class CntkAblation(AblatedStep):
         return lambda: self._communicator.aggregate_in_place(arrays, workers)
 
     def marked_step(self, mark):
-        batch = self._loader.next()
+        batch = next(self._batches)
         mark("input")
         state = self._forward(batch)
         mark("forward")

@@ -36,7 +36,8 @@ class CntkSession(Session):
     """One worker's function, trainer and loader."""
 
     def __init__(self, cntk, job, context):
-        from steptime.frameworks.cntk.loader import batches_ahead, open_loader
+        from steptime.frameworks.cntk.learners import distributed_learner, local_learner
+        from steptime.frameworks.cntk.loader import open_cntk_batches
         from steptime.frameworks.cntk.network import WorkloadFunction
 
         self._cntk = cntk
@@ -46,20 +47,17 @@ class CntkSession(Session):
         self._function = function = WorkloadFunction(job["workload"], weights, self._batch, dropout_seed)
         self._strategy, self._workers = job["strategy"], context.workers
         self._distributed = self._strategy != "single"
-        self._learner = learner = _learner(cntk, function.parameters, job["optimizer"])
+        self._learner = learner = local_learner(cntk, function.parameters, job["optimizer"])
         if self._distributed:
-            from steptime.frameworks.cntk.learners import distributed
-
-            learner = distributed(cntk, learner, job, context)
+            learner = distributed_learner(cntk, learner, job, context)
         self._trainer = cntk.Trainer(None, function.loss, [learner])
         self._device = cntk.device.cpu()
         self._fetched = {}
-        self._loader = open_loader(job, context)
-        self._ahead = batches_ahead(job["loader"])
+        self._batches = open_cntk_batches(job, context)
         self._optimizer = job["optimizer"]
 
     def step(self):
-        self._train(*self._loader.next())
+        self._train(*next(self._batches))
 
     def _train(self, inputs, targets):
         function = self._function
@@ -74,25 +72,26 @@ class CntkSession(Session):
 
     def ablate(self):
         from steptime.frameworks.cntk.ablation import CntkAblation
+        from steptime.frameworks.cntk.learners import local_learner
 
         # A distributed learner keeps the state of the learner that it was given; the stages get one of their own.
         learner = self._learner
         if self._distributed:
-            learner = _learner(self._cntk, self._function.parameters, self._optimizer)
+            learner = local_learner(self._cntk, self._function.parameters, self._optimizer)
         several = self._workers > 1
         # The other strategies exchange something else than gradients as they are.
         communicator = self._cntk.distributed.mpi_communicator() if several and self._strategy == "allreduce" else None
         return CntkAblation(
             self._function,
             learner,
-            self._loader,
+            self._batches,
             self._train if several else None,
             communicator,
             distributed=self._distributed,
         )
 
     def batches_ahead(self):
-        return self._ahead
+        return self._batches.ahead
 
     def wait(self):
         """Return at once: CNTK on the CPU has finished when a step returns."""
@@ -119,24 +118,13 @@ class CntkSession(Session):
         }
 
     def close(self):
-        self._loader.close()
+        self._batches.close()
         if self._distributed:
             self._cntk.distributed.Communicator.finalize()  # a rank that ends without it counts as a failed one
 
     def abort(self):
         """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
-        self._loader.close()
-
-
-def _learner(cntk, parameters, settings):
-    """The rule v = momentum * v + gradient, w = w - rate * v, with the gradient's mean over all samples of a step."""
-    rate = cntk.learning_parameter_schedule(settings["learning_rate"], minibatch_size=cntk.learners.IGNORE)
-    decay = {"l2_regularization_weight": settings["weight_decay"]}
-    if not settings["momentum"]:
-        return cntk.sgd(parameters, rate, **decay)
-    momentum = cntk.momentum_schedule(settings["momentum"], minibatch_size=cntk.learners.IGNORE)
-    # CNTK's default multiplies the gradient by 1 - momentum.
-    return cntk.momentum_sgd(parameters, rate, momentum, unit_gain=False, **decay)
+        self._batches.close()
 
 
 FRAMEWORK = Framework(open_session)

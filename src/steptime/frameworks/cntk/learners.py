@@ -1,9 +1,23 @@
-"""CNTK's distributed learners: how workers come to the same weights."""
+"""CNTK's learners: how one worker updates its weights, and how several come to the same ones."""
 
 import math
 
 
-def distributed(cntk, learner, job, context):
+def local_learner(cntk, parameters, settings):
+    """Return the learner of one worker: v = momentum * v + gradient, w = w - rate * v.
+
+    The gradient is the mean over all samples of a step.
+    """
+    rate = cntk.learning_parameter_schedule(settings["learning_rate"], minibatch_size=cntk.learners.IGNORE)
+    decay = {"l2_regularization_weight": settings["weight_decay"]}
+    if not settings["momentum"]:
+        return cntk.sgd(parameters, rate, **decay)
+    momentum = cntk.momentum_schedule(settings["momentum"], minibatch_size=cntk.learners.IGNORE)
+    # CNTK's default multiplies the gradient by 1 - momentum.
+    return cntk.momentum_sgd(parameters, rate, momentum, unit_gain=False, **decay)
+
+
+def distributed_learner(cntk, learner, job, context):
     """Return ``learner`` made distributed in the way of the job's strategy.
 
     Raises RuntimeError when MPI sees other workers than the launcher started.

@@ -5,98 +5,49 @@ holds no lock of Python's while it computes, and decoding none while it decodes,
 """
 
 import collections
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import cntk
 import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.batches import Batches, open_batches
 
 _PREFETCHED_BATCHES = 4
 
 
-def open_loader(job, context):
-    """Return the loader of a job: ``next()`` gives ``(inputs, targets)``, ``close()`` ends it.
+def open_cntk_batches(job, context):
+    """Return the ``Batches`` of a job, ``(inputs, targets)``.
 
     Both are CNTK's values: float32 (batch,) + input shape, and one-hot (batch, classes), which is None for a
     mean-squared-error workload.
 
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
     """
-    loader, workload, batch, seed = job["loader"], job["workload"], job["batch_per_worker"], job["seed"]
-    encode = None
+    workload = job["workload"]
+    one_hot = None
     if workload["loss"] != "mean_squared_error":
-        table = numpy.eye(workload["classes"], dtype=numpy.float32)
+        one_hot = numpy.eye(workload["classes"], dtype=numpy.float32)
 
-        def encode(labels):
-            return cntk.Value(batch=table[labels])
+    def put(inputs, targets):
+        return cntk.Value(batch=inputs), None if one_hot is None else cntk.Value(batch=one_hot[targets])
 
-    if loader["kind"] == "synthetic":
-        return CntkSyntheticLoader(
-            synthetic_batches(workload, batch, loader["distinct_batches"], seed, context.rank), encode
-        )
-    order = batch_indices(loader["dataset"]["samples"], batch, seed, context.rank, context.workers)
-    kind = {"arrays": CntkArrayLoader, "image_folder": CntkImageFolderLoader}[loader["dataset"]["form"]]
-    return kind(job, order, encode)
+    def open_folder(order):
+        reader = CntkFolderReader(job, order)
+        ahead = _PREFETCHED_BATCHES if job["loader"]["processes"] else 0
+        return Batches((put(*pair) for pair in reader.pairs()), ahead, reader.close)
 
-
-def batches_ahead(loader):
-    """Return how many batches the job's ``loader`` may hold ready."""
-    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
-    return _PREFETCHED_BATCHES if folder and loader["processes"] else 0
+    return open_batches(job, context.rank, context.workers, put, open_folder)
 
 
-class CntkSyntheticLoader(object):
-    """Batches that are CNTK's already, one after the other without end."""
-
-    def __init__(self, batches, encode):
-        self._batches = itertools.cycle(
-            [(cntk.Value(batch=inputs), encode(targets) if encode else None) for inputs, targets in batches]
-        )
-
-    def next(self):
-        return next(self._batches)
-
-    def close(self):
-        """Do nothing: there is nothing to release."""
-
-
-class CntkArrayLoader(object):
-    """Samples that lie in memory as bytes: a batch is one gather, one multiplication and one addition.
-
-    That takes microseconds, so it always happens in the training thread.
-    """
-
-    def __init__(self, job, order, encode):
-        dataset = job["loader"]["dataset"]
-        self._images, self._labels = read_arrays(dataset)
-        self._scale, self._shift = scale_and_shift(dataset["transform"], self._images.shape[1])
-        self._shape = (job["batch_per_worker"],) + tuple(job["workload"]["input_shape"])
-        self._order = order
-        self._encode = encode
-
-    def next(self):
-        _, chosen = next(self._order)
-        inputs = self._images[chosen] * self._scale
-        inputs += self._shift
-        targets = self._encode(self._labels[chosen]) if self._encode else None
-        return cntk.Value(batch=inputs.reshape(self._shape)), targets
-
-    def close(self):
-        """Do nothing: there is nothing to release."""
-
-
-class CntkImageFolderLoader(object):
+class CntkFolderReader(object):
     """Files decoded by Pillow, some batches ahead in threads if the job gives any."""
 
-    def __init__(self, job, order, encode):
+    def __init__(self, job, order):
         dataset, input_shape = job["loader"]["dataset"], tuple(job["workload"]["input_shape"])
         self._files = PhotographFiles(dataset, input_shape, job["seed"])
         self._shape = (job["batch_per_worker"],) + input_shape
         self._order = order
-        self._encode = encode
         self._ahead = collections.deque()
         self._pool = None
         if job["loader"]["processes"]:
@@ -104,15 +55,17 @@ class CntkImageFolderLoader(object):
             for _ in range(_PREFETCHED_BATCHES):
                 self._begin()
 
-    def next(self):
-        if self._pool is None:
-            self._begin()
-        inputs, chosen, running = self._ahead.popleft()
-        if self._pool is not None:
-            self._begin()
-        for each in running:
-            each.result()  # raises what its thread did
-        return cntk.Value(batch=inputs), self._encode(self._files.labels[chosen]) if self._encode else None
+    def pairs(self):
+        """Yield inputs, float32 (batch,) + input shape, and labels of one batch after the other."""
+        while True:
+            if self._pool is None:
+                self._begin()
+            inputs, chosen, running = self._ahead.popleft()
+            if self._pool is not None:
+                self._begin()
+            for each in running:
+                each.result()  # raises what its thread did
+            yield inputs, self._files.labels[chosen]
 
     def _begin(self):
         """Read the next batch, or have it read by the threads."""
@@ -131,9 +84,7 @@ class CntkImageFolderLoader(object):
     def _read(self, key, out):
         """Put a normalised sample into ``out``, an array of the input's shape."""
         files = self._files
-        image = out.reshape((files.channels,) + files.size)
-        numpy.multiply(files.keyed_crop(key).transpose(2, 0, 1), files.scale, out=image)
-        image += files.shift
+        files.normalised(files.keyed_crop(key), out.reshape((files.channels,) + files.size))
 
     def close(self):
         """End the threads once they have read the file at which they are."""

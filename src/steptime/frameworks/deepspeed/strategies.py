@@ -5,8 +5,12 @@ import warnings
 import deepspeed
 import torch
 
-from steptime.frameworks.deepspeed.ablation import EngineAblation, ShardedStateAblation, ShardedWeightsAblation
-from steptime.frameworks.deepspeed.collectives import CollectiveHook
+from steptime.frameworks.deepspeed.ablation import (
+    CollectiveHook,
+    EngineAblation,
+    ShardedStateAblation,
+    ShardedWeightsAblation,
+)
 from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
 from steptime.libraries.torch.devices import keep_group
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost

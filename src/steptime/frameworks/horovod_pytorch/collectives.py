@@ -1,36 +1,11 @@
-"""Messages as Horovod's optimizer for PyTorch sends gradients: announced by name, then summed in place.
-
-A gradient with innermost channels is shown to Horovod as a contiguous view, in the order in which its values lie.
-"""
+"""Messages as Horovod's optimizer for PyTorch sends gradients: announced by name, then summed in place."""
 
 import horovod
 import torch
 
 from steptime.libraries.horovod.workers import HorovodWorkers
+from steptime.libraries.torch.devices import set_threads
 from steptime.worker.back_end import FED, BackEnd, Message
-
-
-class HorovodBackEnd(BackEnd):
-    """One worker in Horovod."""
-
-    def __init__(self, job, context):
-        torch.set_num_threads(job["threads"])
-        torch.set_num_interop_threads(1)
-        self._workers = HorovodWorkers("torch", context, job)
-
-    def message(self, operation, count):
-        if operation != "allreduce":
-            raise ValueError("Horovod has no operation %r" % operation)
-        return HorovodAllreduce(self._workers.hvd, count)
-
-    def facts(self):
-        return dict(self._workers.facts, framework_version=horovod.__version__, torch=torch.__version__)
-
-    def close(self):
-        self._workers.leave()
-
-    def abort(self):
-        """Leave it to the end of this process: Horovod's farewell waits for the others."""
 
 
 class HorovodAllreduce(Message):
@@ -38,8 +13,8 @@ class HorovodAllreduce(Message):
 
     becomes = FED
 
-    def __init__(self, hvd, count):
-        self._hvd = hvd
+    def __init__(self, back_end, count):
+        self._hvd = back_end.workers.hvd
         self._name = "message.%d" % count
         self._values = torch.zeros(count)
 
@@ -53,20 +28,17 @@ class HorovodAllreduce(Message):
         return self._values.numpy()
 
 
-class InnermostChannels(object):
-    """Stands where Horovod takes a compression, and copies nothing.
+class HorovodBackEnd(BackEnd):
+    """One worker in Horovod."""
 
-    Horovod refuses tensors that are not contiguous, as the gradients of images' filters are with innermost channels.
-    """
+    messages = {"allreduce": HorovodAllreduce}
 
-    @staticmethod
-    def compress(tensor):
-        """Return the values of a gradient as a contiguous tensor, and whether it is another view of them."""
-        if tensor.is_contiguous() or not tensor.is_contiguous(memory_format=torch.channels_last):
-            return tensor, False
-        return tensor.permute(0, 2, 3, 1), True
+    def __init__(self, job, context):
+        set_threads(job)
+        self.workers = HorovodWorkers("torch", context, job)
 
-    @staticmethod
-    def decompress(tensor, moved):
-        """Return the gradient in its own shape."""
-        return tensor.permute(0, 3, 1, 2) if moved else tensor
+    def facts(self):
+        return dict(self.workers.facts, framework_version=horovod.__version__, torch=torch.__version__)
+
+    def close(self):
+        self.workers.leave()

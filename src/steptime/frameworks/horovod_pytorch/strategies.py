@@ -1,12 +1,139 @@
-"""How workers train with Horovod: alone, without it, or with its optimizer, which averages gradients."""
+"""How workers train with Horovod: alone, without it, or with its optimizer; and the ablated step of that optimizer."""
+
+import time
 
 import horovod
 import torch
 
-from steptime.frameworks.horovod_pytorch.ablation import HandleAblation
-from steptime.frameworks.horovod_pytorch.collectives import InnermostChannels
 from steptime.libraries.horovod.workers import HorovodWorkers
+from steptime.libraries.torch.ablation import UNSYNCHRONIZED, TorchAblation
 from steptime.libraries.torch.strategy import TorchStrategy
+
+
+class InnermostChannels(object):
+    """Stands where Horovod takes a compression, and copies nothing.
+
+    Horovod refuses tensors that are not contiguous, as the gradients of images' filters are with innermost channels.
+    """
+
+    @staticmethod
+    def compress(tensor):
+        """Return the values of a gradient as a contiguous tensor, and whether it is another view of them."""
+        if tensor.is_contiguous() or not tensor.is_contiguous(memory_format=torch.channels_last):
+            return tensor, False
+        return tensor.permute(0, 2, 3, 1), True
+
+    @staticmethod
+    def decompress(tensor, moved):
+        """Return the gradient in its own shape."""
+        return tensor.permute(0, 3, 1, 2) if moved else tensor
+
+
+class HandleAblation(TorchAblation):
+    """The stages of gradients that Horovod averages while others are still computed.
+
+    Where nothing is sent, a gradient is shown to Horovod and taken back as ever, and its average is itself.
+    """
+
+    update_marks = ("input", "forward", "backward", "exchange", "update")
+
+    def __init__(self, strategy, mpi, names):
+        """Hook into the optimizer of ``strategy``.
+
+        Args:
+            strategy: which averages with Horovod's optimizer.
+            mpi: Horovod's ``mpi_ops`` for torch.
+            names: ``{parameter: name}``.
+        """
+        super(HandleAblation, self).__init__(strategy)
+        self._mpi = mpi
+        self._names = names
+        self._optimizer = strategy.optimizer
+        self._sends = True
+        # The one place where Horovod's optimizer starts a gradient on its way.
+        self._start = self._optimizer._allreduce_grad_async  # noqa: SLF001
+        self._optimizer._allreduce_grad_async = self._begin  # noqa: SLF001
+        self._order = None
+        self._whole_step = []
+        self._watched = None
+        self._back = 0
+        self.pieces = []
+
+    def enter(self, stage):
+        self._sends = stage not in UNSYNCHRONIZED
+        self._order = [] if stage == "exchange" else None
+        self._watched, self._back = [] if stage == "marked" else None, 0
+
+    def leave(self, stage):
+        self._sends = True
+        if stage == "exchange":
+            self._whole_step, self._order = self._order, None
+        if stage == "marked":
+            self.pieces += [piece[:4] for piece in self._watched]
+            self._watched = None
+
+    def backward(self, loss):
+        """Compute gradients, take them back from Horovod, and give their memory back as training does."""
+        loss.backward()
+        self._optimizer.synchronize()
+        self._optimizer._synchronized = False  # noqa: SLF001 - an update would set it back
+        self._optimizer.zero_grad()
+
+    def communication(self):
+        if not self.several:
+            return None
+        held = []
+
+        def communicate():
+            if not held:
+                for parameter in self._whole_step:
+                    row, _ = InnermostChannels.compress(torch.zeros_like(parameter.data))
+                    held.append((self._names[parameter], row))
+            # Under the names of the gradients, of which Horovod knows already who sends what.
+            handles = [self._mpi.allreduce_async_(row, name=name, op=self._optimizer.op) for name, row in held]
+            for handle in handles:
+                self._mpi.synchronize(handle)
+
+        return communicate
+
+    def marked_update(self, loss, mark):
+        loss.backward()
+        mark("backward")
+        self._optimizer.synchronize()
+        mark("exchange")
+        with self._optimizer.skip_synchronize():
+            self._optimizer.step()
+        self._optimizer.zero_grad()
+        mark("update")
+
+    def _begin(self, parameter):
+        """Stand for Horovod's own beginning of a gradient's way: return a handle and how to undo its compression."""
+        if self._order is not None:
+            self._order.append(parameter)
+        if not self._sends:
+            row, undone = InnermostChannels.compress(parameter.grad)
+            return (lambda: row), undone
+        ready = time.monotonic()
+        handle, undone = self._start(parameter)
+        if self._watched is None:
+            return handle, undone
+        self._look()
+        size = parameter.grad.numel() * parameter.grad.element_size()
+        piece = [self._names[parameter], size, ready, None, handle]
+        self._watched.append(piece)
+        return (lambda: self._finish(piece)), undone
+
+    def _look(self):
+        """Note which gradients came back meanwhile; Horovod tells nobody by itself."""
+        now = time.monotonic()
+        while self._back < len(self._watched) and self._mpi.poll(self._watched[self._back][4]):
+            self._watched[self._back][3] = now
+            self._back += 1
+
+    def _finish(self, piece):
+        row = self._mpi.synchronize(piece[4])
+        piece[3] = piece[3] or time.monotonic()
+        return row
 
 
 class SingleWorker(TorchStrategy):

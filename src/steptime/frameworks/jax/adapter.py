@@ -21,7 +21,7 @@ def open_back_end(job, context):
     from steptime.frameworks.jax.network import import_jax
 
     import_jax(job["threads"], job["device"], context.local_rank)
-    from steptime.frameworks.jax.collectives import JaxBackEnd
+    from steptime.frameworks.jax.mesh import JaxBackEnd
 
     return JaxBackEnd(job, context)
 

@@ -11,34 +11,8 @@ import multiprocessing
 import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.batches import Batches, open_batches
 from steptime.worker.tether import die_with_parent
-
-
-class JaxArrayReader(object):
-    """The whole set in memory as bytes, in the layout in which it is trained: a batch is one gather."""
-
-    def __init__(self, dataset, input_shape):
-        images, self._labels = read_arrays(dataset)
-        if images[0].size != numpy.prod(input_shape):
-            raise ValueError(
-                "%s holds images of %s where the workload expects %s"
-                % (dataset["path"], list(images.shape[1:]), list(input_shape))
-            )
-        scale, shift = scale_and_shift(dataset["transform"], images.shape[1])
-        if len(input_shape) == 1:
-            places = images[0, 0].size
-            self._images = images.reshape(len(images), -1)
-            self._scale, self._shift = scale.ravel().repeat(places), shift.ravel().repeat(places)
-        else:
-            self._images = numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))
-            self._scale, self._shift = scale.ravel(), shift.ravel()
-
-    def __call__(self, entry):
-        _, indices = entry
-        inputs = self._images[indices] * self._scale
-        inputs += self._shift
-        return inputs, self._labels[indices]
 
 
 class JaxPhotoReader(object):
@@ -145,8 +119,8 @@ def _serve(make, connection):
             connection.send(done)
 
 
-def open_batches(job, context, put):
-    """Return the batches of a job: an endless iterator of ``(inputs, targets)`` with a ``close()``.
+def open_jax_batches(job, context, put):
+    """Return the ``Batches`` of a job, ``(inputs, targets)``.
 
     Inputs are float32, images channels last; targets are int32 class indices, or the inputs themselves for a
     mean-squared-error workload. Both are what ``put`` makes of numpy arrays: arrays on the device.
@@ -154,45 +128,16 @@ def open_batches(job, context, put):
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch and, from
     ``next``, when a file cannot be decoded.
     """
-    workload, loader = job["workload"], job["loader"]
+    workload, helpers = job["workload"], job["loader"].get("processes", 0)
     squared = workload["loss"] == "mean_squared_error"
 
-    def on_device(pair):
-        inputs, targets = pair
+    def on_device(inputs, targets):
         inputs = put(inputs)
         return inputs, inputs if squared else put(targets.astype(numpy.int32))
 
-    if loader["kind"] == "synthetic":
-        pairs = synthetic_batches(
-            workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], context.rank
-        )
-        return JaxBatches(itertools.cycle([on_device((_channels_last(inputs), targets)) for inputs, targets in pairs]))
-    dataset = loader["dataset"]
-    plan = batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers)
-    if dataset["form"] == "arrays":
-        # A gather from memory is faster than handing its result from one process to another.
-        return JaxBatches(map(on_device, map(JaxArrayReader(dataset, workload["input_shape"]), plan)))
-    reader = JaxPhotoReader(dataset, workload["input_shape"], job["seed"])
-    read, close = with_helpers(reader.read, plan, loader["processes"])
-    return JaxBatches((on_device(reader.finish(*pair)) for pair in read), close, PER_HELPER * loader["processes"])
+    def open_folder(order):
+        reader = JaxPhotoReader(job["loader"]["dataset"], workload["input_shape"], job["seed"])
+        read, close = with_helpers(reader.read, order, helpers)
+        return Batches((on_device(*reader.finish(*pair)) for pair in read), PER_HELPER * helpers, close)
 
-
-class JaxBatches(object):
-    """An endless iterator, what ends its helpers, and ``ahead``, how many batches these may hold ready."""
-
-    def __init__(self, batches, close=lambda: None, ahead=0):
-        self._batches = batches
-        self.close = close
-        self.ahead = ahead
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        return next(self._batches)
-
-
-def _channels_last(images):
-    if images.ndim < 4:  # noqa: PLR2004 - batch, channels, height, width
-        return images
-    return numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))
+    return open_batches(job, context.rank, context.workers, on_device, open_folder, innermost=True)

@@ -1,8 +1,14 @@
-"""Who trains together: a mesh of one device per worker, and arrays that lie on it."""
+"""The mesh of one device per worker, arrays that lie on it, and messages as JAX sends gradients over it.
+
+A message is a compiled sum over the mesh, which gloo carries on CPUs.
+"""
 
 import jax
 import numpy
+from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from steptime.worker.back_end import BackEnd, Message
 
 AXIS = "workers"
 
@@ -70,3 +76,43 @@ class MeshPlacement(object):
         """Return this worker's part of an array as a numpy array; waits for it."""
         (part_of_it,) = array.addressable_shards
         return numpy.asarray(part_of_it.data)
+
+
+class JaxAllreduce(Message):
+    """An array of this worker, and the sum over all."""
+
+    def __init__(self, back_end, count):
+        self._placement = placement = MeshPlacement(back_end.mesh)
+        self._reduce = jax.jit(
+            jax.shard_map(
+                lambda values: lax.psum(values, AXIS),
+                mesh=back_end.mesh,
+                in_specs=placement.split,
+                out_specs=placement.alike,
+            )
+        )
+        self._values = self._sum = placement.put_split(numpy.zeros(count, numpy.float32))
+
+    def fill(self, values):
+        self._values = self._placement.put_split(values)
+
+    def run(self):
+        self._sum = jax.block_until_ready(self._reduce(self._values))
+
+    def result(self):
+        return self._placement.own(self._sum)
+
+
+class JaxBackEnd(BackEnd):
+    """One worker's device in the mesh."""
+
+    messages = {"allreduce": JaxAllreduce}
+
+    def __init__(self, job, context):
+        self.mesh = open_mesh(job, context)
+
+    def facts(self):
+        return {"framework_version": jax.__version__}
+
+    def close(self):
+        leave_mesh()

@@ -5,10 +5,7 @@
 
 import os
 
-from steptime.worker.image_layout import flat_orders, to_canonical, to_own
-
-# These treat each value alone, so that they pass any order of flat values on; a linear layer's weight knows the order.
-_ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
+from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
 
 
 def import_jax(threads, device, local_rank):
@@ -88,7 +85,7 @@ class JaxNetwork(object):
         updated = dict(statistics)
         for layer, apply in self._layers:
             own = {each["role"]: variables[each["name"]] for each in layer["parameters"]}
-            free = layer["kind"] in _ORDER_IS_FREE
+            free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
             values[layer["name"]] = apply(own, sources, updated, key)
         last = self._workload["layers"][-1]["name"]

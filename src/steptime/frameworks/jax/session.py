@@ -4,7 +4,7 @@ import jax
 import numpy
 
 from steptime.frameworks.jax.ablation import JaxAblation, step_clock
-from steptime.frameworks.jax.loader import open_batches
+from steptime.frameworks.jax.loader import open_jax_batches
 from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
@@ -24,7 +24,7 @@ class JaxSession(Session):
         self._state = first_state(self._network, weights, job, context, self._placement)
         self._step = JaxStep(self._network, job, mesh, self._placement)
         self._train = self._step.compiled(self._step.train)
-        self._batches = open_batches(job, context, self._placement.put_split)
+        self._batches = open_jax_batches(job, context, self._placement.put_split)
         self._workers = context.workers
         self._losses = None
         self._newest = None

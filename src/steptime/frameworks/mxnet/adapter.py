@@ -1,9 +1,34 @@
 """Training with MXNet: alone, or with the parameter servers of its key-value store."""
 
-from steptime.frameworks.mxnet.key_value_store import ServerUpdate, run_role, set_role
+import os
+
+from steptime.libraries.mxnet.startup import set_environment
 from steptime.worker.framework import Framework
 
 _STORES = {"ps_sync": "dist_sync", "ps_async": "dist_async"}
+
+
+def set_role(job, context):
+    """Write into the environment who this process is and how it computes.
+
+    To be called before MXNet is imported, which reads it once. Workers of the strategy ``single`` get no role.
+    """
+    set_environment(job)
+    if job["strategy"] == "single":
+        return
+    os.environ.update(
+        DMLC_ROLE=context.role,
+        DMLC_PS_ROOT_URI=context.root_host,
+        DMLC_PS_ROOT_PORT=str(context.root_port),
+        DMLC_NUM_SERVER=str(context.servers),
+        DMLC_NUM_WORKER=str(context.workers),
+        DMLC_INTERFACE=context.interface,
+        MXNET_KVSTORE_BIGARRAY_BOUND=str(job["options"]["bigarray_bound"]),
+    )
+    addresses = {"worker": context.worker_addresses, "server": context.server_addresses}.get(context.role)
+    if addresses:
+        host, port = addresses[context.rank].rsplit(":", 1)
+        os.environ.update(DMLC_NODE_HOST=host, PORT=port)
 
 
 def open_session(job, context):
@@ -16,6 +41,7 @@ def open_session(job, context):
     set_role(job, context)
     import mxnet
 
+    from steptime.frameworks.mxnet.key_value_store import ServerUpdate
     from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
 
     strategy = job["strategy"]
@@ -25,7 +51,7 @@ def open_session(job, context):
         settings = optimizer_settings(job, context.workers if strategy == "ps_sync" else 1)
         if strategy == "single":
             return OwnUpdate(settings, bound)
-        return ServerUpdate(mxnet, _STORES[strategy], settings, bound)
+        return ServerUpdate(_STORES[strategy], settings, bound)
 
     return MXNetSession(job, context, _mx_device(mxnet, job["device"], context.local_rank), update)
 
@@ -33,7 +59,11 @@ def open_session(job, context):
 def serve(job, context):
     """Be a server or the scheduler until all workers have left."""
     set_role(job, context)
-    run_role()
+    try:
+        import mxnet  # noqa: F401 - the import itself serves, and leaves by SystemExit
+    except SystemExit as ending:
+        if ending.code:
+            raise RuntimeError("the key-value store ended with code %s" % ending.code) from ending
 
 
 def _mx_device(mxnet, device, number):
@@ -52,7 +82,7 @@ def _mx_device(mxnet, device, number):
 def open_back_end(job, context):
     """Return the back end that the message benchmark times."""
     set_role(job, context)
-    from steptime.frameworks.mxnet.collectives import KeyValueStoreBackEnd
+    from steptime.frameworks.mxnet.key_value_store import KeyValueStoreBackEnd
 
     return KeyValueStoreBackEnd()
 

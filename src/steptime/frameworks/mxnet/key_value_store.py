@@ -1,35 +1,18 @@
-"""The processes of MXNet's key-value store, and the updates that its servers make."""
+"""MXNet's key-value store: the updates that its servers make, their staleness, and messages as it carries gradients.
 
-import os
+MXNet reads its environment when this module is imported; ``adapter.py`` sets it before.
+"""
+
+import functools
+import itertools
+
+import mxnet
 
 from steptime.frameworks.mxnet.communication import priority_of
-from steptime.libraries.mxnet.startup import set_environment
+from steptime.worker.back_end import FED, BackEnd, Message
 
 _abandoned = []
 """Stores that must not be freed, for MXNet leaves a store when it frees it."""
-
-
-def set_role(job, context):
-    """Write into the environment who this process is and how it computes.
-
-    To be called before MXNet is imported, which reads it once. Workers of the strategy ``single`` get no role.
-    """
-    set_environment(job)
-    if job["strategy"] == "single":
-        return
-    os.environ.update(
-        DMLC_ROLE=context.role,
-        DMLC_PS_ROOT_URI=context.root_host,
-        DMLC_PS_ROOT_PORT=str(context.root_port),
-        DMLC_NUM_SERVER=str(context.servers),
-        DMLC_NUM_WORKER=str(context.workers),
-        DMLC_INTERFACE=context.interface,
-        MXNET_KVSTORE_BIGARRAY_BOUND=str(job["options"]["bigarray_bound"]),
-    )
-    addresses = {"worker": context.worker_addresses, "server": context.server_addresses}.get(context.role)
-    if addresses:
-        host, port = addresses[context.rank].rsplit(":", 1)
-        os.environ.update(DMLC_NODE_HOST=host, PORT=port)
 
 
 def keep_store_alive(store):
@@ -37,13 +20,66 @@ def keep_store_alive(store):
     _abandoned.append(store)
 
 
-def run_role():
-    """Be the server or the scheduler that the environment names, until the last worker has left."""
-    try:
-        import mxnet  # noqa: F401 - the import itself serves, and leaves by SystemExit
-    except SystemExit as ending:
-        if ending.code:
-            raise RuntimeError("the key-value store ended with code %s" % ending.code) from ending
+class CountingSGD(mxnet.optimizer.SGD):
+    """The optimizer of asynchronous servers, on which one more array counts the updates instead of being trained.
+
+    Servers unpickle the optimizer and find this class in their copy of this module.
+    """
+
+    def __init__(self, counter, **settings):
+        """``counter`` is the key of the array that counts; its gradients do not matter."""
+        super(CountingSGD, self).__init__(**settings)
+        self._counter = counter
+
+    def create_state_multi_precision(self, index, weight):
+        return None if index == self._counter else super(CountingSGD, self).create_state_multi_precision(index, weight)
+
+    def update_multi_precision(self, index, weight, gradient, state):
+        # A server hands over one array at a time, alone or as the only one of a tuple.
+        if index == self._counter:
+            weight += 1
+        elif index == (self._counter,):
+            weight[0][:] += 1
+        else:
+            super(CountingSGD, self).update_multi_precision(index, weight, gradient, state)
+
+
+class UpdateCounter(object):
+    """The staleness of this worker's asynchronous updates.
+
+    The worker pushes to the counter of ``CountingSGD`` in every step and gets its new value back. Between two of its
+    own pushes the counter has moved by one for itself and by one for each update of another worker.
+    """
+
+    def __init__(self, store, key, gradients):
+        """Make the counter in ``store`` under ``key``; ``gradients`` are those that are pushed in every step.
+
+        The smallest of them is pushed to the counter as well: what counts is that the push waits for the backward
+        pass, as those of the gradients do.
+        """
+        self._store = store
+        self._key = key
+        self._gradient = min(gradients, key=lambda gradient: gradient.size)
+        store.init(key, mxnet.nd.zeros(self._gradient.shape))
+        self._last = 0
+        self._values = []
+
+    def step(self):
+        """Count this worker's update, without waiting for the answer."""
+        value = mxnet.nd.empty(self._gradient.shape)
+        self._store.pushpull(self._key, self._gradient, out=value)
+        self._values.append(value)
+
+    def counts(self):
+        """Return ``{staleness: count}`` of the updates since the last call; waits for them."""
+        found = {}
+        for value in self._values:
+            count = int(value.reshape(-1)[0].asscalar())
+            late = count - self._last - 1
+            found[late] = found.get(late, 0) + 1
+            self._last = count
+        self._values = []
+        return found
 
 
 class ServerUpdate(object):
@@ -57,18 +93,14 @@ class ServerUpdate(object):
 
     updates_here = False
 
-    def __init__(self, mxnet, kind, settings, bound):
+    def __init__(self, kind, settings, bound):
         """Enter the store and agree on the first weights.
 
         Args:
-            mxnet: the library.
             kind: ``dist_sync`` or ``dist_async``.
             settings: of ``mxnet.optimizer.SGD``.
             bound: the ``BoundWorkload`` whose weights are kept by the servers.
         """
-        from steptime.frameworks.mxnet.staleness import CountingSGD, UpdateCounter
-
-        self._zeros = mxnet.nd.zeros
         self._weights = bound.weights
         self.arriving = list(bound.weights.values())
         self._pairs = [(bound.gradients[name], weight) for name, weight in bound.weights.items()]
@@ -81,7 +113,7 @@ class ServerUpdate(object):
         )
         for key, (_, weight) in enumerate(self._pairs):
             self._store.init(key, weight)
-        self._lateness = counter and UpdateCounter(mxnet, self._store, counter, list(bound.gradients.values()))
+        self._lateness = counter and UpdateCounter(self._store, counter, list(bound.gradients.values()))
         self.facts = {"kvstore": kind, "updated_by": "server"}
 
     def step(self):
@@ -103,7 +135,7 @@ class ServerUpdate(object):
         """Return ``{name: NDArray}`` as the servers hold them."""
         pulled = {}
         for key, (name, weight) in enumerate(self._weights.items()):
-            pulled[name] = self._zeros(weight.shape, ctx=weight.context)
+            pulled[name] = mxnet.nd.zeros(weight.shape, ctx=weight.context)
             self._store.pull(key, out=pulled[name])
         return pulled
 
@@ -115,3 +147,52 @@ class ServerUpdate(object):
     def abandon(self):
         """Stay in the store until this process dies: leaving waits for the others, who may wait for this worker."""
         keep_store_alive(self._store)
+
+
+class KeyValuePushPull(Message):
+    """A gradient under a key, and the weight that comes back.
+
+    MXNet pulls into the memory that it pushed from before it copies into the weight: what was a gradient is the
+    weight afterwards. In training nobody looks, since the next backward pass writes a new one.
+    """
+
+    becomes = FED
+
+    def __init__(self, back_end, count):
+        self._store, self._key = back_end.store, back_end.next_key()
+        self._gradient, self._weight = mxnet.nd.zeros(count), mxnet.nd.zeros(count)
+        self._store.init(self._key, self._weight)
+
+    def fill(self, values):
+        self._gradient[:] = values
+        self._gradient.wait_to_read()
+
+    def run(self):
+        self._store.pushpull(self._key, self._gradient, out=self._weight)
+        self._weight.wait_to_read()
+
+    def result(self):
+        return self._weight.asnumpy()
+
+
+class KeyValueStoreBackEnd(BackEnd):
+    """One worker in the store ``dist_sync``, whose servers update as they do in training, but without momentum."""
+
+    messages = {"push_pull": KeyValuePushPull}
+
+    def __init__(self):
+        self.store = mxnet.kv.create("dist_sync")
+        # The decay takes all of the weight away, and what the step takes away is the sum with its sign turned: the
+        # weight becomes the sum of all pushes.
+        self.store.set_optimizer(mxnet.optimizer.SGD(learning_rate=1.0, rescale_grad=-1.0, wd=1.0))
+        self.next_key = functools.partial(next, itertools.count(1))
+
+    def facts(self):
+        return {"framework_version": mxnet.__version__, "kvstore": "dist_sync"}
+
+    def close(self):
+        self.store = None
+
+    def abort(self):
+        """Stay in the store until this process dies: leaving waits for the others."""
+        keep_store_alive(self.store)

@@ -20,9 +20,9 @@ def serve(job, context):
 
 def open_back_end(job, context):
     """Return the back end that the message benchmark times."""
-    from steptime.frameworks.pytorch.collectives import open_process_group, open_rpc
+    from steptime.frameworks.pytorch.collectives import ProcessGroupBackEnd, RpcBackEnd
 
-    return (open_rpc if context.servers else open_process_group)(job, context)
+    return (RpcBackEnd if context.servers else ProcessGroupBackEnd)(job, context)
 
 
 def serve_back_end(job, context):

@@ -12,6 +12,7 @@ import torch
 from torch.distributed import TCPStore, rpc
 
 from steptime.frameworks.pytorch.communication import SHARDINGS
+from steptime.libraries.torch.devices import set_threads
 from steptime.libraries.torch.strategy import channels_innermost, sgd
 from steptime.worker.weights import initial_weights
 
@@ -106,8 +107,7 @@ _held = {}
 
 def serve_shard(job, context):
     """Be one server until all workers have left."""
-    torch.set_num_threads(job["threads"])
-    torch.set_num_interop_threads(1)
+    set_threads(job)
     kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
     _held["shard"] = kind(_first_weights(job, context), job["optimizer"], context.workers)
     # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
@@ -136,8 +136,33 @@ def _first_weights(job, context):
     return row
 
 
+class SharesOfAll(object):
+    """Adds up the shares of all workers, each of whom waits for the last of them."""
+
+    def __init__(self, workers):
+        self._workers = workers
+        self._lock = threading.Lock()
+        self._sum = None
+        self._waiting = []
+
+    def take(self, share, finish):
+        """Add a worker's share; its future is fulfilled with ``finish(sum)`` when the last worker's has come."""
+        future = torch.futures.Future()
+        with self._lock:
+            self._sum = share if self._sum is None else self._sum.add_(share)
+            self._waiting.append(future)
+            if len(self._waiting) < self._workers:
+                return future
+            waiting, self._waiting = self._waiting, []
+            total, self._sum = self._sum, None
+            answer = finish(total)
+        for each in waiting:
+            each.set_result(answer)
+        return future
+
+
 class SynchronousShard(object):
-    """Updated once with the gradients of all workers; everybody waits for the last of them."""
+    """Updated once with the gradients of all workers."""
 
     def __init__(self, weights, optimizer, workers):
         """Hold ``weights``, a row of float32, and update them by the job's ``optimizer`` settings."""
@@ -150,27 +175,18 @@ class SynchronousShard(object):
         )
         self._weights = weights
         self._optimizer = sgd([weights], settings, "fused")
-        self._workers = workers
-        self._lock = threading.Lock()
-        self._sum = None
-        self._waiting = []
+        self._shares = SharesOfAll(workers)
 
     def take(self, _, gradient):
         """Add a worker's gradient; its future is fulfilled when the last worker's has come."""
-        future = torch.futures.Future()
-        with self._lock:
-            self._sum = gradient if self._sum is None else self._sum.add_(gradient)
-            self._waiting.append(future)
-            if len(self._waiting) < self._workers:
-                return future
-            waiting, self._waiting = self._waiting, []
-            self._weights.grad, self._sum = self._sum, None
-            self._optimizer.step()
-            self._weights.grad = None
+        return self._shares.take(gradient, self._updated)
+
+    def _updated(self, total):
+        self._weights.grad = total
+        self._optimizer.step()
+        self._weights.grad = None
         # These weights change no more before each worker has them, since each has to send its next gradient first.
-        for each in waiting:
-            each.set_result((self._weights, 0))
-        return future
+        return self._weights, 0
 
 
 class AsynchronousShard(object):

@@ -1,7 +1,6 @@
 """PyTorch's own strategies: one worker, DistributedDataParallel, FSDP2, and workers of parameter servers."""
 
 import inspect
-import os
 
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
@@ -10,7 +9,7 @@ from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_gr
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
 from steptime.frameworks.pytorch.fsdp_ablation import ShardAblation
 from steptime.frameworks.pytorch.server_worker import AsynchronousParameterServers, ParameterServers
-from steptime.libraries.torch.devices import leave_group
+from steptime.libraries.torch.devices import join_group, leave_group
 from steptime.libraries.torch.strategy import TorchStrategy
 
 
@@ -27,15 +26,7 @@ def sharded_children(module):
 class _ProcessGroupStrategy(TorchStrategy):
     def __init__(self, job, context, device):
         super().__init__(job, context, device)
-        os.environ["GLOO_SOCKET_IFNAME"] = context.interface
-        os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
-        distributed.init_process_group(
-            device.backend,
-            init_method="tcp://" + context.root_address,
-            rank=context.rank,
-            world_size=context.workers,
-            device_id=device.torch_device if device.backend == "nccl" else None,
-        )
+        join_group(device, context)
 
     def facts(self):
         return {

@@ -1,16 +1,14 @@
 """Training in plain numpy: the oracle of the equivalence check, and the double of a real framework in tests."""
 
-import itertools
 import os
 
 import numpy
 
 from steptime.frameworks.reference.collectives import connect
-from steptime.frameworks.reference.loader import native_batches
+from steptime.frameworks.reference.loader import open_reference_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework
-from steptime.worker.samples import synthetic_batches
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -42,7 +40,7 @@ class ReferenceSession(Session):
         self._velocity = numpy.zeros_like(self._network.values)
         workers = context.workers * self._shards
         ranks = range(context.rank * self._shards, (context.rank + 1) * self._shards)
-        self._feeds = [_feed(job, self._network, rank, workers) for rank in ranks]
+        self._feeds = [open_reference_batches(job, rank, workers, self._network.batch) for rank in ranks]
         self._streams = [numpy.random.RandomState([job["seed"], 104729, rank]) for rank in ranks]
         self._average = connect(context)
         self._workers = context.workers
@@ -162,19 +160,6 @@ class ReferenceAblation(AblatedStep):
         mark("exchange")
         self._update(self._network.slopes)
         mark("update")
-
-
-def _feed(job, network, rank, workers):
-    """Yield one worker's batches without end, in the network's own layout."""
-    loader, workload = job["loader"], job["workload"]
-    if loader["kind"] == "synthetic":
-        pairs = synthetic_batches(workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], rank)
-        own = [(network.inputs(inputs), network.targets(targets)) for inputs, targets in pairs]
-        return itertools.cycle(own)
-    pairs = native_batches(loader, workload["input_shape"], job["batch_per_worker"], job["seed"], rank, workers)
-    if workload["loss"] == "mean_squared_error":
-        return ((network.inputs(inputs), network.targets(inputs)) for inputs, _ in pairs)
-    return ((network.inputs(inputs), targets) for inputs, targets in pairs)
 
 
 def open_back_end(_, context):

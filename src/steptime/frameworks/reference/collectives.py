@@ -90,30 +90,11 @@ def _receive(connection, buffer, sender):
     return buffer
 
 
-class StarBackEnd(BackEnd):
-    """The connections of one worker."""
-
-    def __init__(self, context):
-        self._average = connect(context)
-        self._workers = context.workers
-
-    def message(self, operation, count):
-        if operation != "allreduce":
-            raise ValueError("the reference has no operation %r" % operation)
-        return StarAllreduce(count, self._average, self._workers)
-
-    def facts(self):
-        return {"framework_version": numpy.__version__}
-
-    def close(self):
-        self._average.close()
-
-
 class StarAllreduce(Message):
     """A vector whose average comes back."""
 
-    def __init__(self, count, average, workers):
-        self._average, self._workers = average, workers
+    def __init__(self, back_end, count):
+        self._average, self._workers = back_end.average, back_end.workers
         self._own = numpy.zeros(count, dtype=numpy.float32)
         self._result = numpy.zeros(count, dtype=numpy.float32)
 
@@ -126,3 +107,22 @@ class StarAllreduce(Message):
 
     def result(self):
         return self._result * self._workers
+
+
+class StarBackEnd(BackEnd):
+    """The connections of one worker."""
+
+    messages = {"allreduce": StarAllreduce}
+
+    def __init__(self, context):
+        self.average = connect(context)
+        self.workers = context.workers
+
+    def facts(self):
+        return {"framework_version": numpy.__version__}
+
+    def close(self):
+        self.average.close()
+
+    def abort(self):
+        self.close()

@@ -1,42 +1,30 @@
-"""Batches from a dataset on disk with numpy and Pillow alone, one after the other in the training process."""
+"""Batches of the reference, one after the other in the training process: image files are read by Pillow."""
 
 import numpy
 
 from steptime.libraries.pillow.photographs import cropped, decoded
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift
+from steptime.worker.batches import Batches, open_batches
+from steptime.worker.samples import read_index, scale_and_shift
 
 
-def native_batches(loader, input_shape, batch, seed, rank, workers):  # noqa: PLR0913, PLR0917 - one per fact of the job
-    """Yield ``(inputs, targets)`` without end: float32 (batch, channels, height, width), and int64 class indices.
-
-    Args:
-        loader: the job's ``loader``, of the kind ``native``.
-        input_shape: of the workload; a flat one gets flat samples.
-        batch: samples per batch.
-        seed: of the job.
-        rank: of the worker.
-        workers: how many there are.
+def open_reference_batches(job, rank, workers, put):
+    """Return the ``Batches`` of a worker; ``put`` is that of ``open_batches``.
 
     Raises ValueError when the dataset does not hold what the job says, or holds a file that cannot be decoded.
     """
-    dataset = loader["dataset"]
-    indices = batch_indices(dataset["samples"], batch, seed, rank, workers)
-    read = {"arrays": _ArrayReader, "image_folder": _FolderReader}[dataset["form"]](
-        dataset, input_shape, numpy.random.RandomState([seed, 15485863, rank])
-    )
-    shape = (batch,) + tuple(input_shape)
-    return ((read.inputs(chosen).reshape(shape), read.labels[chosen]) for _, chosen in indices)
+    squared = job["workload"]["loss"] == "mean_squared_error"
 
+    def open_folder(order):
+        stream = numpy.random.RandomState([job["seed"], 15485863, rank])
+        reader = _FolderReader(job["loader"]["dataset"], job["workload"]["input_shape"], stream)
 
-class _ArrayReader(object):
-    """All samples lie in memory as bytes."""
+        def batch(chosen):
+            inputs = reader.inputs(chosen)
+            return put(inputs, inputs if squared else reader.labels[chosen])
 
-    def __init__(self, dataset, _, __):
-        self._images, self.labels = read_arrays(dataset)
-        self._scale, self._shift = scale_and_shift(dataset["transform"], self._images.shape[1])
+        return Batches(batch(chosen) for _, chosen in order)
 
-    def inputs(self, chosen):
-        return self._images[chosen] * self._scale + self._shift
+    return open_batches(job, rank, workers, put, open_folder)
 
 
 class _FolderReader(object):

@@ -53,15 +53,17 @@ class ReferenceNetwork(object):
         for layer in self._layers.values():
             layer.stream = stream
 
-    def inputs(self, array):
-        """Return a batch (batch first) in the network's own layout and type."""
-        return numpy.ascontiguousarray(numpy.moveaxis(array, 0, 1), dtype=self.dtype)
+    def batch(self, inputs, targets):
+        """Return a batch in the network's own layout and type.
 
-    def targets(self, array):
-        """Return targets as the loss wants them: class indices as they are, values in the shape of the output."""
-        if self._workload["loss"] == "softmax_cross_entropy":
-            return array
-        return self.inputs(array.reshape((len(array),) + self.output_shape))
+        Class indices stay as they are, values that are targets take the shape of the output.
+        """
+        if self._workload["loss"] != "softmax_cross_entropy":
+            targets = self._own(targets.reshape((len(targets),) + self.output_shape))
+        return self._own(inputs), targets
+
+    def _own(self, array):
+        return numpy.ascontiguousarray(numpy.moveaxis(array, 0, 1), dtype=self.dtype)
 
     @property
     def output_shape(self):
@@ -84,7 +86,7 @@ class ReferenceNetwork(object):
         return self._loss_and_slope(inputs, targets)[0]
 
     def backpropagate(self, inputs, targets):
-        """Return the loss and overwrite all gradients; arguments are as ``inputs`` and ``targets`` return them."""
+        """Return the loss and overwrite all gradients; arguments are as ``batch`` returns them."""
         loss, slope = self._loss_and_slope(inputs, targets)
         slopes = {self._workload["layers"][-1]["name"]: slope}
         for layer in reversed(self._workload["layers"]):

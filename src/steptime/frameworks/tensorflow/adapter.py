@@ -1,9 +1,8 @@
 """Training in TensorFlow 2, alone, with MultiWorkerMirroredStrategy, or with ParameterServerStrategy."""
 
-from steptime.libraries.tensorflow.network import TensorFlowNetwork, import_tensorflow
+from steptime.libraries.tensorflow.network import import_tensorflow
 from steptime.libraries.tensorflow.session import TensorFlowSession
 from steptime.worker.framework import Framework
-from steptime.worker.weights import initial_weights
 
 
 def open_session(job, context):
@@ -17,7 +16,10 @@ def open_session(job, context):
         return CoordinatedSession(_cpu_only(job), job, context)
     tf = import_tensorflow(job["threads"], job["device"], context.local_rank, xla=job["options"].get("xla", False))
     tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
-    return TensorFlowSession(tf, _STRATEGIES[job["strategy"]](job, context), job, context)
+    from steptime.frameworks.tensorflow.strategies import MirroredTraining, XlaTraining
+
+    strategy = MirroredTraining(job, context) if job["strategy"] == "allreduce" else XlaTraining(job)
+    return TensorFlowSession(tf, strategy, job, context)
 
 
 def serve(job, context):
@@ -40,59 +42,10 @@ def _cpu_only(job):
     return tf
 
 
-class _Single(object):
-    """One worker."""
-
-    def __init__(self, job, _):
-        import tensorflow as tf
-
-        from steptime.libraries.tensorflow.training_step import TensorFlowTraining
-
-        self._tf = tf
-        self._xla = job["options"].get("xla", False)
-        self.network = _network(job)
-        self.training = TensorFlowTraining(self.network, job["optimizer"])
-        self.marks = () if self._xla else ("input", "forward", "backward", "update")  # XLA cannot tell the time
-        self.facts = {"xla": self._xla}
-
-    def wrap(self, function):
-        """Return ``function`` compiled by XLA, if the job wants that."""
-        return self._tf.function(function, jit_compile=True, autograph=False) if self._xla else function
-
-    def leave(self):
-        """There is nobody to wait for."""
-
-
-class _AllReduce(object):
-    """Several workers that add up their gradients within the step."""
-
-    def __init__(self, job, context):
-        from steptime.frameworks.tensorflow.strategies import MirroredWorkers
-        from steptime.libraries.tensorflow.training_step import TensorFlowTraining
-
-        pack_mb = job["options"]["pack_mb"]
-        mirrored = MirroredWorkers(context, job["device"], pack_mb)
-        with mirrored.scope():
-            self.network = _network(job)
-            self.training = TensorFlowTraining(self.network, job["optimizer"], mirrored.combine, 1.0 / mirrored.workers)
-        self.wrap = mirrored.wrap
-        self.marks = ("input", "forward", "backward", "exchange", "update")
-        self.leave = mirrored.leave
-        self.facts = {"collectives": mirrored.implementation.value, "pack_mb": pack_mb}
-
-
-_STRATEGIES = {"single": _Single, "allreduce": _AllReduce}
-
-
-def _network(job):
-    weights = initial_weights(job["workload"]["layers"], job["seed"])
-    return TensorFlowNetwork(job["workload"], weights, job["precision"])
-
-
 def open_back_end(job, context):
     """Return the back end that the message benchmark times."""
     import_tensorflow(job["threads"], job["device"], context.local_rank)
-    from steptime.frameworks.tensorflow.collectives import TensorFlowBackEnd
+    from steptime.frameworks.tensorflow.strategies import TensorFlowBackEnd
 
     return TensorFlowBackEnd(job, context)
 

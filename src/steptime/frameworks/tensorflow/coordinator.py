@@ -1,7 +1,8 @@
 """The coordinator of ParameterServerStrategy, a process that sends every worker its steps; and the parameter servers.
 
 Variables lie on the parameter servers, where ``ParameterServerStrategy`` puts them in turn. Each worker has a thread
-in the coordinator, which runs the compiled step on the worker's device when the worker asks for it.
+in the coordinator, which runs the compiled step, or a stage of its ablation, on the worker's device when the worker
+asks for it.
 """
 
 import collections
@@ -10,13 +11,85 @@ import threading
 import numpy
 import tensorflow as tf
 
-from steptime.frameworks.tensorflow.ablation import ServedAblation
 from steptime.frameworks.tensorflow.cluster import STAGE, accept_callers, call, cluster_of, start_server
-from steptime.frameworks.tensorflow.counted_updates import CountedTraining
-from steptime.libraries.tensorflow import loader as loaders
-from steptime.libraries.tensorflow.network import TensorFlowNetwork
-from steptime.libraries.tensorflow.startup import call_directly
-from steptime.worker.weights import initial_weights
+from steptime.libraries.tensorflow.ablation import compile_on
+from steptime.libraries.tensorflow.loader import open_tensorflow_batches
+from steptime.libraries.tensorflow.startup import call_directly, collect_garbage
+from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
+from steptime.worker.ablated_step import AblatedStep
+
+
+class CountedTraining(TensorFlowTraining):
+    """Counts the updates of all workers in a variable of a server.
+
+    The count is read with the weights and again behind this step's own update: what others added meanwhile is the
+    staleness of the update.
+    """
+
+    use_locking = True
+
+    def __init__(self, network, optimizer, extended, count):
+        """Make the velocities.
+
+        Args:
+            network: a ``TensorFlowNetwork``.
+            optimizer: of the job.
+            extended: of the strategy whose scope is in force.
+            count: the variable.
+        """
+        self._extended = extended
+        self._count = count
+        super(CountedTraining, self).__init__(network, optimizer)
+
+    def _velocity(self, variable):
+        with self._extended.colocate_vars_with(variable):
+            return super(CountedTraining, self)._velocity(variable)
+
+    def step(self, inputs, targets):
+        """Train on one batch and return its loss before the update and the update's staleness, as one tensor."""
+        pulled = self._count.read_value()
+        loss, updates = self._train(inputs, targets)
+        return tf.stack([loss, tf.cast(self._late(pulled, updates), tf.float32)])
+
+    def exchange(self, gradients):
+        """Do what a step does beside its computation: pull all weights, and push ``gradients``."""
+        pulled = self._count.read_value()
+        weights = [tf.identity(variable) for variable in self._variables]
+        return self._late(pulled, self.update(gradients)), weights
+
+    def _late(self, pulled, updates):
+        with tf.control_dependencies(updates):
+            return self._count.assign_add(1).read_value() - 1 - pulled
+
+
+class ServedAblation(AblatedStep):
+    """The stages of the worker whose device is in force.
+
+    The stages before the exchange have weights of their own, on the worker, so that they pull nothing. What is pushed
+    without being computed is zeros, because the servers apply it.
+    """
+
+    def __init__(self, job, training, batches):
+        """Take the job, the ``CountedTraining`` of all workers, and the batches of this worker."""
+        self._job = job
+        self._training = training
+        self._batches = batches
+
+    def stages(self):
+        network = build_network(self._job)
+        own = TensorFlowTraining(network, self._job["optimizer"])
+        take = self._batches.taker()
+        held = take()
+        zeros = [tf.zeros(variable.shape) for variable in network.variables]
+        stages = {
+            "forward": compile_on(own.forward, *held),
+            "backward": compile_on(own.backward, *held),
+            "exchange": compile_on(self._training.step, *held),
+            "communication": compile_on(self._training.exchange, zeros),
+            "input": take,
+        }
+        collect_garbage()
+        return stages
 
 
 class Coordinator(object):
@@ -35,8 +108,7 @@ class Coordinator(object):
         self._context = context
         with strategy.scope():
             updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
-            weights = initial_weights(job["workload"]["layers"], job["seed"])
-            self._network = TensorFlowNetwork(job["workload"], weights, job["precision"])
+            self._network = build_network(job)
             self._training = CountedTraining(self._network, job["optimizer"], strategy.extended, updates)
         self._first_is_done = threading.Event()
         self._building = threading.Lock()
@@ -61,7 +133,7 @@ class Coordinator(object):
 
     def _answer(self, line, rank):
         with tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
-            batches = self._batches(rank)
+            batches = open_tensorflow_batches(self._job, rank, self._context.workers, elsewhere=True)
             advance = batches.feed(self._training.step)
             line.send({"is": {"servers": self._context.servers, "loader_threads": batches.threads}})
             results = StepResults(self._network)
@@ -93,14 +165,6 @@ class Coordinator(object):
             # TensorFlow loses heart when a process of its cluster goes while others still work.
             self._all_leave.wait()
             line.send({"is": None})
-
-    def _batches(self, rank):
-        """Return the batches of a worker, which are made and kept there."""
-        job = self._job
-        shape, batch, seed = job["workload"]["input_shape"], job["batch_per_worker"], job["seed"]
-        if job["loader"]["kind"] == "synthetic":
-            return loaders.synthetic(job["workload"], batch, job["loader"]["distinct_batches"], seed, rank)
-        return loaders.native(job["loader"], shape, batch, seed, rank, self._context.workers, elsewhere=True)
 
 
 def _silent(run):

@@ -5,49 +5,6 @@ from steptime.frameworks.tensorflow1.network import version_of
 from steptime.worker.back_end import ADDED, BackEnd, Message
 
 
-class PushPullBackEnd(BackEnd):
-    """One worker's session with the servers.
-
-    The graph of all messages is built before the first run, since a session whose threads wait for the servers
-    cannot take up anything new.
-    """
-
-    def __init__(self, tf1, job, context):
-        self._tf1 = tf1
-        target, settings = cluster.start_worker_server(tf1, context, job)
-        counts = [size // 4 for size in job["exchange"]["sizes"]]
-        self._graphs = {count: PushPullGraph(tf1, context, "message%d" % count, count) for count in counts}
-        ready = cluster.queue_on(tf1, 0, "ready")
-        announcement, permission = ready.enqueue_many([[0] * (context.workers - 1)]), ready.dequeue()
-        self._farewell = cluster.leave_operation(tf1, context)
-        self._session = tf1.Session(target, config=settings)
-        for graph in self._graphs.values():
-            self._session.run(graph.own_first)
-            if context.rank == 0:
-                for operation in graph.first:
-                    self._session.run(operation)
-        self._session.run(announcement if context.rank == 0 else permission)
-        for graph in self._graphs.values():
-            if context.rank == 0:
-                graph.runner.create_threads(self._session, daemon=True, start=True)
-            else:
-                self._session.run(graph.joining)
-
-    def message(self, operation, count):
-        if operation != "push_pull":
-            raise ValueError("%r is no operation of parameter servers" % operation)
-        return GraphPushPull(self._session, self._graphs[count])
-
-    def facts(self):
-        return {"framework_version": version_of(self._tf1)}
-
-    def close(self):
-        cluster.run_leave_operation(self._tf1, self._session, self._farewell)
-
-    def abort(self):
-        """Leave without a word: servers and workers that wait for this one are ended by the launcher."""
-
-
 class PushPullGraph(object):
     """A part of the values on every server, to which the sum of all workers' parts is added.
 
@@ -88,14 +45,18 @@ class PushPullGraph(object):
         self.joining = together.local_step_init_op
 
 
+def _variable(tf1, value, name):
+    return tf1.Variable(value, trainable=False, name=name, use_resource=True)
+
+
 class GraphPushPull(Message):
     """One graph, run again and again."""
 
     becomes = ADDED
 
-    def __init__(self, session, graph):
-        self._session, self._graph = session, graph
-        self._run = session.make_callable(graph.exchange)
+    def __init__(self, back_end, count):
+        self._session, self._graph = back_end.session, back_end.graphs[count]
+        self._run = self._session.make_callable(self._graph.exchange)
 
     def fill(self, values):
         self._session.run(self._graph.fill, {self._graph.given: values})
@@ -107,5 +68,38 @@ class GraphPushPull(Message):
         return self._session.run(self._graph.pulled)
 
 
-def _variable(tf1, value, name):
-    return tf1.Variable(value, trainable=False, name=name, use_resource=True)
+class PushPullBackEnd(BackEnd):
+    """One worker's session with the servers.
+
+    The graph of all messages is built before the first run, since a session whose threads wait for the servers
+    cannot take up anything new.
+    """
+
+    messages = {"push_pull": GraphPushPull}
+
+    def __init__(self, tf1, job, context):
+        self._tf1 = tf1
+        target, settings = cluster.start_worker_server(tf1, context, job)
+        counts = [size // 4 for size in job["exchange"]["sizes"]]
+        self.graphs = {count: PushPullGraph(tf1, context, "message%d" % count, count) for count in counts}
+        ready = cluster.queue_on(tf1, 0, "ready")
+        announcement, permission = ready.enqueue_many([[0] * (context.workers - 1)]), ready.dequeue()
+        self._farewell = cluster.leave_operation(tf1, context)
+        self.session = tf1.Session(target, config=settings)
+        for graph in self.graphs.values():
+            self.session.run(graph.own_first)
+            if context.rank == 0:
+                for operation in graph.first:
+                    self.session.run(operation)
+        self.session.run(announcement if context.rank == 0 else permission)
+        for graph in self.graphs.values():
+            if context.rank == 0:
+                graph.runner.create_threads(self.session, daemon=True, start=True)
+            else:
+                self.session.run(graph.joining)
+
+    def facts(self):
+        return {"framework_version": version_of(self._tf1)}
+
+    def close(self):
+        cluster.run_leave_operation(self._tf1, self.session, self._farewell)

@@ -10,8 +10,10 @@ import itertools
 import numpy
 import tensorflow
 
-from steptime.libraries.tensorflow.input_files import SOURCES, channels_last, epochs_of, file_at_fault
-from steptime.worker.samples import batch_indices, synthetic_batches
+from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
+from steptime.worker.batches import worker_order
+from steptime.worker.image_layout import channels_last
+from steptime.worker.samples import synthetic_batches
 
 tf1 = tensorflow.compat.v1
 _PREFETCHED_BATCHES = 2
@@ -24,9 +26,7 @@ class GraphSyntheticBatches(object):
     ahead = 0
 
     def __init__(self, job, rank):
-        pairs = synthetic_batches(
-            job["workload"], job["batch_per_worker"], job["loader"]["distinct_batches"], job["seed"], rank
-        )
+        pairs = synthetic_batches(job, rank)
         self._fed = {}
         counter = tf1.Variable(-1, trainable=False, collections=[], use_resource=True)
         self._starters = [counter.initializer]
@@ -64,15 +64,15 @@ class GraphNativeBatches(object):
 
         Raises ValueError when the dataset does not hold what the job says.
         """
-        dataset, batch, seed = job["loader"]["dataset"], job["batch_per_worker"], job["seed"]
+        dataset = job["loader"]["dataset"]
         self.threads = max(1, job["loader"]["processes"])
         self.ahead = _PREFETCHED_BATCHES + self.threads
-        self._order = lambda: batch_indices(dataset["samples"], batch, seed, context.rank, context.workers)
+        self._order = lambda: worker_order(job, context.rank, context.workers)
         self._order()  # raises here, and not from a thread of the pipeline, when a batch is too large
         self._fed = {}
-        stream = numpy.random.RandomState([seed, 15485863, context.rank])
+        stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
         shape = tuple(job["workload"]["input_shape"])
-        self._source = SOURCES[dataset["form"]](dataset, shape, batch, stream, constant=self._feed)
+        self._source = SOURCES[dataset["form"]](dataset, shape, job["batch_per_worker"], stream, constant=self._feed)
         many = isinstance(self._source.signature, tuple)
         parts = self._source.signature if many else (self._source.signature,)
         types, shapes = tuple(part.dtype for part in parts), tuple(part.shape for part in parts)

@@ -40,6 +40,38 @@ def session_settings(tensorflow, threads, filters=()):
     )
 
 
+def batch_norm(layer, variables, running):
+    """Return the layer as a function of its input; append the updates of its running statistics to ``running``.
+
+    They are local to the worker, as in the other frameworks, and cost no communication. ``tf.layers`` and
+    ``tf.nn.fused_batch_norm`` are not used: these raise an epsilon of 1e-5 to 1.001e-5.
+    """
+    import tensorflow
+
+    tf1 = tensorflow.compat.v1
+    attributes = layer["attributes"]
+    features = layer["input_shapes"][0][0]
+    own = {"trainable": False, "use_resource": True, "collections": [tf1.GraphKeys.LOCAL_VARIABLES]}
+    mean = tf1.Variable(tf1.zeros(features), name=layer["name"] + ".running_mean", **own)
+    variance = tf1.Variable(tf1.ones(features), name=layer["name"] + ".running_variance", **own)
+
+    def apply(values):
+        flat = values.shape.rank == 2  # noqa: PLR2004 - batch, features
+        result = tf1.raw_ops.FusedBatchNormV3(
+            x=values[:, None, None, :] if flat else values,
+            scale=variables["weight"],
+            offset=variables["bias"],
+            mean=[],
+            variance=[],
+            epsilon=attributes["epsilon"],
+        )
+        for kept, newest in ((mean, result.batch_mean), (variance, result.batch_variance)):
+            running.append(kept.assign_sub((kept - newest) * attributes["momentum"], read_value=False))
+        return result.y[:, 0, 0, :] if flat else result.y
+
+    return apply
+
+
 class GraphNetwork(TensorFlowNetwork):
     """A workload whose variables and loss lie in the graph that is now the default one.
 
@@ -65,7 +97,6 @@ class GraphNetwork(TensorFlowNetwork):
         self._session = None
 
     def _makers(self):
-        from steptime.frameworks.tensorflow1.batch_norm import batch_norm
         from steptime.libraries.tensorflow.layers import LAYERS
 
         return dict(LAYERS, batch_norm=lambda layer, own: batch_norm(layer, own, self.running))

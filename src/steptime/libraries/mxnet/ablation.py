@@ -16,11 +16,11 @@ class MXNetAblation(AblatedStep):
         The arrays that a stage may write last: when all of them are written, the stage is over.
     """
 
-    def __init__(self, bound, update, feed, steps_ahead):
+    def __init__(self, bound, update, batches, steps_ahead):
         """Take a session's parts, and how many steps the engine may fall behind."""
         self._bound = bound
         self._update = update
-        self._feed = feed
+        self._batches = batches
         self._steps_ahead = steps_ahead
         self._issued = 0
         self._transfers = []
@@ -40,7 +40,7 @@ class MXNetAblation(AblatedStep):
 
     def stages(self):
         bound, update = self._bound, self._update
-        held = next(self._feed)
+        held = next(self._batches)
 
         def forward():
             self._keep_near(bound.losses)
@@ -76,7 +76,7 @@ class MXNetAblation(AblatedStep):
             array.wait_to_read()
 
     def _load(self):
-        batch = next(self._feed)
+        batch = next(self._batches)
         for array in batch:  # no clock sees a batch that the engine has yet to make
             array.wait_to_read()
         return batch

@@ -1,11 +1,10 @@
 """Batches as MXNet arrays: synthetic ones, and MXNet's own input pipeline over a dataset on disk."""
 
-import itertools
-
 import mxnet
 import numpy
 
-from steptime.worker.samples import batch_indices, read_arrays, read_index, scale_and_shift, synthetic_batches
+from steptime.worker.batches import Batches, open_batches
+from steptime.worker.samples import read_index
 
 _START_OF_SCAN = b"\xff\xda"
 _END_OF_IMAGE = b"\xff\xd9"
@@ -13,8 +12,8 @@ _JPEG = b"\xff\xd8"
 _PREFETCHED_PER_HELPER = 2
 
 
-def batches(job, context, mx_device):
-    """Return an endless iterator of ``(inputs, targets)``, two NDArrays of float32 on ``mx_device``.
+def open_mxnet_batches(job, context, mx_device):
+    """Return the ``Batches`` of a job, ``(inputs, targets)``, two NDArrays of float32 on ``mx_device``.
 
     Class indices are float32 too, as MXNet's own iterators give them.
 
@@ -23,57 +22,24 @@ def batches(job, context, mx_device):
         context: of this worker: its rank and how many there are.
         mx_device: MXNet's device.
 
-    Raises ValueError when a batch does not fit the worker's share of the dataset and, from ``next``, when the dataset
-    does not hold what the job says or a file of it cannot be decoded.
+    Raises ValueError when a batch does not fit the worker's share of the dataset or the dataset does not hold what
+    the job says and, from ``next``, when a file cannot be decoded.
     """
-    loader, workload = job["loader"], job["workload"]
-    if loader["kind"] == "synthetic":
-        pairs = synthetic_batches(
-            workload, job["batch_per_worker"], loader["distinct_batches"], job["seed"], context.rank
-        )
-        return itertools.cycle([_on_device(inputs, targets, mx_device) for inputs, targets in pairs])
-    dataset = loader["dataset"]
-    chosen = (
-        indices
-        for _, indices in batch_indices(
-            dataset["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers
-        )
-    )
-    if dataset["form"] == "arrays":
-        return _array_batches(dataset, chosen, workload["input_shape"], mx_device)
-    stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
-    return _folder_batches(loader, chosen, workload["input_shape"][0], stream, mx_device)
 
-
-def batches_ahead(loader):
-    """Return how many batches the job's ``loader`` may hold ready."""
-    folder = loader["kind"] == "native" and loader["dataset"]["form"] == "image_folder"
-    return _PREFETCHED_PER_HELPER * loader["processes"] if folder else 0
-
-
-def _on_device(inputs, targets, mx_device):
-    if targets is inputs:
+    def put(inputs, targets):
         own = mxnet.nd.array(inputs, ctx=mx_device)
-        return own, own
-    return mxnet.nd.array(inputs, ctx=mx_device), mxnet.nd.array(targets, ctx=mx_device, dtype="float32")
+        return own, own if targets is inputs else mxnet.nd.array(targets, ctx=mx_device, dtype="float32")
+
+    def open_folder(order):
+        loader = job["loader"]
+        stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
+        batches = _folder_batches(loader, order, job["workload"]["input_shape"][0], stream, mx_device)
+        return Batches(batches, _PREFETCHED_PER_HELPER * loader["processes"], batches.close)
+
+    return open_batches(job, context.rank, context.workers, put, open_folder)
 
 
-def _array_batches(dataset, chosen, input_shape, mx_device):
-    """Gather and normalise whole batches from bytes in memory.
-
-    This takes microseconds per sample and runs while the engine computes the step before, so that it is done in
-    the training process however many helpers the job allows.
-    """
-    images, labels = read_arrays(dataset)
-    scale, shift = scale_and_shift(dataset["transform"], images.shape[1])
-    for indices in chosen:
-        pixels = numpy.multiply(images[indices], scale, dtype=numpy.float32)
-        pixels += shift
-        shape = (len(indices),) + tuple(input_shape)
-        yield _on_device(pixels.reshape(shape), labels[indices], mx_device)
-
-
-def _folder_batches(loader, chosen, channels, stream, mx_device):
+def _folder_batches(loader, order, channels, stream, mx_device):
     """Read, decode and augment files by gluon's data loader, with threads where the job allows helpers.
 
     MXNet decodes and resizes outside Python's lock, so that threads do not wait for each other and no batch has to
@@ -84,7 +50,7 @@ def _folder_batches(loader, chosen, channels, stream, mx_device):
     helpers = loader["processes"]
     data_loader = mxnet.gluon.data.DataLoader(
         files,
-        batch_sampler=_with_chances(chosen, stream),
+        batch_sampler=_with_chances(order, stream),
         batchify_fn=files.batch,
         num_workers=helpers,
         prefetch=_PREFETCHED_PER_HELPER * helpers,
@@ -95,13 +61,13 @@ def _folder_batches(loader, chosen, channels, stream, mx_device):
         yield inputs.as_in_context(mx_device), targets.as_in_context(mx_device)
 
 
-def _with_chances(chosen, stream):
+def _with_chances(order, stream):
     """Give each sample of a batch three numbers in [0, 1) for its crop and flip.
 
     They are drawn here, in the order of the samples, and not where samples are loaded, so that the number of
     threads does not change the data.
     """
-    for indices in chosen:
+    for _, indices in order:
         yield list(zip(indices.tolist(), stream.random_sample((len(indices), 3)).tolist()))
 
 

@@ -7,7 +7,7 @@ import mxnet
 
 from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
-from steptime.libraries.mxnet.loader import batches, batches_ahead
+from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
@@ -33,8 +33,7 @@ class MXNetSession(Session):
         self._mx_device = mx_device
         self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], mx_device)
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
-        self._feed = batches(job, context, mx_device)
-        self._ahead = batches_ahead(job["loader"])
+        self._batches = open_mxnet_batches(job, context, mx_device)
         self._update = update(self._bound)
         self._written = list(self._bound.weights.values())  # once these are written, a step is over
         self._steps = 0
@@ -45,16 +44,16 @@ class MXNetSession(Session):
         self._steps += 1
         if self._steps % _STEPS_AHEAD == 0:
             self._bound.losses.wait_to_read()
-        self._bound.backpropagate(*next(self._feed))
+        self._bound.backpropagate(*next(self._batches))
         self._update.step()
 
     def ablate(self):
-        ablation = MXNetAblation(self._bound, self._update, self._feed, _STEPS_AHEAD)
+        ablation = MXNetAblation(self._bound, self._update, self._batches, _STEPS_AHEAD)
         self._written = ablation.written
         return ablation
 
     def batches_ahead(self):
-        return self._ahead
+        return self._batches.ahead
 
     def wait(self):
         mxnet.nd.waitall()
@@ -88,17 +87,12 @@ class MXNetSession(Session):
         return self._update.staleness()
 
     def close(self):
-        self._close_feed()
+        self._batches.close()
         self._update.close()
 
     def abort(self):
         self._update.abandon()
-        self._close_feed()
-
-    def _close_feed(self):
-        close = getattr(self._feed, "close", None)  # a cycle over synthetic batches holds nothing
-        if close is not None:
-            close()
+        self._batches.close()
 
 
 class OwnUpdate(object):

@@ -78,6 +78,12 @@ class PhotographFiles(object):
     def __len__(self):
         return len(self._paths)
 
+    def normalised(self, crop, out=None):
+        """Return a crop as float32 (channels, height, width), in ``out`` if it is given."""
+        image = numpy.multiply(crop.transpose(2, 0, 1), self.scale, out=out)
+        image += self.shift
+        return image
+
     def batch_crops(self, epoch, indices):
         """Yield the crop of each of a batch's samples, uint8 (height, width, channels).
 

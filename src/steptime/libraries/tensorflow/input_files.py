@@ -9,14 +9,10 @@ import itertools
 import numpy
 import tensorflow as tf
 
+from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import read_arrays, read_index, scale_and_shift
 
 _LARGEST = 2**31 - 1
-
-
-def channels_last(array):
-    """Return images with their channels last; what are no images stays as it is."""
-    return numpy.ascontiguousarray(numpy.moveaxis(array, 1, -1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
 
 
 def epochs_of(order):
@@ -44,7 +40,7 @@ class ArraySource(object):
     signature = tf.TensorSpec((None, None), tf.int64)
 
     def __init__(self, dataset, input_shape, batch, _, constant=tf.constant):
-        images, labels = read_arrays(dataset)
+        images, labels = read_arrays(dataset, input_shape)
         scale, shift = scale_and_shift(dataset["transform"], images.shape[1])
         full = numpy.ones(images.shape[1:], dtype=numpy.float32)
         if len(input_shape) == 1:

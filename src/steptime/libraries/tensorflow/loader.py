@@ -5,17 +5,37 @@ import itertools
 import numpy
 import tensorflow as tf
 
-from steptime.libraries.tensorflow.input_files import SOURCES, channels_last, epochs_of, file_at_fault
-from steptime.worker.samples import batch_indices, synthetic_batches
+from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
+from steptime.worker.batches import worker_order
+from steptime.worker.image_layout import channels_last
+from steptime.worker.samples import synthetic_batches
 
 _PREFETCHED_BATCHES = 2
 _PLANNED_EPOCHS = 64
 _PLANNED_SAMPLES = 4 * 10**6
 
 
-def synthetic(workload, batch, count, seed, rank):
-    """Return a ``SyntheticBatches``; arguments are those of ``synthetic_batches``."""
-    return SyntheticBatches(synthetic_batches(workload, batch, count, seed, rank))
+def open_tensorflow_batches(job, rank, workers, device=None, *, elsewhere=False):
+    """Return the ``SyntheticBatches`` or ``NativeBatches`` of a worker, which feed its step.
+
+    Args:
+        job: the job.
+        rank: of the worker.
+        workers: how many there are.
+        device: a GPU to which batches are copied ahead; None leaves them on the host.
+        elsewhere: whether the pipeline runs in another process, the device in force.
+
+    Raises ValueError when the dataset does not hold what the job says.
+    """
+    loader = job["loader"]
+    if loader["kind"] == "synthetic":
+        return SyntheticBatches(synthetic_batches(job, rank))
+    order = lambda: worker_order(job, rank, workers)  # noqa: E731 - it must start anew
+    order()  # raises here, and not from a thread of the pipeline, when a batch is too large
+    stream = numpy.random.RandomState([job["seed"], 15485863, rank])
+    shape = tuple(job["workload"]["input_shape"])
+    source = SOURCES[loader["dataset"]["form"]](loader["dataset"], shape, job["batch_per_worker"], stream)
+    return (PlannedBatches if elsewhere else NativeBatches)(source, order, loader["processes"], device)
 
 
 class SyntheticBatches(object):
@@ -36,33 +56,6 @@ class SyntheticBatches(object):
     def taker(self):
         """Return a function that takes the next batch and returns it."""
         return lambda: next(self._batches)
-
-
-def native(  # noqa: PLR0913, PLR0917 - one per fact
-    loader, input_shape, batch, seed, rank, workers, device=None, *, elsewhere=False
-):
-    """Return a ``NativeBatches`` over the dataset that the job's ``loader`` describes.
-
-    Args:
-        loader: of the kind ``native``.
-        input_shape: of the workload, channels first; a flat one gets flat samples.
-        batch: samples per batch.
-        seed: of the job.
-        rank: of the worker.
-        workers: how many there are.
-        device: a GPU to which batches are copied ahead; None leaves them on the host.
-        elsewhere: whether the pipeline runs in another process, the device in force.
-
-    Raises ValueError when the dataset does not hold what the job says.
-    """
-    dataset = loader["dataset"]
-    order = lambda: batch_indices(dataset["samples"], batch, seed, rank, workers)  # noqa: E731 - it must start anew
-    order()  # raises here, and not from a thread of the pipeline, when a batch is too large
-    stream = numpy.random.RandomState([seed, 15485863, rank])
-    kind = PlannedBatches if elsewhere else NativeBatches
-    return kind(
-        SOURCES[dataset["form"]](dataset, tuple(input_shape), batch, stream), order, loader["processes"], device
-    )
 
 
 class NativeBatches(object):

@@ -8,10 +8,7 @@ import os
 import numpy
 
 from steptime.libraries.tensorflow.startup import before_import
-from steptime.worker.image_layout import flat_orders, to_canonical, to_own
-
-# These treat each value alone, so that they pass any order of flat values on; a linear layer's weight knows the order.
-_ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
+from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
 
 
 def import_tensorflow(threads, device, local_rank, *, xla=False):
@@ -130,7 +127,7 @@ class TensorFlowNetwork(object):
         """Return the last layer's output, in training, as float32; samples are channels last where they are images."""
         values = {"input": self._tf.cast(inputs, self._type)}
         for layer, apply in self._layers:
-            free = layer["kind"] in _ORDER_IS_FREE
+            free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
             values[layer["name"]] = apply(*sources)
         last = self._workload["layers"][-1]["name"]

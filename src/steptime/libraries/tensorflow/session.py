@@ -14,17 +14,18 @@ class TensorFlowSession(Session):
 
         Args:
             tf: TensorFlow, as ``import_tensorflow`` gives it.
-            strategy: has ``network`` (a ``TensorFlowNetwork``), ``training`` (a ``TensorFlowTraining``), ``wrap``
-                (which makes of a method of the training what is compiled here), ``marks`` (the phases whose ends its
-                graph can tell on a CPU), ``facts``, and ``leave`` to leave the other workers.
+            strategy: has what ``SingleTraining`` has.
             job: the job.
             context: of this worker.
         """
+        from steptime.libraries.tensorflow.loader import open_tensorflow_batches
+
         self._tf = tf
         self._job = job
         self._strategy = strategy
         self._workers = context.workers
-        self._batches = _batches(job, context)
+        device = "/GPU:0" if job["device"] == "cuda" else None
+        self._batches = open_tensorflow_batches(job, context.rank, context.workers, device)
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
         self._loss = None
@@ -88,14 +89,3 @@ class TensorFlowSession(Session):
 
     def abort(self):
         """Leave without a word: the others learn it from TensorFlow within a second."""
-
-
-def _batches(job, context):
-    """Return this worker's batches, which feed its step."""
-    from steptime.libraries.tensorflow import loader as loaders
-
-    shape, batch, seed = job["workload"]["input_shape"], job["batch_per_worker"], job["seed"]
-    if job["loader"]["kind"] == "synthetic":
-        return loaders.synthetic(job["workload"], batch, job["loader"]["distinct_batches"], seed, context.rank)
-    device = "/GPU:0" if job["device"] == "cuda" else None
-    return loaders.native(job["loader"], shape, batch, seed, context.rank, context.workers, device)

@@ -1,6 +1,9 @@
-"""One training step of a TensorFlow workload: loss, gradients, and the update by momentum."""
+"""One training step of a TensorFlow workload (loss, gradients, update by momentum), and the strategy of one worker."""
 
 import tensorflow as tf
+
+from steptime.libraries.tensorflow.network import TensorFlowNetwork
+from steptime.worker.weights import initial_weights
 
 
 class TensorFlowTraining(object):
@@ -96,3 +99,35 @@ class TensorFlowTraining(object):
             )
             for variable, velocity, gradient in zip(self._variables, self._velocities, gradients)
         ]
+
+
+def build_network(job):
+    """Return the ``TensorFlowNetwork`` of a job with its first weights."""
+    weights = initial_weights(job["workload"]["layers"], job["seed"])
+    return TensorFlowNetwork(job["workload"], weights, job["precision"])
+
+
+class SingleTraining(object):
+    """The strategy of a ``TensorFlowSession`` whose worker has nobody to exchange gradients with.
+
+    ``network``, ``training``
+        What is trained, and how.
+    ``marks``
+        The phases whose ends the graph can tell on a CPU.
+    ``facts``
+        JSON-ready facts of the strategy.
+    """
+
+    marks = ("input", "forward", "backward", "update")
+
+    def __init__(self, job):
+        self.network = build_network(job)
+        self.training = TensorFlowTraining(self.network, job["optimizer"])
+        self.facts = {}
+
+    def wrap(self, function):
+        """Return ``function``, a method of ``training``, as it is to be compiled."""
+        return function
+
+    def leave(self):
+        """Leave the other workers, of whom there are none."""

@@ -1,4 +1,6 @@
-"""The device of a worker in torch: process settings, waiting and clocks; and the end of torch's process group."""
+"""The device of a worker in torch: process settings, waiting and clocks; and torch's process group."""
+
+import os
 
 import torch
 from torch import distributed
@@ -6,6 +8,19 @@ from torch import distributed
 from steptime.worker.clock import EventClock, HostClock
 
 _LEFT = []
+
+
+def join_group(device, context):
+    """Enter torch's process group of all workers: over gloo on CPUs, over NCCL on CUDA devices."""
+    os.environ["GLOO_SOCKET_IFNAME"] = context.interface
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
+    distributed.init_process_group(
+        device.backend,
+        init_method="tcp://" + context.root_address,
+        rank=context.rank,
+        world_size=context.workers,
+        device_id=device.torch_device if device.backend == "nccl" else None,
+    )
 
 
 def leave_group():
@@ -24,14 +39,18 @@ def keep_group():
     _LEFT.append(distributed.group.WORLD)
 
 
+def set_threads(job):
+    """Set the threads of this process, before anything computes: the first parallel work fixes the second number."""
+    torch.set_num_threads(job["threads"])
+    torch.set_num_interop_threads(1)
+
+
 def open_device(job, context):
     """Return the device of this worker, after the process has been set up for it.
 
     Raises RuntimeError when there is no CUDA device for this worker.
     """
-    # Before anything computes: torch fixes the second number with the first parallel work.
-    torch.set_num_threads(job["threads"])
-    torch.set_num_interop_threads(1)
+    set_threads(job)
     return Cpu() if job["device"] == "cpu" else Cuda(context.local_rank, job["precision"])
 
 

@@ -12,7 +12,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.batches import Batches, worker_order
+from steptime.worker.samples import read_arrays, scale_and_shift, synthetic_batches
 
 
 def on_device(batches, device, finish):
@@ -82,13 +83,8 @@ class ArrayBatches(_ImageBatches):
     """The whole set as one tensor, in the layout in which it is trained: a batch is one gather."""
 
     def __init__(self, dataset, input_shape, channels_last, _):
-        images, labels = read_arrays(dataset)
+        images, labels = read_arrays(dataset, input_shape)
         super(ArrayBatches, self).__init__(dataset["transform"], input_shape, images.shape[1], channels_last)
-        if images[0].size != numpy.prod(input_shape):
-            raise ValueError(
-                "%s holds images of %s where the workload expects %s"
-                % (dataset["path"], list(images.shape[1:]), list(input_shape))
-            )
         if self._channels_last:
             images = numpy.ascontiguousarray(images.transpose(0, 2, 3, 1))
         self._images = torch.from_numpy(images)
@@ -122,8 +118,8 @@ _PER_HELPER = 2
 """Batches that torch's loader asks of every helper process beforehand."""
 
 
-def open_batches(job, context, device, channels_last):
-    """Return an endless iterator of ``(inputs, targets)`` on ``device``, as the job's loader says.
+def open_torch_batches(job, context, device, channels_last):
+    """Return the ``Batches`` of a job, ``(inputs, targets)`` on ``device``.
 
     Inputs are float32 (batch,) + input shape; targets are int64 class indices, or the inputs in the shape of the
     output for a mean-squared-error workload.
@@ -137,52 +133,31 @@ def open_batches(job, context, device, channels_last):
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch, and RuntimeError
     from ``next`` when a file cannot be decoded.
     """
-    if job["loader"]["kind"] == "synthetic":
-        return _synthetic(job, context, device, channels_last)
-    return _native(job, context, device, channels_last)
-
-
-def batches_ahead(loader, device):
-    """Return how many batches ``open_batches`` may hold ready, for a job's ``loader`` and a ``torch.device``."""
-    if loader["kind"] == "synthetic":
-        return 0
-    on_their_way = 1 if device.type == "cuda" else 0
-    helpers = loader["processes"] if loader["dataset"]["form"] == "image_folder" else 0
-    return on_their_way + _PER_HELPER * helpers
-
-
-def _synthetic(job, context, device, channels_last):
-    workload, settings = job["workload"], job["loader"]
-    pairs = synthetic_batches(
-        workload, job["batch_per_worker"], settings["distinct_batches"], job["seed"], context.rank
-    )
-    layout = torch.channels_last if channels_last and len(workload["input_shape"]) > 1 else torch.contiguous_format
-    return itertools.cycle(
-        [
-            (torch.from_numpy(inputs).to(device, memory_format=layout), torch.from_numpy(targets).to(device))
-            for inputs, targets in pairs
-        ]
-    )
-
-
-def _native(job, context, device, channels_last):
     settings, workload = job["loader"], job["workload"]
-    plan = batch_indices(
-        settings["dataset"]["samples"], job["batch_per_worker"], job["seed"], context.rank, context.workers
-    )
-    kind = {"arrays": ArrayBatches, "image_folder": PhotoBatches}[settings["dataset"]["form"]]
-    dataset = kind(settings["dataset"], workload["input_shape"], channels_last, job["seed"])
+    shape = workload["input_shape"]
+    if settings["kind"] == "synthetic":
+        layout = torch.channels_last if channels_last and len(shape) > 1 else torch.contiguous_format
+        pairs = [
+            (torch.from_numpy(inputs).to(device, memory_format=layout), torch.from_numpy(targets).to(device))
+            for inputs, targets in synthetic_batches(job, context.rank)
+        ]
+        return Batches(itertools.cycle(pairs))
+    order = worker_order(job, context.rank, context.workers)
+    folder = settings["dataset"]["form"] == "image_folder"
+    dataset = (PhotoBatches if folder else ArrayBatches)(settings["dataset"], shape, channels_last, job["seed"])
+    ahead = _PER_HELPER * settings["processes"] if folder else 0
+    finish = dataset.finish_on(device)
     if device.type == "cuda":
         # A device normalises by itself: bytes are a quarter of the floats that would have to be copied.
-        finish = dataset.finish_on(device)
-        batches = on_device(_fetch(dataset, plan, settings["processes"], pin=True), device, finish)
+        batches = on_device(_fetch(dataset, order, settings["processes"], pin=True), device, finish)
+        ahead += 1
     else:
-        dataset.finish = dataset.finish_on(device)
-        batches = _fetch(dataset, plan, settings["processes"], pin=False)
+        dataset.finish = finish
+        batches = _fetch(dataset, order, settings["processes"], pin=False)
     if workload["loss"] == "mean_squared_error":
-        shape = [-1] + list(workload["layers"][-1]["output_shape"])
-        return ((inputs, inputs.reshape(shape)) for inputs, _ in batches)
-    return iter(batches)
+        outputs = [-1] + list(workload["layers"][-1]["output_shape"])
+        batches = ((inputs, inputs.reshape(outputs)) for inputs, _ in batches)
+    return Batches(batches, ahead)
 
 
 def _fetch(dataset, plan, processes, pin):

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from steptime.libraries.torch.devices import open_device
-from steptime.libraries.torch.loader import batches_ahead, open_batches
+from steptime.libraries.torch.loader import open_torch_batches
 from steptime.libraries.torch.network import TorchWorkload
 from steptime.libraries.torch.strategy import channels_innermost
 from steptime.worker.session import Session
@@ -22,7 +22,7 @@ class TorchForward(object):
     """The forward half of a step: batches, and the loss of one in the job's precision.
 
     ``batches``
-        An endless iterator of ``(inputs, targets)`` on the device.
+        The ``Batches`` of ``(inputs, targets)`` on the device.
     ``output_shape``
         Of the newest batch; None before the first.
     """
@@ -68,12 +68,11 @@ class TorchSession(Session):
         layout = torch.channels_last if self._channels_last and strategy.innermost else torch.preserve_format
         self._built.module.to(self._device.torch_device, memory_format=layout).train()
         network = self._strategy.prepare(self._built)
-        batches = open_batches(job, context, self._device.torch_device, self._channels_last)
+        batches = open_torch_batches(job, context, self._device.torch_device, self._channels_last)
         self._forward = TorchForward(
             torch.compile(network) if self._compiled else network, job, batches, self._device.torch_device.type
         )
         self._mixed = job["precision"] == "bf16"
-        self._ahead = batches_ahead(job["loader"], self._device.torch_device)
         self._loss = None
 
     def step(self):
@@ -88,7 +87,7 @@ class TorchSession(Session):
         return ablation
 
     def batches_ahead(self):
-        return self._ahead
+        return self._forward.batches.ahead
 
     def wait(self):
         self._device.wait()

@@ -1,0 +1,104 @@
+"""The batches of a worker: an endless iterator over the data of the job's loader, in a framework's own values.
+
+Synthetic batches and arrays in memory are the same for most frameworks; files are read by each in its own way.
+"""
+
+import itertools
+
+import numpy
+
+from steptime.worker.image_layout import channels_last
+from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+
+
+class Batches(object):
+    """An endless iterator of batches.
+
+    ``ahead``
+        How many batches may be ready before they are asked for.
+    ``close``
+        A function without arguments, which ends the threads or processes that read ahead.
+    """
+
+    def __init__(self, batches, ahead=0, close=lambda: None):
+        self._batches = iter(batches)
+        self.ahead = ahead
+        self.close = close
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self._batches)
+
+
+class ArraySamples(object):
+    """An ``arrays`` dataset in memory, as bytes: a batch is one gather, one multiplication and one addition.
+
+    That takes microseconds per sample, so that the training process does it however many helpers the job allows.
+
+    ``labels``
+        int64, one for each sample.
+    """
+
+    def __init__(self, dataset, input_shape, innermost=False):
+        """Read ``dataset``; with ``innermost``, images keep their channels last.
+
+        Raises ValueError when the file holds another number of samples or another size than the job says.
+        """
+        images, self.labels = read_arrays(dataset, input_shape)
+        self._scale, self._shift = scale_and_shift(dataset["transform"], images.shape[1])
+        if innermost and len(input_shape) > 1:
+            images = channels_last(images)
+            self._scale, self._shift = self._scale.ravel(), self._shift.ravel()
+            input_shape = images.shape[1:]
+        self._images = images
+        self._shape = (-1,) + tuple(input_shape)
+
+    def inputs(self, chosen, out=None):
+        """Return float32 inputs (batch,) + input shape of the samples ``chosen``, in ``out`` if it is given."""
+        pixels = self._images[chosen]
+        pixels = numpy.multiply(pixels, self._scale, out=None if out is None else out.reshape(pixels.shape))
+        pixels += self._shift
+        return pixels.reshape(self._shape)
+
+
+def worker_order(job, rank, workers):
+    """Return the ``batch_indices`` of a worker over the dataset of a job's native loader.
+
+    Raises ValueError when a worker's share of the dataset is smaller than one batch.
+    """
+    return batch_indices(job["loader"]["dataset"]["samples"], job["batch_per_worker"], job["seed"], rank, workers)
+
+
+def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa: PLR0913, PLR0917 - one per fact
+    """Return the ``Batches`` of a worker.
+
+    Args:
+        job: the job.
+        rank: of the worker.
+        workers: how many there are.
+        put: makes a framework's batch of two numpy arrays: inputs, float32 (batch,) + input shape; and targets, int64
+            class indices, or for a mean-squared-error workload the values of the inputs, in whatever shape.
+        open_folder: returns the ``Batches`` of an ``image_folder`` whose ``worker_order`` it is given.
+        innermost: whether ``put`` gets images with their channels last.
+
+    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    """
+    loader, workload = job["loader"], job["workload"]
+    if loader["kind"] == "synthetic":
+        pairs = synthetic_batches(job, rank)
+        return Batches(
+            itertools.cycle([put(channels_last(inputs) if innermost else inputs, targets) for inputs, targets in pairs])
+        )
+    order = worker_order(job, rank, workers)
+    if loader["dataset"]["form"] == "image_folder":
+        return open_folder(order)
+    samples = ArraySamples(loader["dataset"], workload["input_shape"], innermost)
+    squared = workload["loss"] == "mean_squared_error"
+
+    def batch(chosen):
+        inputs = samples.inputs(chosen)
+        return put(inputs, inputs if squared else samples.labels[chosen])
+
+    return Batches(batch(chosen) for _, chosen in order)
