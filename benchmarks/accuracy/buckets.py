@@ -13,7 +13,7 @@ from settings import Setting
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned
 from steptime.model.interconnect import Interconnect, communication_cost
-from steptime.model.step_graph import StepGraph
+from steptime.model.policies import StepGraph
 from steptime.simulate.configuration import readiness_by_arithmetic, shares_of
 from steptime.simulate.link_contention import share_link
 

@@ -13,7 +13,7 @@ from steptime.measurements.interval import Interval
 from steptime.model.collectives import Link
 from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
-from steptime.model.step_graph import StepGraph
+from steptime.model.policies import StepGraph
 from steptime.simulate.configuration import Durations, WorkerGroup
 from steptime.simulate.simulate import simulate
 

@@ -11,7 +11,7 @@ from quiet import quiet, quietest
 from steptime.measurements.store import Store
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
-from steptime.model.step_graph import StepGraph, step_graph
+from steptime.model.policies import StepGraph, step_graph
 from steptime.study.trial import Trial
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload

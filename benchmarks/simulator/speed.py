@@ -15,7 +15,7 @@ from steptime.model.collectives import Link
 from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
-from steptime.model.step_graph import step_graph
+from steptime.model.policies import step_graph
 from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
 from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext

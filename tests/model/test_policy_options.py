@@ -3,7 +3,7 @@
 import pytest
 
 from steptime.model.layer_work import work_of
-from steptime.model.policies import plan_of
+from steptime.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 
@@ -12,7 +12,7 @@ LENET5, MLP, RESNET50 = (work_of(build_workload(name)) for name in ("lenet5", "m
 
 def _plan(work, framework, strategy, servers=2, device="cpu", **options):
     context = PolicyContext(workers=4, servers=servers, options=options, device=device, batch=32)
-    return plan_of(work, framework, strategy, context)
+    return step_graph(work, framework, strategy, context).plan
 
 
 def test_caffe_sums_layer_by_layer_when_asked():

@@ -7,7 +7,7 @@ Groups: the grouping of torch's modules in the adapter of pytorch. Packs: ``grou
 import pytest
 
 from steptime.model.layer_work import work_of
-from steptime.model.step_graph import step_graph
+from steptime.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.table import build_workload
 

@@ -21,30 +21,27 @@ def closed_queue(workers, think, serve, updates, generator):
     return half / (times[-1] - times[-1 - half]), np.mean(late[half:])
 
 
-def shared_link(situation, in_flight, slowdown, tick):
-    """Return the ends of exchanges and of computing, by small steps of time."""
-    ready, start, transfer, computing = situation
+def shared_link(situation, in_flight, tick):
+    """Return the ends of exchanges, by small steps of time."""
+    ready, start, transfer = situation
     count = len(ready)
     alone = np.add(start, transfer)
     load = np.divide(transfer, alone)
     left, flying, launched = dict.fromkeys(range(count)), [], 0
-    ends, progress, clock, computed = [None] * count, 0.0, 0.0, None
-    while computed is None or None in ends:
-        while len(flying) < in_flight and launched < count and progress >= ready[launched] - 1e-12:
+    ends, clock = [None] * count, 0.0
+    while None in ends:
+        while len(flying) < in_flight and launched < count and clock >= ready[launched] - 1e-12:
             flying.append(launched)
             left[launched] = alone[launched]
             launched += 1
         pace = 1.0 / max(1.0, sum(load[each] for each in flying))
-        progress += tick / (1.0 + slowdown * bool(flying))
         clock += tick
         for each in list(flying):
             left[each] -= tick * pace
             if left[each] <= 0:
                 flying.remove(each)
                 ends[each] = clock
-        if computed is None and progress >= computing:
-            computed = clock
-    return ends, computed
+    return ends
 
 
 def fused(waiting, seconds, looks, held):

@@ -7,7 +7,7 @@ from emulated_table import CALIBRATION, CELLS, LINKS
 
 from steptime.model.collectives import Link
 from steptime.model.interconnect import Interconnect
-from steptime.model.step_graph import step_graph
+from steptime.model.policies import step_graph
 from steptime.simulate.configuration import Durations, WorkerGroup
 from steptime.simulate.link_contention import share_link
 from steptime.simulate.simulate import simulate

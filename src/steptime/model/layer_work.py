@@ -36,24 +36,6 @@ def work_of(workload: Workload, value_bytes: int = _VALUE_BYTES) -> Work:
     return Work(workload.name, tuple(layers))
 
 
-def even_work(name: str, gradient_bytes: int, pieces: int = 32) -> Work:
-    """Return the work of a workload whose number of parameters alone is known: equal layers with equal gradients.
-
-    The last layer takes the bytes that do not divide.
-    """
-    each = gradient_bytes // pieces
-    sizes = [each] * (pieces - 1) + [gradient_bytes - each * (pieces - 1)]
-    return Work(
-        name,
-        tuple(
-            LayerWork(
-                f"piece{place}", "unknown", 1.0, 2.0, 1.0, (Gradient(f"piece{place}.weight", place, size),), place
-            )
-            for place, size in enumerate(sizes)
-        ),
-    )
-
-
 def _blocks(workload: Workload) -> list[int]:
     """Return the block of every layer: a new one begins where only the newest output is read later."""
     last_read = {name: place for place, layer in enumerate(workload.layers) for name in layer.inputs}

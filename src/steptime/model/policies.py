@@ -1,10 +1,11 @@
-"""Which communication policy a framework follows, by the strategy: its own, or the one that stands for the strategy.
+"""The step graph of a framework and strategy, by the communication policy: its own, or what stands for the strategy.
 
 A framework's own policies stand in the ``communication.py`` of its folder, which is pure Python: it is imported by
 itself, without the adapter and without the framework. Nothing else of frameworks is read by the predicting half.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -13,7 +14,7 @@ from types import ModuleType
 
 from steptime.errors import SteptimeError
 from steptime.frameworks import manifest
-from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
+from steptime.worker.communication import CommunicationPlan, PlannedMessage, Policy, PolicyContext, Work
 from steptime.worker.policies import PLAINEST
 
 FILE = "communication.py"
@@ -30,11 +31,27 @@ strategies have a plainest policy, which belongs to no framework."""
 _SHIPPED = Path(manifest.__file__).parent
 
 
-def plan_of(work: Work, framework: str, strategy: str, context: PolicyContext) -> CommunicationPlan:
-    """Return what a framework exchanges in a step.
+@dataclass(frozen=True)
+class StepGraph:
+    """The step graph: what one worker computes and exchanges in a step; the other workers do the same."""
+
+    framework: str
+    strategy: str
+    work: Work
+    plan: CommunicationPlan
+    servers: int = 0
+
+    @property
+    def messages(self) -> tuple[PlannedMessage, ...]:
+        """The exchanges of gradients, in the order in which they are started."""
+        return self.plan.messages
+
+
+def step_graph(work: Work, framework: str, strategy: str, context: PolicyContext) -> StepGraph:
+    """Return the graph of a step.
 
     Args:
-        work: of ``work_of`` or ``even_work``.
+        work: of ``work_of``.
         framework: its name; one without a policy of its own follows that of ``BROUGHT_BY``, or the plainest one.
         strategy: as in ``steptime list strategies``.
         context: of the trial; options that the trial leaves out get the defaults of the manifest.
@@ -44,7 +61,9 @@ def plan_of(work: Work, framework: str, strategy: str, context: PolicyContext) -
     followed = framework if has_own_policy(framework, strategy) else BROUGHT_BY.get(strategy, framework)
     policy = policies_of(followed).get(strategy) or PLAINEST[strategy]
     defaults = {**_defaults(followed, strategy), **_defaults(framework, strategy)}
-    return policy(work, context._replace(options={**defaults, **context.options}))
+    plan = policy(work, context._replace(options={**defaults, **context.options}))
+    servers = max(context.servers, 1) if plan.updated_by == "servers" else 0
+    return StepGraph(framework, strategy, work, plan, servers)
 
 
 def _defaults(framework: str, strategy: str) -> dict[str, manifest.OptionValue]:

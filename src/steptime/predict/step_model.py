@@ -15,7 +15,7 @@ from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.overlap import input_wait
-from steptime.model.step_graph import StepGraph, step_graph
+from steptime.model.policies import StepGraph, step_graph
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import Array
 from steptime.simulate.configuration import Durations, WorkerGroup

@@ -12,7 +12,7 @@ from steptime.model.collectives import Real
 from steptime.model.compute import Shares, layer_shares
 from steptime.model.imbalance import BALANCED, WorkerSpread
 from steptime.model.interconnect import Interconnect
-from steptime.model.step_graph import StepGraph
+from steptime.model.policies import StepGraph
 
 Array = NDArray[np.float64]
 
@@ -37,14 +37,8 @@ class WorkerGroup:
     spread: WorkerSpread = BALANCED
     slowest: Real | None = None
     """Computing time of the slowest worker over the mean; None for the value expected from the spread."""
-    slowdown: Real = 0.0
-    """How much longer computing takes while an exchange is under way, as a share."""
-    negotiation: Real | None = None
-    """Seconds of one negotiation of a fused exchange; None for the seconds of an all-reduce without bytes."""
     colocated: bool = False
     """Whether servers share hosts and links with workers."""
-    update_rate: Real | None = None
-    """Bytes of gradients that a server applies per second; None for the rate of the workers' own update."""
 
 
 @dataclass(frozen=True)

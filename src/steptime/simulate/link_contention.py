@@ -1,9 +1,8 @@
-"""Link contention: exchanges during the backward pass that share one link, and processors with the computing.
+"""Link contention: exchanges during the backward pass that share one link.
 
 Each exchange has a time that it takes alone, of which a part occupies the link. While several are in flight they
-progress at full speed as long as the link has room for them, else each at the share that fits; computing progresses
-more slowly while any is in flight. Between two events nothing changes, so that time jumps from one to the next, for
-all configurations at once.
+progress at full speed as long as the link has room for them, else each at the share that fits. Between two events
+nothing changes, so that time jumps from one to the next, for all configurations at once.
 """
 
 from dataclasses import dataclass
@@ -21,12 +20,10 @@ _TIMELY = 1e-12
 
 @dataclass(frozen=True)
 class SharedExchanges:
-    """Ends of exchanges and of computing, in seconds since the step's begin."""
+    """When exchanges end and how long any is under way."""
 
     ends: Array
-    """Of each exchange, (configurations, messages)."""
-    computed: Array
-    """Of computing, (configurations,)."""
+    """Of each exchange, seconds since the step's begin, (configurations, messages)."""
     busy: Array
     """Seconds in which at least one exchange was under way, (configurations,)."""
 
@@ -36,26 +33,22 @@ def finish_in_order(ready: Array, alone: Array) -> Array:
     return finish(ready, alone)
 
 
-def share_link(  # noqa: PLR0913 - each is a quantity of the situation
-    ready: Array, start: Array, transfer: Array, computing: Array, *, in_flight: int = 1, slowdown: Array | float = 0.0
-) -> SharedExchanges:
+def share_link(ready: Array, start: Array, transfer: Array, computing: Array, *, in_flight: int = 1) -> SharedExchanges:
     """Simulate exchanges that are launched in order, up to so many at once.
 
     Args:
-        ready: seconds of undisturbed computing after which each can go, (configurations, messages).
+        ready: seconds of computing after which each can go, (configurations, messages).
         start: seconds of each that do not occupy the link, same shape.
         transfer: seconds of each that do, same shape.
-        computing: seconds of undisturbed computing in all, (configurations,).
+        computing: seconds of computing in all, (configurations,).
         in_flight: how many progress at once.
-        slowdown: how much longer computing takes while any exchange is under way, as a share.
     """
     rows, count = ready.shape
     alone = start + transfer
     with np.errstate(invalid="ignore", divide="ignore"):
         load = np.where(alone > 0, transfer / alone, 0.0)
     every = np.arange(rows)
-    clock, progress, busy = np.zeros(rows), np.zeros(rows), np.zeros(rows)
-    computed = np.where(computing > 0, np.nan, 0.0)
+    clock, busy = np.zeros(rows), np.zeros(rows)
     ends = np.full((rows, count), np.nan)
     launched = np.zeros(rows, int)
     left = np.zeros((rows, in_flight))
@@ -65,7 +58,7 @@ def share_link(  # noqa: PLR0913 - each is a quantity of the situation
     for _ in range(3 * count + 2):
         for slot in range(in_flight):
             upcoming = np.minimum(launched, count - 1)
-            goes = (holds[:, slot] < 0) & (launched < count) & (progress >= ready[every, upcoming] - grain)
+            goes = (holds[:, slot] < 0) & (launched < count) & (clock >= ready[every, upcoming] - grain)
             holds[:, slot] = np.where(goes, upcoming, holds[:, slot])
             left[:, slot] = np.where(goes, alone[every, upcoming], left[:, slot])
             launched += goes
@@ -73,12 +66,11 @@ def share_link(  # noqa: PLR0913 - each is a quantity of the situation
         any_flies = flying.any(axis=1)
         demand = np.where(flying, load[every[:, None], np.maximum(holds, 0)], 0.0).sum(axis=1)
         pace = 1.0 / np.maximum(1.0, demand)
-        compute_pace = 1.0 / (1.0 + slowdown * any_flies)
         to_end = np.where(flying, left, np.inf).min(axis=1) / pace
         upcoming = np.minimum(launched, count - 1)
         goal = np.where(launched < count, np.minimum(ready[every, upcoming], computing), computing)
-        goal = np.where(goal > progress + grain, goal, computing)
-        to_goal = np.where(goal > progress + grain, (goal - progress) / compute_pace, np.inf)
+        goal = np.where(goal > clock + grain, goal, computing)
+        to_goal = np.where(goal > clock + grain, goal - clock, np.inf)
         jump = np.minimum(to_end, to_goal)
         over = ~np.isfinite(jump)
         if over.all():
@@ -86,11 +78,9 @@ def share_link(  # noqa: PLR0913 - each is a quantity of the situation
         jump = np.where(over, 0.0, jump)
         clock += jump
         busy += jump * any_flies
-        progress += jump * compute_pace
         left -= (jump * pace)[:, None]
-        computed = np.where(np.isnan(computed) & (progress >= computing - grain), clock, computed)
         for slot in range(in_flight):
             done = (holds[:, slot] >= 0) & (left[:, slot] <= grain)
             ends[every[done], holds[done, slot]] = clock[done]
             holds[:, slot] = np.where(done, -1, holds[:, slot])
-    return SharedExchanges(ends, computed, busy)
+    return SharedExchanges(ends, busy)

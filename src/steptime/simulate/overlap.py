@@ -35,8 +35,6 @@ class ExchangeTimes:
     """Exchanges that the slowest worker waits for behind its computing."""
     hidden: Array
     """Exchanges beside computing."""
-    stretched: Array
-    """Computing that exchanges add, because both share processors."""
 
 
 def overlap_rule(configurations: Configurations) -> Callable[[Configurations], ExchangeTimes]:
@@ -51,22 +49,12 @@ def overlap_rule(configurations: Configurations) -> Callable[[Configurations], E
     if plan.gathers:
         return _gathered
     alone = plan.in_flight == 1 or len(plan.messages) == 1
-    return _in_order if alone and not np.any(configurations.group.slowdown) else _shared
+    return _in_order if alone else _shared
 
 
 def simulate_exchange(configurations: Configurations) -> ExchangeTimes:
-    """Simulate the exchanges of a step by the rule of its plan.
-
-    Where the rule does not know of the slowdown, the backward pass is stretched by the exchanges hidden beside it, and
-    simulated once more.
-    """
-    rule = overlap_rule(configurations)
-    found = rule(configurations)
-    if rule in {_shared, _nothing} or not np.any(configurations.group.slowdown):
-        return found
-    stretched = configurations.group.slowdown * np.minimum(found.hidden, configurations.backward)
-    again = rule(replace(configurations, backward=configurations.backward + stretched))
-    return ExchangeTimes(again.exposed, again.hidden, stretched + again.stretched)
+    """Simulate the exchanges of a step by the rule of its plan."""
+    return overlap_rule(configurations)(configurations)
 
 
 def costs_alone(configurations: Configurations, messages: Sequence[PlannedMessage]) -> tuple[Array, Array]:
@@ -82,7 +70,7 @@ def costs_alone(configurations: Configurations, messages: Sequence[PlannedMessag
 
 def _nothing(configurations: Configurations) -> ExchangeTimes:
     none = np.zeros_like(configurations.workers)
-    return ExchangeTimes(none, none, none)
+    return ExchangeTimes(none, none)
 
 
 def _in_order(configurations: Configurations) -> ExchangeTimes:
@@ -90,7 +78,7 @@ def _in_order(configurations: Configurations) -> ExchangeTimes:
     lasting = start + transfer
     behind = finish_in_order(configurations.ready_s, lasting) - configurations.computing
     every = configurations.graph.plan.every
-    return ExchangeTimes(behind / every, (lasting.sum(axis=1) - behind) / every, np.zeros_like(behind))
+    return ExchangeTimes(behind / every, (lasting.sum(axis=1) - behind) / every)
 
 
 def _shared(configurations: Configurations) -> ExchangeTimes:
@@ -101,11 +89,9 @@ def _shared(configurations: Configurations) -> ExchangeTimes:
         transfer,
         configurations.computing,
         in_flight=configurations.graph.plan.in_flight,
-        slowdown=np.broadcast_to(configurations.group.slowdown, configurations.workers.shape)
-        * (configurations.workers > 1),
     )
-    behind = np.maximum(found.ends.max(axis=1) - found.computed, 0.0)
-    return ExchangeTimes(behind, found.busy - behind, found.computed - configurations.computing)
+    behind = np.maximum(found.ends.max(axis=1) - configurations.computing, 0.0)
+    return ExchangeTimes(behind, found.busy - behind)
 
 
 def _fused(configurations: Configurations) -> ExchangeTimes:
@@ -131,18 +117,13 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
             ).total[:, 0]
         return start + per_byte * size
 
-    negotiation = (
-        start
-        if configurations.group.negotiation is None
-        else np.broadcast_to(configurations.group.negotiation, start.shape)
-    )
     end, spent, _ = fuse(
         configurations.ready_s,
         configurations.sizes,
         lasting,
         threshold=fusion.threshold,
-        cycle=np.maximum(fusion.cycle_s, negotiation),
-        negotiation=negotiation,
+        cycle=np.maximum(fusion.cycle_s, start),
+        negotiation=start,  # takes what an all-reduce without bytes takes
         busy_core=BusyCore(
             until=configurations.computing,
             look=_WAKE_UPS_OF_A_LOOK * fusion.wake_up_s,
@@ -151,7 +132,7 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
     )
     together = configurations.workers > 1
     behind = np.where(together, end - configurations.computing, 0.0)
-    return ExchangeTimes(behind, np.where(together, np.maximum(spent - behind, 0.0), 0.0), np.zeros_like(behind))
+    return ExchangeTimes(behind, np.where(together, np.maximum(spent - behind, 0.0), 0.0))
 
 
 def _gathered(configurations: Configurations) -> ExchangeTimes:
@@ -182,7 +163,7 @@ def _gathered(configurations: Configurations) -> ExchangeTimes:
     over = finish_gathered(groups, plan.prefetch)
     total = gathers @ np.array([1.0 + gather.again for gather in plan.gathers]) + scatters.sum(axis=1)
     behind = over - configurations.computing
-    return ExchangeTimes(behind, np.maximum(total - behind, 0.0), none)
+    return ExchangeTimes(behind, np.maximum(total - behind, 0.0))
 
 
 def _pushed_keys(configurations: Configurations) -> PushedKeys:
@@ -208,13 +189,9 @@ def _pushed_keys(configurations: Configurations) -> PushedKeys:
 
 def _server_group(configurations: Configurations, workers: Array, pushes: Array) -> ServerGroup:
     link = configurations.interconnect.link
-    rate = configurations.group.update_rate
-    if rate is None:
-        # One update of all weights takes a server what it takes a worker; a server has its part of them.
-        with np.errstate(divide="ignore"):
-            rate = np.where(
-                configurations.update > 0, pushes * configurations.sizes.sum() / configurations.update, np.inf
-            )
+    # One update of all weights takes a server what it takes a worker; a server has its part of them.
+    with np.errstate(divide="ignore"):
+        rate = np.where(configurations.update > 0, pushes * configurations.sizes.sum() / configurations.update, np.inf)
     return ServerGroup(
         workers=workers,
         rate=_wide(link.rate, workers),
@@ -244,7 +221,7 @@ def _served(configurations: Configurations) -> ExchangeTimes:
     servers = _server_group(configurations, configurations.workers, configurations.workers)
     behind = _step(configurations, servers) - configurations.computing
     alone_s = 2.0 * configurations.sizes.sum() / servers.rate
-    return ExchangeTimes(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))
+    return ExchangeTimes(behind, np.maximum(alone_s - behind, 0.0))
 
 
 def _queued(configurations: Configurations) -> ExchangeTimes:
@@ -272,7 +249,7 @@ def _queued(configurations: Configurations) -> ExchangeTimes:
     at_servers = updates_in_turn(configurations.workers, unshared - applying, [applying], variation)
     behind = configurations.workers / np.minimum(over_links, at_servers) - configurations.computing
     alone_s = 2.0 * configurations.sizes.sum() / servers.rate
-    return ExchangeTimes(behind, np.maximum(alone_s - behind, 0.0), np.zeros_like(behind))
+    return ExchangeTimes(behind, np.maximum(alone_s - behind, 0.0))
 
 
 def _bare(configurations: Configurations, servers: ServerGroup) -> Array:

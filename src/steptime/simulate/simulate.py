@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from steptime.model.compute import Shares
 from steptime.model.interconnect import Interconnect
-from steptime.model.step_graph import StepGraph
+from steptime.model.policies import StepGraph
 from steptime.simulate.configuration import Configurations, Durations, WorkerGroup, readiness_by_arithmetic, shares_of
 from steptime.simulate.overlap import costs_alone, simulate_exchange
 from steptime.simulate.phases import Phases
@@ -53,12 +53,12 @@ def simulate(  # noqa: PLR0913 - what is simulated, and what is known better tha
     exposed = exchange.exposed + np.add(*costs_alone(configurations, graph.plan.after_update)).sum(axis=1)
     own = update if graph.plan.updated_by == "workers" else np.zeros_like(update)
     sync = (slowest - 1.0) * (forward + backward)
-    rest = copying + forward + backward + exchange.stretched + exposed + sync + own
+    rest = copying + forward + backward + exposed + sync + own
     return Phases(
         input_wait=np.maximum(0.0, reading - rest),
         h2d=copying,
         forward=forward,
-        backward=backward + exchange.stretched,
+        backward=backward,
         comm_exposed=exposed,
         sync_wait=sync,
         update=own,
@@ -77,7 +77,6 @@ def _rows(durations: Durations, group: WorkerGroup, interconnect: Interconnect) 
         group.workers,
     )
     others = (
-        group.slowdown,
         group.spread.persistent,
         group.spread.transient,
         1.0 if group.slowest is None else group.slowest,
