@@ -6,7 +6,8 @@ from brute_force import shared_link
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steptime.simulate.link_contention import finish_in_order, share_link
+from steptime.model.overlap import finish
+from steptime.simulate.link_contention import share_link
 
 _SECONDS = st.floats(0.01, 2.0)
 
@@ -37,7 +38,7 @@ def test_one_in_flight_is_the_recursion(messages):
 
     played = _share(ready, start, transfer, ready[-1])
 
-    assert played.ends.max() == pytest.approx(float(finish_in_order(ready, start + transfer)))
+    assert played.ends.max() == pytest.approx(float(finish(ready, start + transfer)))
 
 
 @given(st.lists(st.tuples(_SECONDS, _SECONDS), min_size=1, max_size=6), st.integers(1, 4))

@@ -18,7 +18,7 @@ from steptime.predict.query import Query, check_sizes
 from steptime.predict.step_model import Contention, costs_of, phases_of, step_of
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, step_model_of, topology_of
-from steptime.simulate.phases import HIDDEN
+from steptime.simulate.simulate import HIDDEN
 from steptime.study.strategies import strategy_named
 from steptime.workloads.costs import Costs
 from steptime.workloads.table import build_workload

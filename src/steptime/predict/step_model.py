@@ -19,8 +19,7 @@ from steptime.model.policies import StepGraph, step_graph
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import Array
 from steptime.simulate.configuration import Durations, WorkerGroup
-from steptime.simulate.phases import HIDDEN, Phases
-from steptime.simulate.simulate import simulate
+from steptime.simulate.simulate import HIDDEN, Phases, simulate
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.costs import Costs, costs
 from steptime.workloads.table import build_workload

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.overlap import finish
-
 Array = NDArray[np.float64]
 
 _TIMELY = 1e-12
@@ -26,11 +24,6 @@ class SharedExchanges:
     """Of each exchange, seconds since the step's begin, (configurations, messages)."""
     busy: Array
     """Seconds in which at least one exchange was under way, (configurations,)."""
-
-
-def finish_in_order(ready: Array, alone: Array) -> Array:
-    """Return the end of the last exchange where they follow each other one by one and computing does not notice."""
-    return finish(ready, alone)
 
 
 def share_link(ready: Array, start: Array, transfer: Array, computing: Array, *, in_flight: int = 1) -> SharedExchanges:

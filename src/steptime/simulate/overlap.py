@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from steptime.model.collectives import Link, Real
 from steptime.model.interconnect import communication_cost
+from steptime.model.overlap import finish
 from steptime.simulate.configuration import Configurations
 from steptime.simulate.fusion import BusyCore, fuse
-from steptime.simulate.link_contention import finish_in_order, share_link
+from steptime.simulate.link_contention import share_link
 from steptime.simulate.parameter_server import PushedKeys, ServerGroup, simulate_served_step
 from steptime.simulate.queues import updates_in_turn, updates_over_links
 from steptime.simulate.weight_gather import LayerGroup, finish_gathered
@@ -76,7 +77,7 @@ def _nothing(configurations: Configurations) -> ExchangeTimes:
 def _in_order(configurations: Configurations) -> ExchangeTimes:
     start, transfer = costs_alone(configurations, configurations.graph.messages)
     lasting = start + transfer
-    behind = finish_in_order(configurations.ready_s, lasting) - configurations.computing
+    behind = finish(configurations.ready_s, lasting) - configurations.computing
     every = configurations.graph.plan.every
     return ExchangeTimes(behind / every, (lasting.sum(axis=1) - behind) / every)
 

@@ -1,5 +1,7 @@
 """The simulator: from a step graph, durations and an interconnect to the seconds of every phase of a step."""
 
+from dataclasses import dataclass, fields
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,9 +10,34 @@ from steptime.model.interconnect import Interconnect
 from steptime.model.policies import StepGraph
 from steptime.simulate.configuration import Configurations, Durations, WorkerGroup, readiness_by_arithmetic, shares_of
 from steptime.simulate.overlap import costs_alone, simulate_exchange
-from steptime.simulate.phases import Phases
 
 Array = NDArray[np.float64]
+
+HIDDEN = "comm_hidden"
+"""The phase that overlaps with others, and is not part of the sum."""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Seconds, (configurations,) each; docs/glossary.md says what each is."""
+
+    input_wait: Array
+    h2d: Array
+    forward: Array
+    backward: Array
+    comm_exposed: Array
+    sync_wait: Array
+    update: Array
+    comm_hidden: Array
+
+    @property
+    def step(self) -> Array:
+        """Sum of the phases: from one completed update to the next, on the slowest worker."""
+        return np.asarray(sum(self.parts().values()), float)
+
+    def parts(self) -> dict[str, Array]:
+        """Return the phases that add up to the step."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != HIDDEN}
 
 
 def simulate(  # noqa: PLR0913 - what is simulated, and what is known better than by default

@@ -35,14 +35,14 @@ class _Library(Mapping[str, Entry]):
     """steptime's own workloads: the module of ``workloads/library`` and the entry in it, imported when asked for."""
 
     _PLACES: Mapping[str, str] = {
-        "mlp": "mlp:ENTRY",
-        "autoencoder": "autoencoder:ENTRY",
-        "lenet5": "lenet5:ENTRY",
-        "cifar_cnn": "cifar_cnn:ENTRY",
-        "alexnet": "alexnet:ENTRY",
-        "googlenet": "googlenet:ENTRY",
-        "vgg16": "vgg16:ENTRY",
-        "inception_v3": "inception_v3:ENTRY",
+        "mlp": "fully_connected:MLP",
+        "autoencoder": "fully_connected:AUTOENCODER",
+        "lenet5": "convolutional:LENET5",
+        "cifar_cnn": "convolutional:CIFAR_CNN",
+        "alexnet": "convolutional:ALEXNET",
+        "googlenet": "inception:GOOGLENET",
+        "vgg16": "convolutional:VGG16",
+        "inception_v3": "inception:INCEPTION_V3",
         "resnet50": "resnet:RESNET50",
         "resnet101": "resnet:RESNET101",
         "resnet152": "resnet:RESNET152",

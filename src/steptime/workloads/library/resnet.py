@@ -1,11 +1,12 @@
 """Residual networks of bottleneck blocks, version 1.5 (the stride sits in the 3x3 convolution)."""
 
+from collections.abc import Sequence
+from functools import partial
+
 from steptime.workloads.kinds import Shape
 from steptime.workloads.layers import Network, Workload
 from steptime.workloads.table import Entry
 
-INPUT_SHAPE = (3, 224, 224)
-CLASSES = 1000
 _SOURCE = "He et al. 2016, Deep residual learning; v1.5 as in the reference training scripts of the field"
 _EXPANSION = 4
 # Residual branches that start small keep deep workloads from amplifying rounding (Goyal et al. 2017 start at zero);
@@ -14,23 +15,8 @@ _EXPANSION = 4
 _BRANCH_SCALE = 0.1
 
 
-def resnet50(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
-    """Return ResNet-50; as in all of these, the number of parameters does not depend on the image size."""
-    return _resnet("resnet50", (3, 4, 6, 3), input_shape, classes)
-
-
-def resnet101(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
-    """Return ResNet-101."""
-    return _resnet("resnet101", (3, 4, 23, 3), input_shape, classes)
-
-
-def resnet152(input_shape: Shape = INPUT_SHAPE, classes: int = CLASSES) -> Workload:
-    """Return ResNet-152."""
-    return _resnet("resnet152", (3, 8, 36, 3), input_shape, classes)
-
-
-def _resnet(name: str, depths: tuple[int, int, int, int], input_shape: Shape, classes: int) -> Workload:
-    """Return a bottleneck ResNet with ``depths`` blocks in its four stages."""
+def _resnet(name: str, depths: Sequence[int], input_shape: Shape, classes: int) -> Workload:
+    """Return a bottleneck ResNet with ``depths`` blocks in its four stages; its parameters suit images of any size."""
     net = Network(input_shape)
     x = _conv_norm(net, "conv1", net.input, 64, 7, stride=2, padding=3)
     x = net.relu("relu1", x)
@@ -70,6 +56,12 @@ def _conv_norm(  # noqa: PLR0913 - a convolution has this many numbers
     return net.batch_norm(f"{name}.norm", x, initial_scale=initial_scale)
 
 
-RESNET50 = Entry("resnet50", "ResNet-50", _SOURCE, INPUT_SHAPE, CLASSES, 25_557_032, resnet50)
-RESNET101 = Entry("resnet101", "ResNet-101", _SOURCE, INPUT_SHAPE, CLASSES, 44_549_160, resnet101)
-RESNET152 = Entry("resnet152", "ResNet-152", _SOURCE, INPUT_SHAPE, CLASSES, 60_192_808, resnet152)
+def _entry(depth: int, published_parameters: int, *blocks: int) -> Entry:
+    name = f"resnet{depth}"
+    build = partial(_resnet, name, blocks)
+    return Entry(name, f"ResNet-{depth}", _SOURCE, (3, 224, 224), 1000, published_parameters, build)
+
+
+RESNET50 = _entry(50, 25_557_032, 3, 4, 6, 3)
+RESNET101 = _entry(101, 44_549_160, 3, 4, 23, 3)
+RESNET152 = _entry(152, 60_192_808, 3, 8, 36, 3)
