@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
-from steptime.environments.cache import requirement_lines
+from steptime.environments.locks import requirement_lines
 
 
 @pytest.fixture(params=sorted(BUILTINS))

@@ -14,7 +14,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import steptime
-from steptime.environments.cache import requirement_lines
+from steptime.environments.locks import requirement_lines
 from steptime.frameworks.manifest import Manifest, load_manifest, load_manifests
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.run_folder import make_run_folder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from steptime.environments.spec import EnvironmentSpec
-from steptime.environments.tools import Command
+from steptime.environments.tools import Command, installation
 
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
 """The version that this machine has for certain."""
@@ -30,6 +30,16 @@ class BareTool:
     def conflicts(self, folder: Path) -> list[str | Path]:
         """Return a command that finds none."""
         return [folder / "bin" / "python", "-c", ""]
+
+
+class BorrowedPip(BareTool):
+    """A tool that installs with the pip of the tests, so that an environment needs none."""
+
+    def commands(self, spec: EnvironmentSpec, python: Path, version: str, folder: Path) -> Iterator[Command]:
+        """Yield the commands that create the environment and install its requirements."""
+        yield from super().commands(spec, python, version, folder)
+        pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python"]
+        yield from installation(spec, version, [*pip, "install", "-q", "--disable-pip-version-check"], {})
 
 
 def write_wheel(folder: Path, name: str, version: str = "1.0", code: str = "", requires: Sequence[str] = ()) -> None:

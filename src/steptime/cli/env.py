@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from steptime.environments.spec import EnvironmentSpec
     from steptime.runner.preparation import Prepared
 
-app = typer.Typer(no_args_is_help=True, help="Create, list and remove the environments that frameworks run in.")
+app = typer.Typer(no_args_is_help=True, help="Create, list, lock and remove the environments that frameworks run in.")
 
 EXIT_FAILED = 3
 
@@ -113,6 +113,50 @@ def remove(
         raise UsageError(message)
     for name in chosen:
         sys.stderr.write(f"{name}: freed {format_bytes(table.remove(name, cache))}\n")
+
+
+@app.command()
+def lock(
+    names: Names = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the present versions where the requirements still allow them.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Renew the lock files, which pin what environments are made of, and show what changes; all without a FRAMEWORK.
+
+    Needs uv and the package index. An environment whose lock has changed is made anew by the next `env create`.
+    """
+    from steptime.cli.tables import print_rows
+    from steptime.environments.lock_renewal import LockRenewal
+    from steptime.errors import UsageError
+
+    renewal = LockRenewal(keep=keep)
+    rows = []
+    for spec in _chosen(names or [], everything=not names):
+        for path in spec.lockable_files:
+            if renewal.knows(path):
+                continue
+            sys.stderr.write(f"{spec.name}: {path.name}\n")
+            changed = renewal.renew(path, spec)
+            if not dry_run:
+                try:
+                    renewal.write(path)
+                except OSError as error:
+                    message = (
+                        f"the lock of {path} cannot be written: {error.strerror}; --dry-run only shows what changes"
+                    )
+                    raise UsageError(message) from error
+            rows += [
+                {"name": spec.name, "lock": path.with_suffix(".lock").name, "package": each.package}
+                | {"change": each.kind, "before": each.before, "after": each.after}
+                for each in changed
+            ]
+    columns = {key: key for key in ("lock", "package", "change", "before", "after")}
+    print_rows(rows, {"name": "environment", **columns}, as_json=as_json)
+    if not rows and not as_json:
+        sys.stderr.write("nothing changes\n")
 
 
 def _made(name: str, prepared: "Prepared") -> "dict[str, Any]":

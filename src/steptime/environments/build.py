@@ -19,7 +19,7 @@ from typing import Any
 
 from steptime.environments.cache import verify_digest, wheels_folder, write_marker
 from steptime.environments.spec import BuildContext, EnvironmentSpec
-from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, run_logged
+from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, refused_package, run_logged
 from steptime.environments.tools import Command, Tool
 from steptime.errors import EnvironmentFailure
 from steptime.interruption import shielded
@@ -83,7 +83,9 @@ class Build:
     def _run(self, step: Command, what: str) -> None:
         self.context.progress(step.stage)
         code = run_logged(step.command, self.log, self.context.cancelled, [self.lock], **step.variables)
-        if code:
+        if code and step.otherwise:
+            self._run(step.otherwise, what)
+        elif code:
             raise EnvironmentFailure(self._failed(f"{what} (exit code {code})"), fix=fix_in(self.log))
 
     def _finish(self) -> None:
@@ -119,6 +121,12 @@ class Build:
 
     def _failed(self, what: str) -> str:
         said = last_lines(self.log)
+        if refused := refused_package(self.log):
+            what = (
+                f"{refused} is another file than those that the lock names, and was not installed; either pip is "
+                "configured to find builds of its own, or somebody has changed the file. Where you trust the new file, "
+                f"take it into the lock: steptime env lock {self.spec.name}"
+            )
         lines = [
             f"the environment of {self.spec.name} cannot be made: {what}",
             *(f"  | {line}" for line in said),

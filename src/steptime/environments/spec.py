@@ -36,6 +36,27 @@ class EnvironmentSpec:
         """The file that is installed first, where it exists."""
         return self.requirements.with_name("build-requirements.txt")
 
+    @property
+    def requirement_files(self) -> list[Path]:
+        """All requirements files, each of which may have a lock: in the folders of ``requirements`` and of ``finish``.
+
+        ``requirements.NAME.txt`` asks for a local build (as ``torch==2.13.0+cpu``) that only some indexes have.
+        """
+        folders = [self.requirements.parent, *(Path(program).parent for program in self.finish[:1])]
+        found = {path for folder in folders for path in folder.glob("*requirements*.txt")}
+        return sorted({self.requirements, *found})
+
+    @property
+    def lockable_files(self) -> list[Path]:
+        """The requirements files, and the program in ``finish`` if it has a lock of what it downloads itself."""
+        programs = [path for path in map(Path, self.finish[:1]) if path.with_suffix(".lock").exists()]
+        return [*self.requirement_files, *programs]
+
+    @property
+    def local_builds(self) -> list[Path]:
+        """The files ``requirements.NAME.txt``, which are tried before ``requirements``."""
+        return sorted(self.requirements.parent.glob(f"{self.requirements.stem}.*.txt"))
+
 
 @dataclass(frozen=True)
 class ReadyEnvironment:

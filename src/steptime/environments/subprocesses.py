@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -19,6 +20,8 @@ _PROMPT = "$ "
 _FIX = "fix: "
 _WIDEST = 400
 """Characters of a line that are quoted: some installers list every version that there is."""
+_OF_PIP = re.compile(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)")
+_OF_UV = re.compile(r"Hash mismatch for `([^` ]+)")
 _HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user")
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _FINGERPRINT = Path(__file__).with_name("fingerprint.py")
@@ -103,15 +106,26 @@ def fix_in(log: Path) -> str | None:
     return next((line[len(_FIX) :].strip() for line in reversed(said) if line.startswith(_FIX)), None)
 
 
-def ask(command: Sequence[str | Path], time_limit_s: float) -> tuple[int, str]:
-    """Run a command that only answers; return its exit code and all it said, 127 when it cannot be run at all."""
+def refused_package(log: Path) -> str | None:
+    """Return the package, as ``NAME==VERSION``, whose hash was wrong for the last installer of a log."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    said = text[text.rfind(f"\n{_PROMPT}") + 1 :]
+    found = _OF_PIP.search(said) or _OF_UV.search(said)
+    return found[1] if found else None
+
+
+def ask(command: Sequence[str | Path], time_limit_s: float, **variables: str) -> tuple[int, str]:
+    """Run a command that only answers; return its exit code and all it said, 127 when it cannot be run at all.
+
+    ``variables`` are added to its environment.
+    """
     try:
         done = subprocess.run(
             list(map(str, command)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=clean_environment(),
+            env={**clean_environment(), **variables},
             timeout=time_limit_s,
             check=False,
         )

@@ -19,7 +19,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from steptime.environments.cache import requirement_lines
+from steptime.environments.locks import requirement_lines
 from steptime.frameworks.manifest import FILE, Manifest
 from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.ablation.breakdown import break_down

@@ -12,6 +12,7 @@ from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.lookup import open_dataset
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
+from steptime.environments.locks import is_locked
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.runner.progress import Observer
@@ -77,6 +78,12 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
             prepared.environments[spec.name] = ready
     if missing:
         observer.stage("Making environments", len(missing))
+    for spec in missing:
+        if spec.kind not in {"core", "existing"} and not is_locked(spec):
+            observer.note(
+                f"{spec.name} has no lock file: its packages are installed as the index has them now, and no digest is "
+                f"checked; steptime env lock {spec.name} makes one"
+            )
     made = create_all(missing, lambda name, stage: observer.working_on(f"environment {name}: {stage}"))
     for name, result in made.items():
         if isinstance(result, EnvironmentFailure):

@@ -53,7 +53,7 @@ def make_run_folder(
         package / "frameworks" / (name or framework_folder.name): framework_folder,
     }
     copies |= {package / "libraries" / name: _ROOT / "libraries" / name for name in libraries}
-    ignore = shutil.ignore_patterns("__pycache__", "*.md", "*.toml", "*.txt")
+    ignore = shutil.ignore_patterns("__pycache__", "*.md", "*.toml", "*.txt", "*.lock")
     for copy, original in copies.items():
         shutil.copytree(original, copy, ignore=ignore, dirs_exist_ok=True)
         for parent in (package, copy.parent, copy):

@@ -1,21 +1,34 @@
 """Completes the environment with Debian 11's Caffe, its Python and an MPI binding for that Python.
 
-Run by the environment's own Python as ``finish.py FOLDER caffe==VERSION mpi4py==VERSION``. Packages are downloaded by
-apt into a private state, which needs no rights and changes nothing of the system, checked against Debian's signatures,
-and unpacked into ``FOLDER/debian``. ``FOLDER/bin/caffe-python`` starts the Python in there with the C library of its
-own, whichever this system has.
+Run by the environment's own Python as ``finish.py FOLDER caffe==VERSION``. Packages are downloaded by apt into a
+private state, which needs no rights and changes nothing of the system, checked against Debian's signatures and against
+the versions and digests in ``finish.lock``, and unpacked into ``FOLDER/debian``. ``FOLDER/bin/caffe-python`` starts the
+Python in there with the C library of its own, whichever this system has.
+
+``finish.py --lock`` prints a new ``finish.lock`` from what Debian has now.
 """
 
 import glob
 import gzip
+import hashlib
 import os
+import platform
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import urllib.parse
 
 _RELEASE = "bullseye"
 _PACKAGES = ("python3-caffe", "caffe", "libopenblas0-pthread")
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""Debian's names of machines, by Python's."""
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_LOCK = os.path.join(_HERE, "finish.lock")
+_LOCKED = re.compile(r"^(\S+)==(\S+) ; platform_machine == '(\S+)' \\\n    --hash=sha256:(\S+)$", re.MULTILINE)
+_RENEW = "steptime env lock caffe"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _MIRROR = "STEPTIME_DEBIAN_MIRROR"
 """The variable by which a system whose apt knows no mirror of Debian is told of one."""
@@ -36,6 +49,7 @@ APT::Install-Recommends "false";
 APT::Install-Suggests "false";
 APT::Sandbox::User "root";
 Acquire::Retries "3";
+Acquire::ForceHash "sha256";
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 """
@@ -52,27 +66,67 @@ sys.executable = {wrapper!r}
 _METADATA = "Metadata-Version: 2.1\nName: caffe\nVersion: {version}\n"
 
 
-def finish(folder, caffe, mpi):
-    """Complete the environment at ``folder`` with the ``caffe`` and the ``mpi`` that these requirements name.
+def finish(folder, caffe):
+    """Complete the environment at ``folder`` with the ``caffe`` that this requirement names.
 
     Raises SystemExit with what is missing, and with a command that helps where one is known.
     """
     _require_programs()
     root = os.path.join(folder, "debian")
     scratch = os.path.join(folder, "debian-download")
+    locked = _locked(platform.machine())
     try:
-        _unpack(_download(scratch), root)
+        packages = _download(scratch, sorted("%s=%s" % (name, version) for name, (version, _) in locked.items()))
+        _require_digests(packages, locked)
+        _unpack(packages, root)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     version = caffe.split("==")[1]
     _require_version(root, version)
     target = os.path.join(root, "usr", "local", "lib", "python3.9", "dist-packages")
-    _install_binding(mpi, target)
+    _install_binding(target)
     # Debian's package does not tell Python its version.
     _write(os.path.join(target, "caffe-%s.dist-info" % version, "METADATA"), _METADATA.format(version=version))
     wrapper = os.path.join(folder, "bin", "caffe-python")
     _write(os.path.join(root, "usr", "lib", "python3.9", "sitecustomize.py"), _SITE.format(wrapper=wrapper))
     _write_wrapper(wrapper, folder, root)
+
+
+def print_lock():
+    """Print the versions and digests of Caffe's packages and of all that they need, for every kind of machine."""
+    _require_programs()
+    lines = ["# Made by `%s`; not to be edited by hand." % _RENEW]
+    for machine, architecture in sorted(_ARCHITECTURES.items()):
+        with tempfile.TemporaryDirectory() as scratch:
+            listed = _apt(scratch, ["--print-uris"] + list(_PACKAGES), architecture)
+        for file, digest in sorted(re.findall(r"^'\S+' (\S+)\.deb \d+ SHA256:(\S+)", listed, re.MULTILINE)):
+            name, version, _ = urllib.parse.unquote(file).split("_")
+            lines.append(
+                "%s==%s ; platform_machine == '%s' \\\n    --hash=sha256:%s" % (name, version, machine, digest)
+            )
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _locked(machine):
+    """Return ``{package: (version, digest)}`` for a kind of machine, as ``platform.machine`` calls it."""
+    with open(_LOCK, encoding="utf-8") as file:
+        found = _LOCKED.findall(file.read())
+    locked = {name: (version, digest) for name, version, its, digest in found if its == machine}
+    if not locked:
+        _fail("Caffe's packages are known for %s, not for %s" % (" and ".join(sorted(_ARCHITECTURES)), machine))
+    return locked
+
+
+def _require_digests(packages, locked):
+    """Refuse packages that are not the files that the lock names: nothing of them has been unpacked yet."""
+    expected = {digest: name for name, (_, digest) in locked.items()}
+    for package in packages:
+        with open(package, "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()
+        if expected.pop(digest, None) is None:
+            _fail("%s is another file than the one that the lock names" % os.path.basename(package), _RENEW)
+    if expected:
+        _fail("apt has not downloaded what the lock names: %s" % ", ".join(sorted(expected.values())), _RENEW)
 
 
 def _require_programs():
@@ -83,21 +137,35 @@ def _require_programs():
         _fail("Caffe is taken from Debian 11's packages, for which this system lacks %s" % ", ".join(lacking), fix)
 
 
-def _download(scratch):
-    """Return the paths of the packages of Caffe and of all that it needs, from the first mirror that has them."""
+def _download(scratch, packages):
+    """Return the paths of ``packages``, each as ``NAME=VERSION``, from the first mirror that has them."""
+    _apt(scratch, ["--download-only"] + packages)
+    return sorted(glob.glob(os.path.join(scratch, "cache", "archives", "*.deb")))
+
+
+def _apt(scratch, arguments, architecture=None):
+    """Return what apt-get install said, with its state in ``scratch``, by the first mirror with which it succeeded."""
+    apt = shutil.which("apt-get")
     for mirror in _mirrors():
         shutil.rmtree(scratch, ignore_errors=True)
         configuration = os.path.join(scratch, "apt.conf")
-        _write(configuration, _CONFIGURATION.format(folder=scratch))
+        own = (
+            'APT::Architecture "{0}";\nAPT::Architectures {{ "{0}"; }};\n'.format(architecture) if architecture else ""
+        )
+        _write(configuration, _CONFIGURATION.format(folder=scratch) + own)
         _write(os.path.join(scratch, "status"), "")
         source = "deb [signed-by=%s] %s %s main\n" % (_KEYRING, mirror, _RELEASE)
         _write(os.path.join(scratch, "sources.list"), source)
         for each in ("state/lists/partial", "cache/archives/partial"):
             os.makedirs(os.path.join(scratch, each))
         variables = dict(os.environ, APT_CONFIG=configuration)
-        install = ["apt-get", "install", "-qq", "-y", "--download-only"] + list(_PACKAGES)
-        if all(subprocess.call(command, env=variables) == 0 for command in (["apt-get", "update", "-q"], install)):
-            return sorted(glob.glob(os.path.join(scratch, "cache", "archives", "*.deb")))
+        if subprocess.call([apt, "update", "-q"], env=variables, stdout=sys.stderr):
+            continue
+        command = [apt, "install", "-qq", "-y"] + arguments
+        process = subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, universal_newlines=True)
+        said = process.communicate()[0]
+        if process.returncode == 0:
+            return said
     sys.stderr.write("fix: %s=ADDRESS-OF-A-DEBIAN-MIRROR steptime env create caffe\n" % _MIRROR)
     return _fail(
         "no mirror gave the packages of Debian 11 (%s): %s" % (_RELEASE, ", ".join(_mirrors()) or "none known")
@@ -129,10 +197,11 @@ def _require_version(root, version):
         _fail("Debian 11 has another Caffe than %s: %s" % (version, first.strip()))
 
 
-def _install_binding(requirement, target):
+def _install_binding(target):
     command = [sys.executable, "-I", "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary=:all:", "--implementation", "cp", "--python-version", "3.9", "--abi", "cp39"]
-    subprocess.check_call(command + ["--target", target, requirement])
+    command += ["--require-hashes", "-r", os.path.join(_HERE, "finish-requirements.lock")]
+    subprocess.check_call(command + ["--target", target])
 
 
 def _write_wrapper(wrapper, folder, root):
@@ -166,4 +235,7 @@ def _fail(why, fix=None):
 
 
 if __name__ == "__main__":
-    finish(os.path.abspath(sys.argv[1]), *sys.argv[2:])
+    if sys.argv[1:] == ["--lock"]:
+        print_lock()
+    else:
+        finish(os.path.abspath(sys.argv[1]), *sys.argv[2:])

@@ -23,8 +23,7 @@ import tempfile
 
 # The changes below fit these sources and no others.
 _SOURCES = {"horovod==0.28.1": "sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"}
-# CMake 4 refuses the gloo that comes along, and this one knows every flag of the compilers of today.
-_CMAKE = "cmake==3.26.4"
+_CMAKE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cmake-requirements.lock")
 _STANDARD = "set(CMAKE_CXX_STANDARD 14)"
 
 # In every build: no search for CUDA, which is not used, and libraries that find the MPI of their own environment.
@@ -146,7 +145,7 @@ def _build(recipe, pin, environment, scratch, shelf):
     with open(wanted, "w") as file:
         file.write("%s --hash=%s\n" % (pin, _SOURCES[pin]))
     _pip("download", "--no-deps", "--no-binary", "horovod", "--no-build-isolation", "-d", scratch, "-r", wanted)
-    _pip("install", "--no-deps", "--target", os.path.join(scratch, "tools"), _CMAKE)
+    _pip("install", "--no-deps", "--require-hashes", "--target", os.path.join(scratch, "tools"), "-r", _CMAKE)
     source = os.path.join(scratch, pin.replace("==", "-"))
     shutil.unpack_archive(source + ".tar.gz", scratch)
     for name, old, new in recipe.changes:
