@@ -1,5 +1,6 @@
 """What frameworks say themselves, held against the ablation."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from simulated import a_trial
 
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Account
-from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.records import AblationLaunch, read_ablation
 from steptime.measurements.store import Store
 
 TRUE = {"forward": STAGES["forward"], "backward": STAGES["backward"], "comm_exposed + sync_wait": STAGES["exchange"]}
@@ -160,4 +161,4 @@ def test_launches_from_before_timers_were_asked_can_still_be_read():
     data = launch_of(0).to_json()
     for worker in data["workers"]:
         del worker["native"]
-    assert AblationLaunch.from_json(data) == launch_of(0)
+    assert read_ablation(json.dumps(data).encode()) == launch_of(0)

@@ -205,17 +205,17 @@ def test_a_file_that_may_not_grow_leaves_whole_lines_and_says_what_is_safe(store
 
 
 def test_a_small_file_that_cannot_be_written_stays_as_it_was(store):
-    store.put("verdicts", {"before": 1})
+    store.put("notes", {"before": 1})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
         with pytest.raises(StoreError, match="the disk is full"):
-            store.put("verdicts", {"after": "x" * 1000})
+            store.put("notes", {"after": "x" * 1000})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, ignored)
-    assert store.get("verdicts") == {"before": 1}
+    assert store.get("notes") == {"before": 1}
     assert not list(store.path.glob("*.partial"))
 
 

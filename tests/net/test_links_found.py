@@ -7,7 +7,7 @@ import pytest
 from messages import SIZES, launch, setting
 
 from steptime.measurements.net.line import least_squares, through_ends
-from steptime.measurements.net.records import NetLaunch
+from steptime.measurements.net.records import read_net
 from steptime.measurements.net.times import message_times, run_times
 from steptime.model.collectives import ring
 from steptime.model.measured_links import link_of, net_summary
@@ -126,7 +126,7 @@ def test_the_units_of_several_launches_are_the_launches():
 def test_a_record_survives_its_file():
     wanted = setting(2, options={"bucket_mb": 25.0})
     before = launch(wanted, 0, gloo_like(2))
-    after = NetLaunch.from_json(json.loads(json.dumps(before.to_json())))
+    after = read_net(json.dumps(before.to_json()).encode())
     assert after == before
     assert after.setting.id == wanted.id
 

@@ -22,6 +22,7 @@ def export(
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
     """Write tables of trials and steps for notebooks, or traces of steps that Perfetto opens."""
+    from steptime.cli.console import warn
     from steptime.errors import UsageError, choices_message
     from steptime.measurements.store import Store
 
@@ -41,3 +42,4 @@ def export(
         paths = export_traces(store, target, trial)
     for path in paths:
         sys.stdout.write(f"{path}\n")
+    warn(store.problems)

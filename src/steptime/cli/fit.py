@@ -20,6 +20,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
+    from steptime.cli.console import warn
     from steptime.measurements.store import Store
     from steptime.predict.fit import fit as fitted
     from steptime.predict.held_out import with_holdout
@@ -31,8 +32,7 @@ def fit(
     profile = with_holdout(fitted(store, observations), observations)
     path = output or default_profile_path(folder)
     write_profile(profile, path)
-    for problem in store.problems:
-        sys.stderr.write(plain_text(f"{problem}\n"))
+    warn(store.problems)
     if as_json:
         from steptime.cli.tables import print_json
 

@@ -144,12 +144,13 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:
-    from steptime.cli.report import net_of, report_console
+    from steptime.cli.report import report_console
     from steptime.measurements.net.form import NetSummary
     from steptime.measurements.store import Store
+    from steptime.model.measured_links import stored_links
 
     store = Store.open(folder)
-    found = net_of(store) or NetSummary(rows=[])
+    found = stored_links(store) or NetSummary(rows=[])
     if as_json:
         from steptime.cli.tables import print_json
 

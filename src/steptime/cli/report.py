@@ -10,8 +10,6 @@ from steptime.cli.anomaly import print_anomalies, with_anomalies
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
-    from steptime.measurements.net.form import NetSummary
-    from steptime.measurements.store import Store
 
 _FILE_WIDTH = 140
 """Columns where no terminal sets them: a line per trial can be searched and cut."""
@@ -33,10 +31,11 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
     """
     from steptime.measurements.store import Store
     from steptime.measurements.summary import summarise
+    from steptime.model.measured_links import stored_links
 
     store = Store.open(folder)
+    net = stored_links(store)
     summary = summarise(store)
-    net = net_of(store)
     if as_json:
         from steptime.cli.tables import print_json
 
@@ -52,20 +51,11 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
             console.print(render_links(net))
         print_anomalies(summary.to_json(), folder)
     if html is not None:
+        from steptime.cli.console import warn
         from steptime.report.html import write_page
 
         write_page(store, summary, html, net)
-        sys.stderr.write(f"report: {html.resolve()}\n")
-
-
-def net_of(store: "Store") -> "NetSummary | None":
-    """Return what the network benchmark found, if it was run into the folder."""
-    launches = store.net()
-    if not launches:
-        return None
-    from steptime.model.measured_links import net_summary
-
-    return net_summary(launches)
+        warn([f"report: {html.resolve()}"])
 
 
 def report_console() -> "PlainConsole":

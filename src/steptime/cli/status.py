@@ -11,6 +11,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
     """Show how many launches each trial has, also while the study runs."""
+    from steptime.cli.console import warn
     from steptime.cli.tables import print_rows
     from steptime.measurements.store import Store
 
@@ -27,3 +28,4 @@ def status(
         "reason": "why it stopped",
     }
     print_rows(shown, columns, as_json=as_json)
+    warn(store.problems)

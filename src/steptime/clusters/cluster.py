@@ -12,7 +12,7 @@ from steptime.units import format_bit_rate, format_seconds
 
 
 class _Settled(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Host(_Settled):
@@ -111,9 +111,15 @@ def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluste
     return Cluster(hosts=tuple(hosts), worker_hosts=worker_hosts, workers_per_host=workers_per_host, delay_s=delay_s)
 
 
+_STORED = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
+"""Findings are read back from records, which somebody else may have written."""
+
+
 @dataclass(frozen=True)
 class HostFindings:
     """One host: its settings as they were read back, and what happened on it while the launch ran."""
+
+    __pydantic_config__ = _STORED
 
     name: str
     address: str
@@ -139,6 +145,8 @@ class HostFindings:
 class PathFindings:
     """From one host to another and back, measured with plain sockets before the launch."""
 
+    __pydantic_config__ = _STORED
+
     source: int
     target: int
     alpha_s: float
@@ -151,6 +159,8 @@ class PathFindings:
 @dataclass(frozen=True)
 class ClusterFindings:
     """A cluster as one launch had it."""
+
+    __pydantic_config__ = _STORED
 
     kind: str
     """``emulated``: hosts are namespaces of one machine."""

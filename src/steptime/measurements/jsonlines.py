@@ -26,16 +26,16 @@ _SAFE = "Everything recorded before is safe, the record in flight was dropped as
 
 @dataclass(frozen=True)
 class JsonLine:
-    """One line as it was found: its number from 1, the byte behind it, and its object or what is wrong with it."""
+    """One line as it was found: its number from 1, its bytes, and its object or what is wrong with it."""
 
     number: int
-    end: int
+    raw: bytes
     value: dict[str, Any] | None
     problem: str | None
 
 
-def read_lines(path: Path, start: int = 0) -> Iterator[JsonLine]:
-    """Yield the whole lines from byte ``start`` on; nothing when there is no file; numbers count from ``start``."""
+def read_lines(path: Path) -> Iterator[JsonLine]:
+    """Yield the whole lines; nothing when there is no file."""
     try:
         file = os.fdopen(open_plain(path, os.O_RDONLY), "rb")
     except FileNotFoundError:
@@ -43,8 +43,6 @@ def read_lines(path: Path, start: int = 0) -> Iterator[JsonLine]:
     except OSError as error:
         raise cannot_read(path, error) from error
     with file:
-        file.seek(start)
-        end = start
         for number in itertools.count(1):
             raw = file.readline(_MOST_BYTES)
             if not raw.endswith(b"\n"):
@@ -52,9 +50,8 @@ def read_lines(path: Path, start: int = 0) -> Iterator[JsonLine]:
                     message = f"{path}, line {number} is longer than {_MOST_BYTES >> 20} MiB, which no record is"
                     raise StoreError(message)
                 return
-            end += len(raw)
             value, problem = _parse(raw)
-            yield JsonLine(number, end, value, problem)
+            yield JsonLine(number, raw, value, problem)
 
 
 def append_line(path: Path, value: dict[str, Any]) -> None:
@@ -126,7 +123,7 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 def _parse(raw: bytes) -> tuple[dict[str, Any] | None, str | None]:
     try:
-        value = from_json(raw, cache_strings="keys")
+        value = from_json(raw, cache_strings="keys", allow_inf_nan=False)
     except ValueError as error:
         return None, str(error)
     if not isinstance(value, dict):

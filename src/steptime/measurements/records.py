@@ -7,8 +7,23 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
    framework's own timers say.
 """
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from steptime.measurements.record_fields import (
+    STRICT,
+    Count,
+    Duration,
+    Environment,
+    Facts,
+    FoundCluster,
+    Option,
+    Quantity,
+    Seconds,
+    nothing_to_check,
+    record_reader,
+)
 
 SCHEMA = 1
 
@@ -23,21 +38,23 @@ class WorkerSteps:
     others cannot.
     """
 
-    rank: int
+    __pydantic_config__ = STRICT
+
+    rank: Count
     host: str
-    warmup_ends_s: list[float]
-    origin_s: float
+    warmup_ends_s: list[Seconds]
+    origin_s: Seconds
     """End of the step before the first timed one."""
-    ends_s: list[float]
+    ends_s: list[Seconds]
     """Ends of the timed steps."""
     loss_first: float | None
     """After the warm-up; None, here and at the end, where it was no number, which JSON cannot write."""
     loss_last: float | None
-    facts: dict[str, Any]
-    usage: dict[str, float]
-    opened_in_s: float
+    facts: Facts
+    usage: dict[str, Quantity]
+    opened_in_s: Seconds
     """From the start of the process to a session that is ready to step."""
-    staleness: dict[str, int] | None = None
+    staleness: dict[str, Count] | None = None
     """How many of this worker's updates were 0, 1, 2, … updates of others late; None where none can be."""
 
 
@@ -45,55 +62,64 @@ class WorkerSteps:
 class Launch:
     """One launch: fresh processes, one line in the trial's ``records.jsonl``."""
 
+    __pydantic_config__ = STRICT
+
     trial: str
-    launch: int
+    launch: Count
     """Index among the launches of this trial, from 0."""
-    block: int
+    block: Count
     """Index of the randomised block in which it ran; the launches of one block are neighbours in time."""
     status: Status
     reason: str | None
     """Why it failed, in one sentence; None when it did not."""
     started_at: str
     """UTC, ISO 8601."""
-    wall_s: float
+    wall_s: Duration
     commands: list[list[str]]
     """The argument list of every process, in the order of their start."""
-    environment: dict[str, Any]
-    """Name, kind, interpreter, Python version and versions of the main packages of the framework's environment."""
-    noise: dict[str, float | None]
+    environment: Environment
+    noise: dict[str, Quantity | None]
     """What else the machine did: see measurements/noise.py; null where the system does not say."""
     flags: list[str] = field(default_factory=list)
     workers: list[WorkerSteps] = field(default_factory=list)
     stderr: dict[str, str] = field(default_factory=dict)
     """The last lines of each process's standard error, for a failed launch."""
-    cluster: dict[str, Any] | None = None
-    """The hosts and links that the launcher made, as it found them: see clusters/cluster.py; None where it made none.
+    cluster: FoundCluster | None = None
+    """None where the launcher made no hosts.
     A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""
         return {"schema": SCHEMA, "kind": "launch", **asdict(self)}
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Launch":
-        """Read a line's object; raises KeyError or TypeError when it is none."""
-        fields = {name: value for name, value in data.items() if name not in ("schema", "kind")}
-        fields["workers"] = [WorkerSteps(**worker) for worker in fields["workers"]]
-        return cls(**fields)
+
+_UPDATES = re.compile("[0-9]{1,9}")
+
+
+def _staleness_counts(launch: Launch) -> None:
+    for worker in launch.workers:
+        if any(not _UPDATES.fullmatch(late) for late in worker.staleness or {}):
+            message = f"workers.{worker.rank}.staleness: a key is no count of updates"
+            raise ValueError(message)
+
+
+read_launch = record_reader(Launch, "launch", _staleness_counts)
 
 
 @dataclass(frozen=True)
 class EquivalenceResult:
     """What the equivalence check found for one framework, strategy and workload."""
 
+    __pydantic_config__ = STRICT
+
     framework: str
     framework_version: str
     strategy: str
     workload: str
-    input_shape: list[int]
-    workers: int
-    repeats: int
-    steps: int
+    input_shape: list[Count]
+    workers: Count
+    repeats: Count
+    steps: Count
     parameters: int | None
     parameters_expected: int
     output_shape: list[int] | None
@@ -111,9 +137,9 @@ class EquivalenceResult:
     passed: bool
     reason: str | None
     """Why it did not pass."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Option] = field(default_factory=dict)
     """Of the framework."""
-    crashes: int = 0
+    crashes: Count = 0
     """Runs that a signal ended and that were repeated: a crash is no wrong number, but worth knowing."""
     learning_rate: float | None = None
     """With which all were trained; below the trial's where its own makes the loss grow. None in older records, and
@@ -123,7 +149,5 @@ class EquivalenceResult:
         """The line's object."""
         return {"schema": SCHEMA, "kind": "equivalence", **asdict(self)}
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "EquivalenceResult":
-        """Read a line's object; raises TypeError when it is none."""
-        return cls(**{name: value for name, value in data.items() if name not in ("schema", "kind")})
+
+read_equivalence = record_reader(EquivalenceResult, "equivalence", nothing_to_check)

@@ -1,18 +1,68 @@
 """Reading the files of a results folder: what is damaged is said, and what a newer steptime wrote is refused."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import steptime
 from steptime.errors import StoreError
 from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.plain_file import read_plain
+from steptime.measurements.record_fields import STRICT, Count, Quantity, Reader, Record, Strict, first_mistake
 from steptime.measurements.records import SCHEMA
+from steptime.study.study import Published
 from steptime.study.trial import Trial
 
-Record = TypeVar("Record")
+
+class Machine(Strict):
+    """The fingerprint of a machine: what the report computes with, and any other plain values."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str | bool | Quantity | None]
+
+    cores: Count | None = None
+    quota_cores: Quantity | None = None
+    memory_bytes: Quantity | None = None
+    gpus: list[dict[str, str | Quantity | None]] | None = None
+
+
+class Verdict(Strict):
+    """Why a trial has no result."""
+
+    status: Literal["failed", "not_equivalent"]
+    reason: str
+
+
+class Skipped(Strict):
+    """Combinations of a study that cannot be, one line per reason."""
+
+    lines: list[str] = Field(default_factory=list)
+
+
+class Header(BaseModel):
+    """study.json, as far as it is read here."""
+
+    class Study(BaseModel):
+        """A study with all defaults filled in."""
+
+        name: str = ""
+        question: str = ""
+        published: list[Published] = []
+
+    written_by: str = "of a newer version"
+    study: Study
+
+
+_OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any], config=STRICT)
+_FORMS: Mapping[str, TypeAdapter[Any]] = {
+    "study.json": TypeAdapter(Header),
+    "machine.json": TypeAdapter(Machine),
+    "verdicts.json": TypeAdapter(dict[str, Verdict]),
+    "skipped.json": TypeAdapter(Skipped),
+}
+"""By name, the form of a file that holds one JSON object; others may hold any object."""
 
 
 class ResultsFiles:
@@ -27,17 +77,17 @@ class ResultsFiles:
         self.path = path
         self.problems: list[str] = []
 
-    def records(self, path: Path, parse: Callable[[dict[str, Any]], Record]) -> Iterator[Record]:
+    def records(self, path: Path, parse: Reader[Record]) -> Iterator[Record]:
         """Yield the records of a file of JSON lines; damaged lines are skipped, and put down as problems."""
         for line in read_lines(path):
             problem = line.problem
             if line.value is not None:
-                self.check_schema(line.value, path)
                 try:
-                    yield parse(line.value)
+                    self.check_schema(line.value, path)
+                    yield parse(line.raw)
                     continue
-                except (KeyError, TypeError) as error:
-                    problem = f"{type(error).__name__}: {error}"
+                except ValueError as error:
+                    problem = str(error)
             place = f"{path.relative_to(self.path)}, line {line.number}"
             sentence = f"{place} is damaged and was skipped ({problem})"
             if sentence not in self.problems:
@@ -48,8 +98,8 @@ class ResultsFiles:
         try:
             # As JSON, because what JSON cannot tell apart (a list, a tuple) is strict otherwise.
             trial = Trial.model_validate_json(read_plain(path))
-        except ValueError as error:
-            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
+        except ValidationError as error:
+            message = f"{path} is damaged ({first_mistake(error)}); restore it from a copy, or choose another folder"
             raise StoreError(message) from error
         if trial.id != path.parent.name:
             message = f"{path} describes {trial.id}, not the trial of its folder; it was changed by hand or by accident"
@@ -60,8 +110,8 @@ class ResultsFiles:
         """Return what study.json says: schema, the steptime that wrote it, and the study."""
         path = self.path / "study.json"
         header = self.json_object(path)
-        if header is None or "study" not in header:
-            message = f"{path} is damaged: it has no study; the records of the trials are in {self.path / 'trials'}"
+        if header is None:
+            message = f"{path} is gone; the records of the trials are in {self.path / 'trials'}"
             raise StoreError(message)
         return header
 
@@ -76,21 +126,28 @@ class ResultsFiles:
     def json_object(self, path: Path) -> dict[str, Any] | None:
         """Return the JSON object of a file; None where there is no file."""
         try:
-            value = json.loads(read_plain(path))
+            data = read_plain(path)
         except FileNotFoundError:
             return None
+        try:
+            value = _OBJECT.validate_json(data)
+            if path.name == "study.json":
+                self.check_schema(value, path)
+            if path.name in _FORMS:
+                _FORMS[path.name].validate_json(data)
         except ValueError as error:
-            message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
+            problem = first_mistake(error) if isinstance(error, ValidationError) else str(error)
+            message = f"{path} is damaged ({problem}); restore it from a copy, or choose another folder"
             raise StoreError(message) from error
-        if not isinstance(value, dict):
-            message = f"{path} is damaged: it holds no JSON object"
-            raise StoreError(message)
         return value
 
     def check_schema(self, value: Mapping[str, Any], path: Path) -> None:
-        """Refuse what a newer steptime wrote, naming that one."""
+        """Raise StoreError for what a newer steptime wrote, naming that one, and ValueError for no schema."""
         schema = value.get("schema")
-        if isinstance(schema, int) and schema <= SCHEMA:
+        if not isinstance(schema, int) or schema < 1:
+            problem = "schema: it is no number from 1 on"
+            raise ValueError(problem)
+        if schema <= SCHEMA:
             return
         header = value if "written_by" in value else self.header()
         message = (

@@ -27,13 +27,13 @@ from typing import Any
 
 import steptime
 from steptime.errors import StoreError
-from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.records import AblationLaunch, read_ablation
 from steptime.measurements.jsonlines import append_line
 from steptime.measurements.lock import FolderLock
-from steptime.measurements.net.records import NetLaunch
-from steptime.measurements.plain_file import cannot_write, refuse_links, write_whole
+from steptime.measurements.net.records import NetLaunch, read_net
+from steptime.measurements.plain_file import cannot_write, read_plain, refuse_links, write_whole
 from steptime.measurements.progress import TrialProgress, trial_progress
-from steptime.measurements.records import SCHEMA, EquivalenceResult, Launch
+from steptime.measurements.records import SCHEMA, EquivalenceResult, Launch, read_equivalence, read_launch
 from steptime.measurements.results_files import ResultsFiles
 from steptime.study.trial import Trial
 
@@ -98,7 +98,7 @@ class Store:
             raise StoreError(message)
         refuse_links(path)
         store = cls(path)
-        store._files.check_schema(store._files.header(), path / "study.json")
+        store._files.header()
         return store
 
     @property
@@ -139,7 +139,7 @@ class Store:
         for name in ("study.yaml", "study.json"):
             copy = name.replace("study", f"study-{number}")
             with contextlib.suppress(OSError):
-                write_whole(self.path / copy, (self.path / name).read_bytes())
+                write_whole(self.path / copy, read_plain(self.path / name))
                 kept.append(copy)
         return kept
 
@@ -226,7 +226,7 @@ class Store:
 
     def iter_launches(self, trial_id: str) -> Iterator[Launch]:
         """Yield the launches of a trial one by one, for callers that must not hold all of them."""
-        return self._files.records(self._folder(trial_id) / "records.jsonl", Launch.from_json)
+        return self._files.records(self._folder(trial_id) / "records.jsonl", read_launch)
 
     def append_ablation(self, launch: AblationLaunch) -> None:
         """Add an ablation launch to its trial, as ``append`` adds a timing launch."""
@@ -234,7 +234,7 @@ class Store:
 
     def ablations(self, trial_id: str) -> list[AblationLaunch]:
         """Return the ablation launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "ablation.jsonl", AblationLaunch.from_json))
+        return list(self._files.records(self._folder(trial_id) / "ablation.jsonl", read_ablation))
 
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""
@@ -243,7 +243,7 @@ class Store:
 
     def equivalence(self) -> list[EquivalenceResult]:
         """Return the results of the equivalence check, oldest first."""
-        return list(self._files.records(self.path / "equivalence.jsonl", EquivalenceResult.from_json))
+        return list(self._files.records(self.path / "equivalence.jsonl", read_equivalence))
 
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""
@@ -252,7 +252,7 @@ class Store:
 
     def net(self) -> list[NetLaunch]:
         """Return the launches of the network benchmark, oldest first."""
-        return list(self._files.records(self.path / "net.jsonl", NetLaunch.from_json))
+        return list(self._files.records(self.path / "net.jsonl", read_net))
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""

@@ -71,7 +71,7 @@ def summarise(store: Store) -> Summary:
     study = store.study_json
     ranking = _ranking(list(ranked.values()))
     return Summary(
-        study=study["name"],
+        study=study.get("name", store.path.name),
         question=study.get("question", ""),
         machine=machine,
         trials=trials,

@@ -12,9 +12,16 @@ from steptime.measurements.net.form import Fit, NetRow, NetSummary, NetValue, Si
 from steptime.measurements.net.line import METHODS, PREFERRED, Line, bounded
 from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.measurements.net.times import MessageTimes, message_times, size_time
+from steptime.measurements.store import Store
 from steptime.model.collectives import OPERATIONS, Link
 
 _FEWEST_SIZES = 2
+
+
+def stored_links(store: Store) -> NetSummary | None:
+    """Return what the network benchmark found in a results folder; None where it was not run."""
+    launches = store.net()
+    return net_summary(launches) if launches else None
 
 
 def net_summary(launches: Iterable[NetLaunch]) -> NetSummary:

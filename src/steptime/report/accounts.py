@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.ablation.accounts import TOGETHER
 from steptime.measurements.ablation.form import Account, Seconds
+from steptime.measurements.ablation.records import TOGETHER
 from steptime.report.breakdown import TITLES, BreakdownRow
 from steptime.report.number_format import UNKNOWN, Shown, listed, seconds, time_unit
 

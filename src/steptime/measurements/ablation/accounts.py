@@ -6,7 +6,7 @@ import numpy as np
 
 from steptime.measurements.ablation import form
 from steptime.measurements.ablation.interval import over_blocks
-from steptime.measurements.ablation.records import PHASES, AblationLaunch
+from steptime.measurements.ablation.records import PHASES, TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, aligned, uncertainty_s
 from steptime.measurements.interval import Bounded
 
@@ -44,8 +44,6 @@ def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, flo
 
 TOLERANCE = 0.02
 """Of a step: what may lie between two accounts that agree, as much as phases may leave of a step that they explain."""
-TOGETHER = " + "
-"""Between the names of phases that one duration covers."""
 MARKS = "marks"
 _EXCHANGE = TOGETHER.join(("comm_exposed", "sync_wait"))
 """What ends with the mark ``exchange``."""

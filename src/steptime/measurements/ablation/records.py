@@ -3,19 +3,37 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from steptime.measurements.record_fields import (
+    STRICT,
+    Bytes,
+    Count,
+    Duration,
+    Environment,
+    Facts,
+    FoundCluster,
+    Quantity,
+    Seconds,
+    record_reader,
+)
 from steptime.measurements.records import SCHEMA, Status
 
 PHASES = ("input_wait", "h2d", "forward", "backward", "comm_exposed", "sync_wait", "update", "residual")
 """What sums to the step, in the order in which it is shown; the meanings are in docs/glossary.md."""
 
 
+TOGETHER = " + "
+"""Between the names of phases that one duration covers."""
+
+
 @dataclass(frozen=True)
 class WorkerAblation:
     """What one worker saw of its steps; seconds everywhere."""
 
-    rank: int
+    __pydantic_config__ = STRICT
+
+    rank: Count
     host: str
-    stages: dict[str, list[list[float]]]
+    stages: dict[str, list[list[Duration]]]
     """For each stage of the ablation (worker/session.py), for each block, the durations of its steps.
 
     All workers have the same stages, blocks and numbers of steps; in `forward`, `backward`, `local` and `input` they
@@ -23,19 +41,19 @@ class WorkerAblation:
     """
     order: list[list[str]]
     """The stages of each block in the order in which they ran."""
-    clocks: list[dict[str, float]]
+    clocks: list[dict[str, Seconds]]
     """Before and after: `at_s` on this worker's clock, `offset_s` to add for worker 0's, `rtt_s` of the comparison."""
     marks: list[str]
     """Phases that the framework itself marks, in their order; empty where it does not."""
-    marked: list[list[float]]
+    marked: list[list[Seconds]]
     """For each marked step its start and the end of each of `marks`, on this worker's clock."""
-    transfers: list[tuple[str, int, float, float]]
+    transfers: list[tuple[str, Bytes, Seconds, Seconds]]
     """Pieces exchanged in the marked steps: name, bytes, when ready, when its result was there, on this clock."""
-    facts: dict[str, Any]
-    native: list[dict[str, dict[str, float]]] = field(default_factory=list)
+    facts: Facts
+    native: list[dict[str, dict[str, Duration]]] = field(default_factory=list)
     """What the framework's own timers say of the marked steps of each block: source, phases, mean seconds of a step.
 
-    Phases are joined by ``" + "`` where a duration covers several; empty where the framework has no timers.
+    Phases are joined by ``TOGETHER`` where a duration covers several; empty where the framework has no timers.
     """
 
 
@@ -43,32 +61,70 @@ class WorkerAblation:
 class AblationLaunch:
     """One ablation launch: fresh processes, one line in the trial's ``ablation.jsonl``."""
 
+    __pydantic_config__ = STRICT
+
     trial: str
-    launch: int
+    launch: Count
     """Index among the ablation launches of this trial, from 0; launches of the same index are neighbours in time."""
     status: Status
     reason: str | None
     started_at: str
     """UTC, ISO 8601."""
-    wall_s: float
-    environment: dict[str, Any]
-    noise: dict[str, float | None]
+    wall_s: Duration
+    environment: Environment
+    noise: dict[str, Quantity | None]
     flags: list[str] = field(default_factory=list)
     workers: list[WorkerAblation] = field(default_factory=list)
     stderr: dict[str, str] = field(default_factory=dict)
-    cluster: dict[str, Any] | None = None
+    cluster: FoundCluster | None = None
     """As in a timing launch."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""
         return {"schema": SCHEMA, "kind": "ablation", **asdict(self)}
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "AblationLaunch":
-        """Read a line's object; raises KeyError or TypeError when it is none."""
-        fields = {name: value for name, value in data.items() if name not in ("schema", "kind")}
-        fields["workers"] = [
-            WorkerAblation(**{**worker, "transfers": [tuple(piece) for piece in worker["transfers"]]})
-            for worker in fields["workers"]
-        ]
-        return cls(**fields)
+
+_WITH_WORK = ("step", "local", "backward", "forward")
+"""Stages that are divided by."""
+
+
+_CLOCK = {"at_s", "offset_s", "rtt_s"}
+
+
+def _parts_fit(launch: AblationLaunch) -> None:
+    """Raise ValueError where workers have other stages, blocks or marks than the first, or a step of no length."""
+    if launch.status == "ok":
+        for worker in launch.workers:
+            for mistake in (_stage_mistake(worker, launch.workers[0]), _mark_mistake(worker, launch.workers[0])):
+                if mistake:
+                    message = f"workers.{worker.rank}.{mistake}"
+                    raise ValueError(message)
+
+
+def _stage_mistake(worker: WorkerAblation, first: WorkerAblation) -> str | None:
+    sizes, expected = (
+        {name: [len(block) for block in blocks] for name, blocks in each.stages.items()} for each in (worker, first)
+    )
+    blocks = len(sizes.get("step", []))
+    if sizes != expected:
+        return "stages: not the stages, blocks and steps of the first worker"
+    if not blocks or any(len(each) != blocks or 0 in each for each in sizes.values()):
+        return "stages: a stage lacks blocks or steps, or there is no stage of whole steps"
+    if any(not min(block) > 0.0 for name in _WITH_WORK for block in worker.stages.get(name, [])):
+        return "stages: a step took no time"
+    return None if len(worker.native) in (0, blocks) else "native: not one object for each block"
+
+
+def _mark_mistake(worker: WorkerAblation, first: WorkerAblation) -> str | None:
+    if not worker.clocks or any(not clock.keys() >= _CLOCK for clock in worker.clocks):
+        return "clocks: no comparison of clocks"
+    if worker.marks != first.marks or {len(row) for row in worker.marked} - {len(worker.marks) + 1}:
+        return "marked: not a start and the end of each of the first worker's marks"
+    if len(worker.marked) != len(first.marked):
+        return "marked: not as many steps as the first worker"
+    names = {name for block in worker.native for durations in block.values() for name in durations}
+    unknown = {part for name in names for part in name.split(TOGETHER)} - set(PHASES)
+    return f"native: unknown phase {min(unknown)!r}" if unknown else None
+
+
+read_ablation = record_reader(AblationLaunch, "ablation", _parts_fit)

@@ -6,32 +6,43 @@ The schema is that of ``measurements/records.py``, with its diary.
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from steptime.clusters.cluster import Cluster
+from steptime.measurements.record_fields import (
+    STRICT,
+    Bytes,
+    Count,
+    Duration,
+    Environment,
+    Facts,
+    FoundCluster,
+    Option,
+    Quantity,
+    Seconds,
+    record_reader,
+)
 from steptime.measurements.records import SCHEMA
-
-OptionValue = bool | int | float | str
 
 
 class NetSetting(BaseModel):
     """What one launch measures: a back end, as a framework uses it, between so many workers."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     back_end: str
     framework: str
     strategy: str
     """Whose processes are started."""
-    options: dict[str, OptionValue]
+    options: dict[str, Option]
     device: Literal["cpu", "cuda"]
-    operations: tuple[str, ...]
-    sizes: tuple[int, ...]
+    operations: tuple[Literal["allreduce", "push_pull", "incast"], ...]
+    sizes: tuple[Annotated[int, Field(gt=0, le=2**53)], ...]
     """Bytes of one message of one worker, ascending; multiples of 4."""
-    workers: int
-    servers: int = 0
+    workers: Count
+    servers: Count = 0
     server_placement: Literal["own", "colocated"] | None = None
     threads: int = 1
     launcher: str = "local"
@@ -54,10 +65,12 @@ class NetSetting(BaseModel):
 class Visit:
     """Runs of one message, one directly behind the other, as one worker saw them."""
 
+    __pydantic_config__ = STRICT
+
     operation: str
-    bytes: int
-    round: int
-    ends_s: list[float]
+    bytes: Bytes
+    round: Count
+    ends_s: list[Seconds]
     """Of the host's monotonic clock; the first is the end of a run that is not timed."""
 
 
@@ -65,37 +78,41 @@ class Visit:
 class WorkerVisits:
     """What one worker saw; visit k of all workers is the same."""
 
-    rank: int
+    __pydantic_config__ = STRICT
+
+    rank: Count
     host: str
     visits: list[Visit]
-    checks: int
+    checks: Count
     """Visits whose result was held against what it must be."""
-    wrong: int
+    wrong: Count
     """Those of them in which a value was wrong."""
-    facts: dict[str, Any]
+    facts: Facts
 
 
 @dataclass(frozen=True)
 class NetLaunch:
     """One launch: fresh processes, one line."""
 
+    __pydantic_config__ = STRICT
+
     setting: NetSetting
-    launch: int
+    launch: Count
     """Index among the launches of this setting, from 0; launches of the same index are neighbours in time."""
     status: Literal["ok", "failed", "wrong"]
     """``wrong``: it ended well, and a value was not what it must be."""
     reason: str | None
     started_at: str
-    wall_s: float
+    wall_s: Duration
     commands: list[list[str]]
-    environment: dict[str, Any]
-    noise: dict[str, float | None]
+    environment: Environment
+    noise: dict[str, Quantity | None]
     flags: list[str] = field(default_factory=list)
-    alphas_s: list[float] = field(default_factory=list)
+    alphas_s: list[Duration] = field(default_factory=list)
     """One way of one byte between worker 0 and each other worker, over a plain socket, in seconds."""
     workers: list[WorkerVisits] = field(default_factory=list)
     stderr: dict[str, str] = field(default_factory=dict)
-    cluster: dict[str, Any] | None = None
+    cluster: FoundCluster | None = None
     """As in ``records.Launch``; its bytes show that the messages crossed the links."""
 
     def to_json(self) -> dict[str, Any]:
@@ -105,14 +122,24 @@ class NetLaunch:
         setting = self.setting.model_dump(mode="json")
         return {"schema": SCHEMA, "kind": "net", **fields, "setting": setting, "workers": workers}
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "NetLaunch":
-        """Read a line's object; raises KeyError or TypeError when it is none."""
-        fields = {name: value for name, value in data.items() if name not in ("schema", "kind")}
-        fields["setting"] = NetSetting.model_validate_json(json.dumps(fields["setting"]))
-        fields["workers"] = [_worker(worker) for worker in fields["workers"]]
-        return cls(**fields)
+
+def _visits_fit(launch: NetLaunch) -> None:
+    """Raise ValueError where workers have other visits than the first, or a good launch has none."""
+    if launch.status != "ok":
+        return
+    seen = [[(each.operation, each.bytes, len(each.ends_s)) for each in worker.visits] for worker in launch.workers]
+    if not seen or any(each != seen[0] for each in seen):
+        message = "workers: not the visits of the first worker"
+        raise ValueError(message)
+    if any(size < 1 or ends < _FEWEST_ENDS for _, size, ends in seen[0]):
+        message = "workers.0.visits: a visit without bytes or without a timed run"
+        raise ValueError(message)
+    if launch.setting.workers < _FEWEST_WORKERS:
+        message = "setting.workers: one worker has nobody to send to"
+        raise ValueError(message)
 
 
-def _worker(data: dict[str, Any]) -> WorkerVisits:
-    return WorkerVisits(**{**data, "visits": [Visit(**visit) for visit in data["visits"]]})
+_FEWEST_ENDS = 2
+_FEWEST_WORKERS = 2
+
+read_net = record_reader(NetLaunch, "net", _visits_fit)

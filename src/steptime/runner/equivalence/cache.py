@@ -10,7 +10,7 @@ from pathlib import Path
 import steptime
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.frameworks.manifest import Manifest
-from steptime.measurements.records import EquivalenceResult
+from steptime.measurements.records import EquivalenceResult, read_equivalence
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
@@ -55,8 +55,8 @@ class CheckCache:
     def get(self, key: str) -> EquivalenceResult | None:
         """Return the kept result; None when there is none, it cannot be read, or it is none of a passed check."""
         try:
-            kept = EquivalenceResult.from_json(json.loads((self._folder / f"{key}.json").read_text()))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            kept = read_equivalence((self._folder / f"{key}.json").read_bytes())
+        except (OSError, ValueError):
             return None
         return kept if kept.passed is True else None
 
