@@ -161,6 +161,16 @@ class Registry(Mapping[str, T]):
         """Return who brings ``name``: ``steptime``, or a distribution with its version."""
         return OWN if name in self._own else self._plugins[name].provider
 
+    def broken(self) -> dict[str, str]:
+        """Import every plug-in; return why those cannot be used that cannot, by name."""
+        causes = {}
+        for name in self._plugins:
+            try:
+                self[name]
+            except PluginError as error:
+                causes[name] = str(error)
+        return causes
+
     @property
     def _plugins(self) -> dict[str, Plugin]:
         return own_and_plugins(self._kind, self._own)

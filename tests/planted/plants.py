@@ -15,13 +15,13 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import AblationLaunch
-from steptime.runner.ablation_runs import AblationRuns
 from steptime.runner.block_runner import BlockRunner, Schedule, StoppingRule
 from steptime.runner.executor import Executor
 from steptime.runner.host import usable_cores
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
+from steptime.runner.trial_runs import TrialInputs, ablation_runs
 
 PLANT = (Path(__file__).parent / "planted_adapter.py").read_text()
 
@@ -111,12 +111,8 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
     )
     kept: list[AblationLaunch] = []
     executor = Executor({"pytorch": manifest}, prepared.environments, usable_cores(), 200.0)
-    runs = AblationRuns(
-        results=folder,
-        schedule=AblationSchedule(warmup_steps=4, seconds=seconds),
-        workloads={trial.id: built},
-        loaders={trial.id: {"kind": "synthetic", "distinct_batches": 4}},
-    )
+    inputs = TrialInputs(folder, {trial.id: built}, {trial.id: {"kind": "synthetic", "distinct_batches": 4}})
+    runs = ablation_runs(inputs, AblationSchedule(warmup_steps=4, seconds=seconds))
     BlockRunner(executor, runs, kept.append, Silent()).run(Schedule([trial], StoppingRule(launches, launches), "0"))
     assert [each.reason for each in kept] == [None] * launches
     found = break_down(trial, kept, [])

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 from program import steptime
 
+from steptime.cli.app import run_program
 from steptime.datasets.builtins import BUILTINS
 from steptime.errors import PluginError, StudyError, UsageError
 from steptime.frameworks import manifest
 from steptime.frameworks.manifest import broken_frameworks, load_manifests, manifest_named
 from steptime.launchers.table import LAUNCHERS, launcher_named
 from steptime.plugins import plugins_of
+from steptime.runner import doctor
 from steptime.runner.vocabulary import read
 from steptime.study.study_file import broken_studies, study_files, study_providers
 from steptime.workloads.table import LIBRARY, build_workload
@@ -215,6 +217,22 @@ def test_a_list_names_a_broken_plugin_once_with_its_distribution_and_cause(insta
     (row,) = [row for row in json.loads(printed) if row["name"] == "broken"]
     assert row["provider"] == "far 1.0"
     assert cause in row[column]
+
+
+@pytest.mark.parametrize("what", ["frameworks", "workloads", "launchers", "datasets", "studies"])
+def test_doctor_names_a_broken_plugin_with_its_cause(installed, what):
+    installed("far", {}, **{what: {"unusable": "no_such_module"}})
+    (finding,) = doctor.broken_plugins()
+
+    assert (finding.name, finding.status) == ("unusable", "missing")
+    assert "no_such_module" in finding.detail
+
+
+def test_an_environment_of_a_broken_framework_is_refused_with_the_cause(installed, capsys):
+    installed("far", {}, frameworks={"unusable": "no_such_module"})
+
+    assert run_program(["env", "create", "unusable"]) == 2
+    assert "there is no package 'no_such_module'" in capsys.readouterr().err
 
 
 def test_a_list_shows_where_each_comes_from_as_soon_as_one_comes_from_elsewhere(installed, tmp_path):

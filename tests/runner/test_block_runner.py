@@ -11,13 +11,12 @@ from trials import trial
 
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.records import Launch
-from steptime.runner.ablation_runs import AblationRuns
 from steptime.runner.block_runner import BUDGET_SPENT, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
 from steptime.runner.executor import LaunchResult
-from steptime.runner.jobs import AblationSchedule
 from steptime.runner.message_timing import MessageRuns
 from steptime.runner.progress import Remaining, Silent
 from steptime.runner.run_folder import Collected
+from steptime.runner.trial_runs import expected_ablation_s
 from steptime.study.trial import Trial
 
 TRIALS = [trial(name) for name in ("a", "b", "c", "d")]
@@ -251,9 +250,8 @@ class TestDeadline:
 
 
 def test_an_ablation_launch_is_expected_to_start_and_end_as_the_timed_ones_did():
-    runs = AblationRuns(Path(), AblationSchedule(3, seconds=10.0), {}, {})
     timed = [launch(TRIALS[0], number, wall_s=wall_s) for number, wall_s in enumerate((7.0, 9.0, 30.0))]
-    assert runs.expected_s(timed, timed_s=3.0) == 9.0 - 3.0 + 10.0
+    assert expected_ablation_s(timed, timed_s=3.0, seconds=10.0) == 9.0 - 3.0 + 10.0
 
 
 class TestExpectedTime:

@@ -47,6 +47,7 @@ def create(
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.cli.tables import print_rows
+    from steptime.frameworks.manifest import broken_frameworks
     from steptime.runner.preparation import prepare_environments
 
     specs = _chosen(names or [], everything=everything)
@@ -57,7 +58,9 @@ def create(
     except Interrupted as stop:
         stop.add_note(f"complete environments stay; go on with: {shlex.join(['steptime', *sys.argv[1:]])}")
         raise
-    rows = [_made(spec.name, prepared) for spec in specs]
+    broken = broken_frameworks() if everything else {}
+    prepared.failures.update(broken)
+    rows = [_made(name, prepared) for name in [*(spec.name for spec in specs), *broken]]
     columns = {"name": "environment", "state": "state", "reason": "why not", "fix": "what would help"}
     if not prepared.failures:
         columns = {"name": "environment", "state": "state", "interpreter": "interpreter"}
@@ -181,6 +184,7 @@ def _in_a_line(failure: str) -> str:
 
 def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
     from steptime.errors import UsageError, choices_message
+    from steptime.frameworks.manifest import broken_frameworks
     from steptime.runner.preparation import all_environment_specs
 
     specs = all_environment_specs()
@@ -189,7 +193,8 @@ def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
     if not names:
         message = f"which environment? name one or more of {', '.join(specs)}, or say --all"
         raise UsageError(message)
-    unknown = [choices_message("environment", name, specs) for name in names if name not in specs]
+    broken = broken_frameworks()
+    unknown = [broken.get(name) or choices_message("environment", name, specs) for name in names if name not in specs]
     if unknown:
         raise UsageError(unknown)
     return [specs[name] for name in names]

@@ -45,15 +45,12 @@ Record = TypeVar("Record", bound=LaunchRecord)
 class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     """One kind of launch, to be run in blocks: its job, its run folder and its record."""
 
-    title: ClassVar[str]
+    title: str
     """Shown while its launches run."""
+    guess_s: float
+    """A guess of the seconds that a launch takes, shown for as long as none has been seen."""
     crash_repeats: ClassVar[int] = 0
     """How often a launch that a signal ended is repeated at once, without a record."""
-
-    @property
-    @abc.abstractmethod
-    def guess_s(self) -> float:
-        """A guess of the seconds that a launch takes, shown for as long as none has been seen."""
 
     @abc.abstractmethod
     def job(self, configuration: Configuration, number: int) -> Mapping[str, Any]:

@@ -10,17 +10,21 @@ from typing import Literal
 
 import psutil
 
+from steptime.datasets.builtins import BUILTINS
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import find_ready
 from steptime.environments.pythons import choose_python
 from steptime.errors import EnvironmentFailure
-from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.frameworks.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
+from steptime.launchers.table import LAUNCHERS
 from steptime.runner.host import cuda_device_names, usable_cores
 from steptime.runner.preparation import environment_spec
+from steptime.study.study_file import broken_studies
 from steptime.units import format_bytes
+from steptime.workloads.table import LIBRARY
 
 _ROOM_BYTES = 6 * 2**30
 """What the environments of the default frameworks take, with their installers' caches."""
@@ -53,6 +57,16 @@ def examine() -> Iterator[MachineFinding]:
     yield _emulation()
     for manifest in load_manifests().values():
         yield _framework(manifest)
+    yield from broken_plugins()
+
+
+def broken_plugins() -> Iterator[MachineFinding]:
+    """Yield what other distributions bring and cannot be used, each with its cause."""
+    causes = {**broken_frameworks(), **broken_studies()}
+    for registry in (LIBRARY, LAUNCHERS, BUILTINS):
+        causes |= registry.broken()
+    for name, cause in causes.items():
+        yield MachineFinding(name, "missing", cause, "mend or uninstall the distribution that brings it")
 
 
 def _cores() -> MachineFinding:

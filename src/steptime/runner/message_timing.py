@@ -29,16 +29,13 @@ RUN_FOLDERS = "net-launches"
 class MessageRuns(AbstractRuns[NetSetting, NetLaunch]):
     """The launches of the network benchmark's settings."""
 
-    title = "Timing messages"
     crash_repeats = 2  # old software dies of a signal now and then
 
     folder_of_runs: Path
     """Where run folders are made."""
     seed: int = 0
-
-    @property
-    def guess_s(self) -> float:
-        return START_S
+    title: str = "Timing messages"
+    guess_s: float = START_S
 
     def job(self, configuration: NetSetting, number: int) -> dict[str, Any]:
         return net_job(configuration, self.seed + number)

@@ -4,16 +4,13 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, TypedDict
 
 from steptime.environments.cache import cache_folder
 from steptime.interruption import shielded
 from steptime.launchers.orphans import end_orphans
-from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.machine import fingerprint
-from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
-from steptime.runner.ablation_runs import AblationRuns, ablation_schedule
 from steptime.runner.block_runner import BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
@@ -30,12 +27,19 @@ from steptime.runner.preparation import (
     prepare_environments,
 )
 from steptime.runner.progress import Observer
-from steptime.runner.timed_runs import TimedRuns, timed_schedule, timing_of
+from steptime.runner.trial_runs import (
+    TrialInputs,
+    TrialRecord,
+    ablation_runs,
+    ablation_schedule,
+    timed_runs,
+    timed_schedule,
+    timing_of,
+)
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
-Record = TypeVar("Record", Launch, AblationLaunch)
 NOT_RUN = "not run: the budget was spent before its first launch"
 
 
@@ -87,21 +91,21 @@ class StudyRun:
                 workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
                 trials = self._equivalent(store, executor, trials, workloads)
                 self._accepted = {trial.id for trial in trials}
-                loaders = {t.id: loader_of(t, datasets) for t in trials}
+                inputs = TrialInputs(self.plan.folder, workloads, {t.id: loader_of(t, datasets) for t in trials})
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 timed_until, all_until = deadlines(
                     self.plan.budget_s, ablation=study.breakdown is not None, now=time.monotonic()
                 )
                 timed = timed_schedule(study, trials, store)
-                runs = TimedRuns(self.plan.folder, timing_of(study), workloads, loaders)
+                runs = timed_runs(inputs, timing_of(study))
                 keep = self._keeping(store, store.append)
                 BlockRunner(executor, runs, keep, self.observer, timed_until).run(timed)
                 if study.breakdown is not None:
                     ablation = AblationSchedule(study.steps.warmup, study.breakdown.seconds)
-                    ablation_runs = AblationRuns(self.plan.folder, ablation, workloads, loaders)
-                    schedule = ablation_schedule(study, trials, store, timed.records, ablation_runs)
+                    schedule = ablation_schedule(study, trials, store, timed.records, ablation.seconds)
                     keep_ablation = self._keeping(store, store.append_ablation)
-                    BlockRunner(executor, ablation_runs, keep_ablation, self.observer, all_until).run(schedule)
+                    apart = ablation_runs(inputs, ablation)
+                    BlockRunner(executor, apart, keep_ablation, self.observer, all_until).run(schedule)
                 for trial in trials:
                     if not timed.records.get(trial.id):
                         self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
@@ -116,11 +120,11 @@ class StudyRun:
         standing = {trial_id: verdict for trial_id, verdict in before.items() if trial_id not in self._accepted}
         store.put("verdicts", {**standing, **self._verdicts})
 
-    def _keeping(self, store: Store, append: Callable[[Record], None]) -> Callable[[Record], None]:
+    def _keeping(self, store: Store, append: Callable[[TrialRecord], None]) -> Callable[[TrialRecord], None]:
         """Return ``append`` for records whose trial's folder somebody may remove during the run."""
         trials = {trial.id: trial for trial in self.plan.expansion.trials}
 
-        def keep(record: Record) -> None:
+        def keep(record: TrialRecord) -> None:
             if store.add_trial(trials[record.trial]):
                 folder = self.plan.folder / "trials" / record.trial
                 self.observer.note(f"{folder} was removed during the run, with its records; run again to repeat them")

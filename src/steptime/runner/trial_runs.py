@@ -1,0 +1,144 @@
+"""The launches of a study's trials: timed ones, whose step times are compared, and later ones that take a step apart.
+
+Both kinds are launches of a trial in a run folder of the results; they differ in their job and in what is read from
+their processes. An ablation launch never counts as a timed one: in a timed launch nothing but the clock of the step is
+measured.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.records import Launch
+from steptime.measurements.stopping_rule import suffices
+from steptime.measurements.store import Store
+from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
+from steptime.runner.executor import LaunchResult
+from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, timing_job
+from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_steps
+from steptime.study.study import Study
+from steptime.study.trial import Trial
+from steptime.workloads.layers import Workload
+
+TrialRecord = TypeVar("TrialRecord", Launch, AblationLaunch)
+
+
+@dataclass(frozen=True)
+class TrialInputs:
+    """What the launches of a study's trials have in common."""
+
+    results: Path
+    """The results folder."""
+    workloads: Mapping[str, Workload]
+    loaders: Mapping[str, Mapping[str, Any]]
+    """The job's ``loader`` object; both mappings are by trial id."""
+
+
+@dataclass(frozen=True)
+class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
+    """The launches of one kind; ``timed_runs`` and ``ablation_runs`` make them."""
+
+    title: str
+    kind: Literal["launch", "ablation"]
+    """The beginning of the names of its run folders."""
+    results: Path
+    guess_s: float
+    make_job: Callable[[Trial], dict[str, Any]]
+    make_record: Callable[[Trial, int, LaunchResult, dict[str, Any]], TrialRecord]
+
+    def job(self, configuration: Trial, number: int) -> dict[str, Any]:  # noqa: ARG002 - all launches do the same
+        return self.make_job(configuration)
+
+    def folder(self, configuration: Trial, number: int) -> Path:
+        return trial_run_folder(self.results, configuration, self.kind, number)
+
+    def record(self, configuration: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> TrialRecord:
+        return self.make_record(configuration, number, result, fields)
+
+    def describe(self, configuration: Trial, number: int) -> str:
+        workers = "1 worker" if configuration.workers == 1 else f"{configuration.workers} workers"
+        what = f"{configuration.framework} {configuration.strategy}, {configuration.workload}"
+        return f"{what}, {workers}, launch {number + 1}"
+
+
+def timed_runs(inputs: TrialInputs, timing: TimingSchedule) -> TrialRuns[Launch]:
+    """Return the timed launches."""
+
+    def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> Launch:
+        workers = [] if result.reason else worker_steps(result.collected, trial.workers)
+        commands = result.outcome.commands
+        return Launch(**fields, trial=trial.id, launch=number, block=number, commands=commands, workers=workers)
+
+    return TrialRuns(
+        title="Racing",
+        kind="launch",
+        results=inputs.results,
+        guess_s=START_S + timing.seconds,
+        make_job=lambda trial: timing_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], timing),
+        make_record=record,
+    )
+
+
+def ablation_runs(inputs: TrialInputs, schedule: AblationSchedule) -> TrialRuns[AblationLaunch]:
+    """Return the launches that take a step apart."""
+
+    def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> AblationLaunch:
+        workers = [] if result.reason else worker_ablations(result.collected, trial.workers)
+        return AblationLaunch(**fields, trial=trial.id, launch=number, workers=workers)
+
+    return TrialRuns(
+        title="Taking steps apart",
+        kind="ablation",
+        results=inputs.results,
+        guess_s=START_S + schedule.seconds,
+        make_job=lambda trial: ablation_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], schedule),
+        make_record=record,
+    )
+
+
+def timing_of(study: Study) -> TimingSchedule:
+    """Return how many steps each timed launch of a study runs."""
+    return TimingSchedule(study.steps.warmup, study.seconds_per_launch, study.steps.min, study.steps.max)
+
+
+def timed_schedule(study: Study, trials: Sequence[Trial], store: Store) -> Schedule[Trial, Launch]:
+    """Return the timed launches that ``trials`` still need until their intervals are as narrow as the study asks."""
+    rule = StoppingRule[Trial, Launch](
+        least=study.launches.min,
+        most=study.launches.max,
+        suffices=lambda trial, launches: suffices(trial, list(launches), study.target),
+        failures_count=True,
+    )
+    records = {trial.id: list(store.launches(trial.id)) for trial in trials}
+    return Schedule(trials, rule, seed=str(study.seed), records=records)
+
+
+def ablation_schedule(
+    study: Study, trials: Sequence[Trial], store: Store, timed: Mapping[str, Sequence[Launch]], seconds: float
+) -> Schedule[Trial, AblationLaunch]:
+    """Return the ablation launches that are still needed of those ``trials`` that have ``timed`` ones, by trial id.
+
+    ``seconds`` is the time that each of them takes steps apart.
+    """
+    launches = study.breakdown.launches if study.breakdown else 0
+    measured = [trial for trial in trials if timed.get(trial.id)]
+    good = {trial.id: [each for each in store.ablations(trial.id) if each.status == "ok"] for trial in measured}
+    return Schedule(
+        measured,
+        StoppingRule(least=launches, most=launches),
+        seed=f"{study.seed}/ablation",
+        records=good,
+        prior_s=lambda trial: expected_ablation_s(timed[trial.id], study.seconds_per_launch, seconds),
+    )
+
+
+def expected_ablation_s(timed: Sequence[Launch], timed_s: float, seconds: float) -> float:
+    """Return how long a trial's first ablation launch will take, of which ``seconds`` are spent on taking steps apart.
+
+    Its start and end take as long as those of the trial's ``timed`` launches, each of which timed steps for
+    ``timed_s`` seconds.
+    """
+    return max(0.0, statistics.median(launch.wall_s for launch in timed) - timed_s) + seconds
