@@ -31,3 +31,13 @@ class Framework(NamedTuple):
     ``[back_ends]``."""
     serve_back_end: Optional[Callable[[Job, ProcessContext], None]] = None
     """Be a server or the scheduler of the message benchmark; None where no back end needs either."""
+
+
+def require_fp32(job, title, devices=("cpu",)):
+    """Raise ValueError for a job that wants another precision than fp32, or none of ``devices``, of ``title``."""
+    if job["precision"] != "fp32" or job["device"] not in devices:
+        known = " or ".join(devices)
+        raise ValueError(
+            "%s trains in fp32 on the %s, not in %s on %s; set precision to fp32 and device to %s"
+            % (title, known, job["precision"], job["device"], known)
+        )

@@ -4,7 +4,7 @@ import os
 
 import numpy
 
-from steptime.worker.framework import Framework
+from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -17,11 +17,7 @@ def open_session(job, context):
 
     Raises ValueError for what Caffe cannot do, and RuntimeError when MPI does not see the workers that were started.
     """
-    if job["precision"] != "fp32" or job["device"] != "cpu":
-        raise ValueError(
-            "Caffe trains in fp32 on the cpu here, not in %s on %s; set precision to fp32 and device to cpu"
-            % (job["precision"], job["device"])
-        )
+    require_fp32(job, "Caffe")
     os.environ.setdefault("GLOG_minloglevel", _ERRORS_ONLY)
     from steptime.frameworks.caffe.loader import open_loader
 

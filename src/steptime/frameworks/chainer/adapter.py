@@ -5,7 +5,7 @@ import os
 import numpy
 
 from steptime.worker.clock import EventClock, HostClock
-from steptime.worker.framework import Framework
+from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -16,8 +16,7 @@ def open_session(job, context):
     Raises ValueError for a precision or a communicator that Chainer does not have on the device, and RuntimeError
     when MPI does not see the workers that were started.
     """
-    if job["precision"] != "fp32":
-        raise ValueError("Chainer trains in fp32 here, not in %s; set precision to fp32" % job["precision"])
+    require_fp32(job, "Chainer", devices=("cpu", "cuda"))
     from steptime.frameworks.chainer.loader import start_helper_server
 
     start_helper_server(job["loader"])

@@ -6,7 +6,7 @@ import warnings
 
 import numpy
 
-from steptime.worker.framework import Framework
+from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -17,10 +17,7 @@ def open_session(job, context):
     Raises ValueError for a precision or a device that CNTK does not have here and for layers that it cannot express,
     and RuntimeError when MPI does not see the workers that were started.
     """
-    if job["precision"] != "fp32":
-        raise ValueError("CNTK trains in fp32 here, not in %s; set precision to fp32" % job["precision"])
-    if job["device"] != "cpu":
-        raise ValueError("CNTK trains on the CPU here, not on %s; set device to cpu" % job["device"])
+    require_fp32(job, "CNTK")
     if "OMPI_COMM_WORLD_RANK" not in os.environ and os.path.exists(os.path.join(sys.prefix, "lib", "libmpi.so.40")):
         # mpiexec tells the library where its own files lie; without mpiexec nobody does.
         os.environ["OPAL_PREFIX"] = sys.prefix

@@ -1,7 +1,7 @@
 """Training with TensorFlow 2 and Horovod: one worker without Horovod, or gradients added up by it."""
 
-from steptime.libraries.tensorflow.network import import_tensorflow
 from steptime.libraries.tensorflow.session import TensorFlowSession
+from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
 
 

@@ -3,7 +3,7 @@
 import os
 
 from steptime.libraries.mxnet.startup import set_environment
-from steptime.worker.framework import Framework
+from steptime.worker.framework import Framework, require_fp32
 
 _STORES = {"ps_sync": "dist_sync", "ps_async": "dist_async"}
 
@@ -36,8 +36,7 @@ def open_session(job, context):
 
     Raises ValueError for a precision or a device that MXNet cannot give.
     """
-    if job["precision"] != "fp32":
-        raise ValueError("mxnet trains in fp32 only, not in %s; set precision to fp32" % job["precision"])
+    require_fp32(job, "MXNet", devices=("cpu", "cuda"))
     set_role(job, context)
     import mxnet
 

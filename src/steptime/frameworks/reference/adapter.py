@@ -8,17 +8,14 @@ from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import open_reference_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.worker.ablated_step import AblatedStep
-from steptime.worker.framework import Framework
+from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
 
 def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``."""
-    if job["precision"] != "fp32" or job["device"] != "cpu":
-        raise ValueError(
-            "the reference computes in fp32 on the cpu, not in %s on %s" % (job["precision"], job["device"])
-        )
+    require_fp32(job, "the reference")
     return ReferenceSession(job, context)
 
 

@@ -1,7 +1,7 @@
 """Training in TensorFlow 2, alone, with MultiWorkerMirroredStrategy, or with ParameterServerStrategy."""
 
-from steptime.libraries.tensorflow.network import import_tensorflow
 from steptime.libraries.tensorflow.session import TensorFlowSession
+from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
 
 

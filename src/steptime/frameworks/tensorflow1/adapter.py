@@ -3,7 +3,7 @@
 import collections
 
 from steptime.libraries.tensorflow.startup import collect_garbage
-from steptime.worker.framework import Framework
+from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
 
 
@@ -13,10 +13,7 @@ def open_session(job, context):
     Raises ValueError for a precision or a device that TensorFlow 1 does not have here, or a dataset that is not the
     job's.
     """
-    if job["precision"] != "fp32" or job["device"] != "cpu":
-        raise ValueError(
-            "tensorflow1 trains in fp32 on the cpu only, not in %s on %s" % (job["precision"], job["device"])
-        )
+    require_fp32(job, "TensorFlow 1")
     from steptime.frameworks.tensorflow1.network import import_graph_mode
 
     return GraphSession(import_graph_mode(), job, context)

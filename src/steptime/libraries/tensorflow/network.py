@@ -1,50 +1,8 @@
-"""A workload's layers as TensorFlow variables and functions, for any strategy.
-
-``import_tensorflow`` imports TensorFlow and configures threads and devices, which must precede its first use.
-"""
-
-import os
+"""A workload's layers as TensorFlow variables and functions, for any strategy."""
 
 import numpy
 
-from steptime.libraries.tensorflow.startup import before_import
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
-
-
-def import_tensorflow(threads, device, local_rank, *, xla=False):
-    """Return TensorFlow, set up for one worker: its threads, and the one device that it may see.
-
-    Args:
-        threads: of one operation. Operations run one after the other, because a second one beside the first would
-            be a second thread.
-        device: ``cpu`` or ``cuda``.
-        local_rank: of the worker on its host; on ``cuda`` it chooses the GPU, and starts over where there are fewer.
-        xla: whether functions will be compiled by XLA.
-
-    Raises RuntimeError when no GPU is there and ``cuda`` was asked for.
-    """
-    before_import()
-    if xla:
-        # XLA has a thread pool of its own that knows nothing of TensorFlow's settings.
-        flags = os.environ.get("XLA_FLAGS", "")
-        if threads == 1:
-            flags += " --xla_cpu_multi_thread_eigen=false"
-        os.environ["XLA_FLAGS"] = flags.strip()
-    import tensorflow
-
-    tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-    tensorflow.config.threading.set_inter_op_parallelism_threads(1)
-    gpus = tensorflow.config.list_physical_devices("GPU")
-    if device == "cuda" and not gpus:
-        raise RuntimeError(
-            "tensorflow %s sees no GPU; choose the device 'cpu', or an interpreter whose tensorflow has CUDA"
-            % tensorflow.__version__
-        )
-    mine = [gpus[local_rank % len(gpus)]] if device == "cuda" else []
-    tensorflow.config.set_visible_devices(mine, "GPU")
-    for gpu in mine:  # else the first worker takes all memory, and others on the same GPU find none
-        tensorflow.config.experimental.set_memory_growth(gpu, True)
-    return tensorflow
 
 
 class TensorFlowNetwork(object):

@@ -8,12 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from steptime.model.gradient_bytes import COST_ONLY, gradient_bytes
 from steptime.predict.curve.curve import Setup
 from steptime.study.strategies import strategy_named
 from steptime.workloads.table import LIBRARY
 
 _GIGA = 1e9
+
+COST_ONLY: Mapping[str, int] = {
+    "resnet20": 269_722,
+    "vgg16_cifar": 14_728_266,
+    "resnext50_32x4d": 25_028_904,
+    "resnext101_32x8d": 88_791_336,
+    "bert_base": 109_482_240,
+    "bert_large": 335_141_888,
+}
+"""Trainable values of workloads that steptime cannot train: enough to know what travels, not what is computed."""
 
 INSIDE_RATES: Mapping[str, float] = {"pcie": 8 * _GIGA, "nvlink": 20 * _GIGA, "nvlink_mesh": 40 * _GIGA}
 """Bytes per second between two devices of a host."""
@@ -56,6 +65,18 @@ LAYERS_OF_UNKNOWN = _USUAL_TENSORS // _TENSORS_PER_LAYER
 """Of a workload that nothing is known of."""
 _BUCKET = 32e6
 """Bytes of gradients that a stack usually exchanges at once."""
+
+
+_FP32 = 4
+
+
+def gradient_bytes(workload: str, value_bytes: int = _FP32) -> int | None:
+    """Return the bytes of one worker's gradients, or None for a workload of unknown size."""
+    if workload in LIBRARY:
+        return LIBRARY[workload].published_parameters * value_bytes
+    if workload in COST_ONLY:
+        return COST_ONLY[workload] * value_bytes
+    return None
 
 
 @dataclass(frozen=True)

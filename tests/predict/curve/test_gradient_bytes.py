@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.model.gradient_bytes import gradient_bytes
+from steptime.predict.curve.facts import gradient_bytes
 
 
 @pytest.mark.parametrize(("name", "millions"), [("resnet50", 25.6), ("bert_base", 109.5), ("bert_large", 335.1)])
