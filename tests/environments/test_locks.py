@@ -24,6 +24,7 @@ from steptime.environments.locks import Header, current_lock, lock_of, requireme
 from steptime.environments.spec import BuildContext, ReadyEnvironment
 from steptime.environments.tools import Tool, Uv
 from steptime.errors import EnvironmentFailure
+from steptime.frameworks.caffe import finish
 from steptime.runner import preparation
 from steptime.runner.preparation import all_environment_specs
 
@@ -167,6 +168,27 @@ def test_another_lock_is_another_environment(spec_of: SpecMaker, lock: Lock, cac
     lock(spec.requirements, "tiny_one==1.0")
 
     assert address(spec, HERE, cache) != before
+
+
+def test_a_package_of_debian_with_another_digest_is_refused_before_it_is_unpacked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "caffe_1.0_amd64.deb"
+    package.write_bytes(b"changed")
+
+    with pytest.raises(SystemExit):
+        finish._require_digests([package], {"caffe": ("1.0", WRONG)})
+
+    assert capsys.readouterr().err.splitlines() == [
+        "caffe_1.0_amd64.deb is another file than the one that the lock names",
+        "fix: steptime env lock caffe",
+    ]
+
+
+def test_the_packages_of_debian_are_locked_for_every_kind_of_machine() -> None:
+    found = [finish._locked(machine) for machine in finish._ARCHITECTURES]
+
+    assert [each["python3-caffe"][0].split("-")[0] for each in found] == ["1.0.0+git20180821.99bd997"] * 2
 
 
 @pytest.mark.parametrize("locked", [True, False])

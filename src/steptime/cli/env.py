@@ -152,7 +152,7 @@ def lock(
                     )
                     raise UsageError(message) from error
             rows += [
-                {"name": spec.name, "lock": path.with_suffix(".lock").name, "package": each.package}
+                {"name": spec.name, "lock": path.stem, "package": each.package}
                 | {"change": each.kind, "before": each.before, "after": each.after}
                 for each in changed
             ]
