@@ -5,8 +5,9 @@
     python benchmarks/kills.py                      # 200 SIGKILL, 50 SIGTERM, 50 SIGHUP
     python benchmarks/kills.py --sigkill 3 --sigterm 3 --sighup 3 --scenarios run env
 
-Five scenarios take turns: ``run`` (timed launches), ``check`` (equivalence checks with an empty cache), ``breakdown``,
-``net`` and ``env`` (``steptime env create`` of a framework whose installer starts a compiler of its own). Each command
+Six scenarios take turns: ``run`` (timed launches), ``check`` (equivalence checks with an empty cache), ``breakdown``,
+``emulated`` (hosts with namespaces and control groups, where this machine allows them), ``net``, and ``env``
+(``steptime env create`` of a framework whose installer starts a compiler of its own). Each command
 is begun, killed after a random part of the time that it takes, and begun again, so that every command but the first of
 a folder resumes what a kill has left. After every kill this program counts
 
@@ -31,17 +32,19 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES
+from steptime.launchers.emulation.requirements import missing_requirement
 
 _TOKEN = "STEPTIMES_KILLER"  # noqa: S105 - the name of a variable; launches drop those that begin with STEPTIME_
 _PATIENCE_S = 10.0
+_KILLS_OF_A_FOLDER = 5
+"""After which the command runs to its end, and begins anew in another folder."""
 _STUDY = """\
 version: 1
 name: killed
@@ -60,6 +63,8 @@ _SCENARIOS = {
     "check": _STUDY.replace("min: 4, max: 4", "min: 1, max: 1") + "equivalence: {steps: 1, repeats: 1}\n",
     "breakdown": _STUDY.replace("min: 4, max: 4", "min: 1, max: 1")
     + "equivalence: {enabled: false}\nbreakdown: {launches: 2, seconds: 0.1}\n",
+    "emulated": _STUDY.replace("min: 4, max: 4", "min: 1, max: 1")
+    + "equivalence: {enabled: false}\nlauncher: emulated\ncluster: {hosts: 2}\n",
 }
 _MANIFEST = """\
 title = "Slow to build"
@@ -85,6 +90,8 @@ class Command:
     folder: Path
     usual_s: float = 0.0
     """How long it takes from its beginning."""
+    pids: set[int] = field(default_factory=set)
+    """The processes that were started."""
 
     @property
     def arguments(self) -> list[str]:
@@ -101,7 +108,7 @@ class Command:
         own = {
             "STEPTIME_CACHE": str(self.folder / "cache"),
             "TMPDIR": str(self.folder / "temporary"),
-            "PYTHONPATH": str(self.folder / "plugin"),
+            "PYTHONPATH": os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(self.folder / "plugin")])),
             _TOKEN: str(self.folder),
         }
         return {**os.environ, **own}
@@ -144,6 +151,7 @@ class Command:
         wanted = {
             "run": {"records.jsonl": 8},
             "check": {"records.jsonl": 2},
+            "emulated": {"records.jsonl": 2},
             "breakdown": {"records.jsonl": 2, "ablation.jsonl": 4},
             "net": {"net.jsonl": 3},
             "env": {"ready.json": 1},
@@ -228,6 +236,7 @@ def kill_once(command: Command, number: signal.Signals, delay_s: float, findings
     before = command.records()
     running.send_signal(number)
     sent = time.monotonic()
+    command.pids.add(running.pid)
     try:
         said = running.communicate(timeout=60.0)[1]
     except subprocess.TimeoutExpired:
@@ -248,7 +257,7 @@ def kill_once(command: Command, number: signal.Signals, delay_s: float, findings
         findings.ended_before += 1
     elif number is not signal.SIGKILL:
         findings.faults += _manners(what, running.returncode, number, said)
-        findings.faults += [f"{what}: left {path}" for path in (command.folder / "temporary").iterdir()]
+        findings.faults += [f"{what}: left {path}" for path in [*abandoned(command), *left_behind(running.pid)]]
 
 
 def _manners(what: str, code: int, number: signal.Signals, said: str) -> list[str]:
@@ -267,17 +276,21 @@ def complete(command: Command, findings: Findings) -> None:
     started = time.monotonic()
     running = command.start()
     said = running.communicate()[1]
+    command.pids.add(running.pid)
     command.usual_s = command.usual_s or time.monotonic() - started
     if running.returncode or not command.is_whole() or before - command.records():
         findings.faults.append(f"{command.scenario}: not completed, exit code {running.returncode}: {said[-1500:]}")
     findings.faults += [f"{command.scenario}: left {each}" for each in processes_of(command.folder)]
+    there = [*abandoned(command), *(path for pid in command.pids for path in left_behind(pid))]
+    findings.faults += [f"{command.scenario}: left {path}" for path in there]
 
 
-def left_behind() -> list[str]:
-    """Return the namespaces and control groups that launches made and that are still there."""
+def left_behind(pid: int | None = None) -> list[str]:
+    """Return the namespaces and control groups that launches made and that are there, of one process or of all."""
+    names = f"steptime-{pid or '*'}-*"
     groups = find_groups()
-    folders = list(groups.root.glob("steptime-*")) if groups else []
-    return [str(path) for path in [*NAMESPACES.glob("steptime-*"), *folders]]
+    folders = list(groups.root.glob(names)) if groups else []
+    return [str(path) for path in [*NAMESPACES.glob(names), *folders]]
 
 
 def main() -> int:
@@ -287,18 +300,28 @@ def main() -> int:
     parser.add_argument("--sigterm", type=int, default=50)
     parser.add_argument("--sighup", type=int, default=50)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--scenarios", nargs="+", choices=[*_SCENARIOS, "net", "env"], default=[*_SCENARIOS, "net", "env"]
-    )
+    names = [*_SCENARIOS, "net", "env"]
+    possible = [name for name in names if name != "emulated" or not missing_requirement()]
+    parser.add_argument("--scenarios", nargs="+", choices=names, default=possible)
     arguments = parser.parse_args()
     chance = random.Random(arguments.seed)  # noqa: S311 - reproducible, not secret
     numbers = [signal.SIGKILL] * arguments.sigkill + [signal.SIGTERM] * arguments.sigterm
     numbers += [signal.SIGHUP] * arguments.sighup
     chance.shuffle(numbers)
-    there_before = left_behind()
     findings = Findings()
+    try:
+        kill_all(arguments.scenarios, numbers, chance, findings)
+    finally:
+        print(json.dumps({"seed": arguments.seed, **findings.to_json()}, indent=1))
+    return 1 if findings.faults else 0
+
+
+def kill_all(
+    scenarios: Sequence[str], numbers: Sequence[signal.Signals], chance: random.Random, findings: Findings
+) -> None:
+    """Send every signal of ``numbers`` to one of the scenarios in turn, each at a random moment."""
     with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
-        commands = [Command(name, Path(scratch, f"{name}-{uuid.uuid4().hex[:6]}")) for name in arguments.scenarios]
+        commands = [Command(name, Path(scratch, name)) for name in scenarios]
         for command in commands:
             command.prepare()
             complete(command, findings)
@@ -306,16 +329,12 @@ def main() -> int:
         for index, number in enumerate(numbers):
             command = commands[index % len(commands)]
             kill_once(command, number, chance.uniform(0.0, command.usual_s), findings)
-            if index % 20 < len(commands):  # now and then all the work is begun anew
+            if index // len(commands) % _KILLS_OF_A_FOLDER == 0:
                 complete(command, findings)
-                findings.faults += [f"{command.scenario}: left {path}" for path in abandoned(command)]
                 command.prepare()
+            sys.stderr.write(f"\r{index + 1} of {len(numbers)} kills, {len(findings.faults)} faults ")
         for command in commands:
             complete(command, findings)
-            findings.faults += [f"{command.scenario}: left {path}" for path in abandoned(command)]
-    findings.faults += [f"left {path}" for path in left_behind() if path not in there_before]
-    print(json.dumps({"seed": arguments.seed, **findings.to_json()}, indent=1))
-    return 1 if findings.faults else 0
 
 
 def abandoned(command: Command) -> list[Path]:
