@@ -22,7 +22,7 @@ _WIDEST = 400
 """Characters of a line that are quoted: some installers list every version that there is."""
 _OF_PIP = re.compile(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)")
 _OF_UV = re.compile(r"Hash mismatch for `([^` ]+)")
-_HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user")
+_HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user", "Expected     or ")
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _FINGERPRINT = Path(__file__).with_name("fingerprint.py")
 _DROPPED = (
