@@ -33,7 +33,8 @@ def exchange(folder, name: str, workers: int) -> LaunchResult:
         rounds=ROUNDS,
         runs=RUNS,
     )
-    return launch_ok(folder, net_job(setting, seed=3), workers=workers, servers=servers, time_limit_s=240.0)
+    job = net_job(setting, seed=3)
+    return launch_ok(folder, job, workers=workers, servers=servers, time_limit_s=240.0, preloaded=True)
 
 
 @pytest.mark.parametrize("workers", [2, 3])

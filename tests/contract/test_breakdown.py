@@ -101,7 +101,7 @@ def _launch(  # noqa: PLR0913 - what launches differ in
     schedule = AblationSchedule(warmup_steps=3, seconds=seconds, min_blocks=2, max_blocks=2, max_steps=20)
     trial = trial_of(room, strategy, workload, batch=batch, workers=workers)
     job = ablation_job(trial, workload, {"kind": "synthetic", "distinct_batches": batches}, schedule)
-    return launch(folder, job, workers=workers, servers=int(STRATEGIES[strategy].servers))
+    return launch(folder, job, workers=workers, servers=int(STRATEGIES[strategy].servers), preloaded=True)
 
 
 def assert_well_ended(result: LaunchResult) -> None:

@@ -53,7 +53,7 @@ def test_a_workload_of_every_kind_has_every_kind(workload):
 @pytest.mark.parametrize("name", NAMES)
 def test_layers_train_as_in_the_reference(trained_framework, name, workload, expected, tmp_path):
     """With momentum and weight decay, of biases and scales too, losses and weights agree to 1e-4 after three steps."""
-    found = launch_ok(tmp_path, check_job(name, "single", workload, **HOW))
+    found = launch_ok(tmp_path, check_job(name, "single", workload, **HOW), preloaded=True)
     truth = expected(workload, **HOW)
     assert weight_error(found.weights[0], truth.weights[0])[0] < 1e-4
     assert relative_error(found.record("check")["losses"], truth.record("check")["losses"]) < 1e-4
@@ -64,7 +64,8 @@ def test_layers_train_as_in_the_reference(trained_framework, name, workload, exp
 @pytest.mark.parametrize("name", NAMES)
 def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, expected, tmp_path):
     """The first loss to 1e-4 and the loss after five steps to 1e-2, with as many parameters as are published."""
-    check = launch_ok(tmp_path, check_job(name, "single", "resnet50", steps=5, **RESNET)).record("check")
+    job = check_job(name, "single", "resnet50", steps=5, **RESNET)
+    check = launch_ok(tmp_path, job, preloaded=True).record("check")
     truth = expected("resnet50", steps=5, **RESNET).record("check")["losses"]
     assert relative_error(check["losses"][:2], truth[:2]) < 1e-4
     assert relative_error(check["losses"][-1], truth[-1]) < 1e-2
@@ -84,7 +85,8 @@ def test_two_workers_of_resnet50_make_the_update_of_the_reference(
     how = {**RESNET, "classes": 10}
     truth = expected("resnet50", 2, steps=1, **how).weights[0]
     job = check_job(name, strategy, "resnet50", workers=2, steps=1, **how)
-    result = launch_ok(tmp_path, job, workers=2, servers=1 if STRATEGIES[strategy].servers else 0, time_limit_s=280)
+    servers = 1 if STRATEGIES[strategy].servers else 0
+    result = launch_ok(tmp_path, job, workers=2, servers=servers, time_limit_s=280, preloaded=True)
     first = initial_weights(job["workload"]["layers"], 0)
     assert result.weights
     assert max(update_error(weights, truth, first)[0] for weights in result.weights.values()) < 0.02

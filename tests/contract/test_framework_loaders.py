@@ -87,7 +87,7 @@ def test_every_worker_trains_on_the_samples_of_the_protocol_in_its_order(trained
     strategy, processes = together(name)
     job = check_job(name, strategy, one_layer(), workers=2, batch=BATCH, steps=STEPS, seed=5, optimizer=STILL)
     job["loader"] = {"kind": "native", "processes": 0, "dataset": dataset}
-    result = launch_ok(tmp_path, job, **processes)
+    result = launch_ok(tmp_path, job, preloaded=True, **processes)
     for rank in range(2):
         found = result.record("check", f"worker-{rank}")["losses"]
         np.testing.assert_allclose(found, losses_of(images, job, rank), rtol=1e-5)
@@ -96,17 +96,17 @@ def test_every_worker_trains_on_the_samples_of_the_protocol_in_its_order(trained
 @pytest.mark.parametrize("name", NAMES)
 def test_arrays_are_loaded_for_several_epochs_with_a_batch_that_leaves_a_rest(trained_framework, name, tmp_path):
     job = timing_job(name, "single", "lenet5", loader=digits(tmp_path), batch=5, steps=8)
-    assert math.isfinite(launch_ok(tmp_path, job).record("steps")["loss"])
+    assert math.isfinite(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
 
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("name", NAMES)
 def test_photographs_are_loaded_by_both_workers_and_no_helper_is_left(trained_framework, name, processes, tmp_path):
-    """In the training process, and by helpers; the ends of steps are in order."""
+    """In the training process, and by helpers, whose workers start as users start them; ends of steps are in order."""
     strategy, launched = together(name)
     loader = photos(tmp_path, processes=processes)
     job = timing_job(name, strategy, "lenet5", loader=loader, batch=2, steps=8, **{**PHOTO, "workers": 2})
-    result = launch_ok(tmp_path, job, **launched)
+    result = launch_ok(tmp_path, job, preloaded=not processes, **launched)
     for rank in range(2):
         record = result.record("steps", f"worker-{rank}")
         assert math.isfinite(record["loss"])
@@ -125,7 +125,7 @@ def test_a_broken_photograph_ends_both_workers_and_is_named(trained_framework, n
     whole = broken.read_bytes()
     broken.write_bytes(whole[: len(whole) // 2] if content is None else content)
     job = timing_job(name, strategy, "lenet5", loader=loader, batch=2, steps=8, **{**PHOTO, "workers": 2})
-    result = launch(tmp_path, job, time_limit_s=100, **launched)
+    result = launch(tmp_path, job, time_limit_s=100, preloaded=not processes, **launched)
     assert not result.outcome.ok
     assert str(broken) in result.record("error", "worker-1")["message"]
     assert "time limit" not in (result.outcome.reason or "")

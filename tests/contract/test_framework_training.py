@@ -60,9 +60,8 @@ def assert_same_training(result: LaunchResult, reference: LaunchResult) -> None:
 
 @pytest.mark.parametrize("name", marked([(name,) for name in load_manifests()]))
 def test_one_worker_trains_what_the_reference_trains(trained_framework, name, expected, tmp_path):
-    assert_same_training(
-        launch_ok(tmp_path, check_job(trained_framework, "single", "lenet5", steps=STEPS)), expected[1]
-    )
+    job = check_job(trained_framework, "single", "lenet5", steps=STEPS)
+    assert_same_training(launch_ok(tmp_path, job, preloaded=True), expected[1])
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(SYNCHRONOUS))
@@ -70,14 +69,16 @@ def test_two_synchronous_workers_train_what_one_does_with_both_batches(
     trained_framework, name, strategy, expected, tmp_path
 ):
     job = check_job(trained_framework, strategy, "lenet5", steps=STEPS, workers=2)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
+    servers = servers_of(trained_framework, strategy)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     assert_same_training(result, expected[2])
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(ASYNCHRONOUS))
 def test_two_asynchronous_workers_train(trained_framework, name, strategy, tmp_path):
     job = check_job(trained_framework, strategy, "lenet5", steps=STEPS, workers=2)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
+    servers = servers_of(trained_framework, strategy)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     for rank in range(2):
         losses = result.record("check", f"worker-{rank}")["losses"]
         assert len(losses) == STEPS
@@ -86,6 +87,7 @@ def test_two_asynchronous_workers_train(trained_framework, name, strategy, tmp_p
 
 @pytest.mark.parametrize(("name", "strategy"), marked(TOGETHER))
 def test_two_timed_workers_agree_on_their_steps_and_leave_facts(trained_framework, name, strategy, tmp_path: Path):
+    """Started as users start them: the other tests of a strategy may have its framework imported already."""
     job = timing_job(trained_framework, strategy, "lenet5", steps=4, workers=2)
     result = launch_ok(tmp_path, job, workers=2, servers=servers_of(trained_framework, strategy))
     for rank in range(2):
@@ -104,7 +106,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[floa
     @cache
     def losses(name: str) -> list[float]:
         job = check_job(name, "single", "lenet5", steps=STEPS)
-        return list(launch_ok(tmp_path_factory.mktemp("alone"), job).record("check")["losses"])
+        return list(launch_ok(tmp_path_factory.mktemp("alone"), job, preloaded=True).record("check")["losses"])
 
     return losses
 
@@ -113,5 +115,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[floa
 def test_one_worker_of_any_strategy_trains_like_one_alone(trained_framework, name, strategy, alone, tmp_path):
     """The baseline of a scaling curve; with nobody to talk to, there is nothing to quantise and nothing is late."""
     job = check_job(name, strategy, "lenet5", steps=STEPS)
-    found = launch_ok(tmp_path, job, servers=servers_of(name, strategy)).record("check")["losses"]
+    result = launch_ok(tmp_path, job, servers=servers_of(name, strategy), preloaded=True)
+    found = result.record("check")["losses"]
     assert relative_error(found, alone(name)) < 1e-5

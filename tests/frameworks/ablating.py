@@ -16,7 +16,7 @@ def breakdown(folder: Path, room: str, strategy: str, **fields: Any) -> list[dic
     workload = library_workload("lenet5")
     trial = trial_of(room, strategy, workload, batch=32, workers=2, **fields)
     job = ablation_job(trial, workload, {"kind": "synthetic", "distinct_batches": 2}, SCHEDULE)
-    result = launch_ok(folder, job, workers=2)
+    result = launch_ok(folder, job, workers=2, preloaded=True)
     return [result.record("ablation", f"worker-{rank}") for rank in range(2)]
 
 

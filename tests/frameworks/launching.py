@@ -4,12 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from preloading import preloaded_interpreter
 
 from steptime.frameworks.manifest import Manifest, OptionValue, load_manifests
 from steptime.launchers.request import LaunchOutcome, Request
@@ -84,6 +85,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     python: Path | None = None,
     cores: tuple[int, ...] = (),
     time_limit_s: float = 120.0,
+    preloaded: bool = False,
 ) -> LaunchResult:
     """Stage ``job`` into a new folder below ``folder``, run it with the strategy's own launcher, and read it back.
 
@@ -95,6 +97,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         python: interpreter; None finds the framework's own, or skips.
         cores: to pin workers to; empty leaves them unpinned.
         time_limit_s: after which all processes are ended and the launch counts as failed.
+        preloaded: whether workers may start with the framework imported, where a test is about what they compute.
     """
     manifest = load_manifests()[job["framework"]]
     support = manifest.strategies[job["strategy"]]
@@ -111,7 +114,10 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         cores=cores,
         time_limit_s=time_limit_s,
     )
-    return _read_back(run_folder, launcher_named(manifest.launcher_for(job["strategy"], job["options"])).run(request))
+    launcher = launcher_named(manifest.launcher_for(job["strategy"], job["options"]))
+    if preloaded and launcher.name == "local":
+        request = replace(request, interpreter=preloaded_interpreter(manifest.name, interpreter, job["threads"]))
+    return _read_back(run_folder, launcher.run(request))
 
 
 def launch_ok(folder: Path, job: Mapping[str, Any], **how: Any) -> LaunchResult:

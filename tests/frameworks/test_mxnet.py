@@ -37,7 +37,7 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, servers: int
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
     expected = launch_ok(tmp_path, oracle).weights[0]
     job = check_job("mxnet", "ps_sync", "lenet5", workers=2, options={"bigarray_bound": 1000}, **how)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
 
 
@@ -49,7 +49,7 @@ def test_steps_that_are_not_waited_for_give_the_loss_of_the_oracle(tmp_path: Pat
     oracle = timing_job("reference", "single", "lenet5", options={"shards": 2}, **how)
     expected = launch_ok(tmp_path, oracle).record("steps")["loss"]
     job = timing_job("mxnet", "ps_sync", "lenet5", workers=2, **how)
-    found = launch_ok(tmp_path, job, workers=2, servers=servers).record("steps")["loss"]
+    found = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True).record("steps")["loss"]
     assert relative_error(found, expected) < 1e-3
 
 
@@ -60,7 +60,7 @@ def test_the_servers_hold_weights_and_not_gradients(tmp_path: Path) -> None:
     """
     settings = {"learning_rate": 1e-9, "momentum": 0.0}
     job = check_job("mxnet", "ps_sync", "lenet5", workers=2, steps=2, optimizer=settings)
-    result = launch_ok(tmp_path, job, workers=2, servers=1)
+    result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
     assert result.record("session")["facts"]["updated_by"] == "server"
     first = initial_weights(build_workload("lenet5").to_json()["layers"], 0)
     assert weight_error(result.weights[0], first)[0] < 1e-6
@@ -68,8 +68,10 @@ def test_the_servers_hold_weights_and_not_gradients(tmp_path: Path) -> None:
 
 def test_one_worker_with_a_server_trains_like_a_worker_alone(tmp_path: Path) -> None:
     """The baseline of a scaling curve."""
-    alone = losses(launch_ok(tmp_path, check_job("mxnet", "single", "lenet5", steps=3)))
-    served = losses(launch_ok(tmp_path, check_job("mxnet", "ps_sync", "lenet5", steps=3), servers=1))
+    alone, served = (
+        losses(launch_ok(tmp_path, check_job("mxnet", strategy, "lenet5", steps=3), servers=servers, preloaded=True))
+        for strategy, servers in (("single", 0), ("ps_sync", 1))
+    )
     assert relative_error(served, alone) < 1e-6
 
 
@@ -77,7 +79,7 @@ def test_asynchronous_workers_lower_the_loss(tmp_path: Path) -> None:
     """There is no fixed answer, since each worker's gradient is applied when it comes."""
     job = check_job("mxnet", "ps_async", "lenet5", workers=2, steps=40, batch=16)
     job["loader"]["distinct_batches"] = 1
-    found = losses(launch_ok(tmp_path, job, workers=2, servers=2))
+    found = losses(launch_ok(tmp_path, job, workers=2, servers=2, preloaded=True))
     assert np.mean(found[-5:]) < 0.5 * found[0]
 
 
@@ -85,7 +87,7 @@ def test_asynchronous_workers_lower_the_loss(tmp_path: Path) -> None:
 def test_asynchronous_updates_are_late_by_those_of_the_other_worker(tmp_path: Path, servers: int) -> None:
     """Every timed update is counted once, and some came after another's, since both train at the same time."""
     job = timing_job("mxnet", "ps_async", "lenet5", workers=2, batch=16, warmup_steps=4, steps=40)
-    result = launch_ok(tmp_path, job, workers=2, servers=servers)
+    result = launch_ok(tmp_path, job, workers=2, servers=servers, preloaded=True)
     found = [result.record("steps", f"worker-{rank}")["staleness"] for rank in range(2)]
     assert [sum(counts.values()) for counts in found] == [41, 41]  # with the step that lines the workers up
     assert all(int(late) >= 0 for counts in found for late in counts)
@@ -95,21 +97,23 @@ def test_asynchronous_updates_are_late_by_those_of_the_other_worker(tmp_path: Pa
 def test_updates_of_one_asynchronous_worker_are_never_late(tmp_path: Path) -> None:
     """Its own updates do not count."""
     job = timing_job("mxnet", "ps_async", "lenet5", batch=16, warmup_steps=2, steps=20)
-    assert launch_ok(tmp_path, job, servers=1).record("steps")["staleness"] == {"0": 21}
+    assert launch_ok(tmp_path, job, servers=1, preloaded=True).record("steps")["staleness"] == {"0": 21}
 
 
 def test_updates_that_are_made_together_have_no_staleness(tmp_path: Path) -> None:
     """The servers wait for all workers."""
     job = timing_job("mxnet", "ps_sync", "lenet5", workers=2, steps=3)
-    assert launch_ok(tmp_path, job, workers=2, servers=1).record("steps")["staleness"] is None
+    result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
+    assert result.record("steps")["staleness"] is None
 
 
 def test_counting_does_not_change_what_is_trained(tmp_path: Path) -> None:
     """One asynchronous worker trains like a worker alone, its servers' momentum included."""
     settings = {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01}
-    expected = launch_ok(tmp_path, check_job("mxnet", "single", "lenet5", optimizer=settings)).weights[0]
-    job = check_job("mxnet", "ps_async", "lenet5", optimizer=settings)
-    assert weight_error(launch_ok(tmp_path, job, servers=2).weights[0], expected)[0] < 1e-5
+    single, served = (check_job("mxnet", each, "lenet5", optimizer=settings) for each in ("single", "ps_async"))
+    expected = launch_ok(tmp_path, single, preloaded=True).weights[0]
+    found = launch_ok(tmp_path, served, servers=2, preloaded=True).weights[0]
+    assert weight_error(found, expected)[0] < 1e-5
 
 
 def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path) -> None:
@@ -119,7 +123,7 @@ def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path
     for processes in (0, 3):
         loader = photos(tmp_path, processes=processes)
         job = timing_job("mxnet", "single", "lenet5", loader=loader, batch=4, steps=7, **shape)
-        found.append(launch_ok(tmp_path, job).record("steps")["loss"])
+        found.append(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
     assert found[0] == found[1]
 
 
@@ -174,11 +178,11 @@ def test_servers_and_scheduler_end_by_themselves(tmp_path: Path) -> None:
 
 def test_a_precision_that_mxnet_lacks_is_refused(tmp_path: Path) -> None:
     """Instead of training in another one."""
-    result = launch(tmp_path, check_job("mxnet", "single", "lenet5", steps=1, precision="bf16"))
+    result = launch(tmp_path, check_job("mxnet", "single", "lenet5", steps=1, precision="bf16"), preloaded=True)
     assert "set precision to fp32" in result.record("error")["message"]
 
 
 def test_a_device_that_this_mxnet_lacks_is_refused(tmp_path: Path) -> None:
     """The message says that another build is needed."""
-    result = launch(tmp_path, check_job("mxnet", "single", "lenet5", steps=1, device="cuda"))
+    result = launch(tmp_path, check_job("mxnet", "single", "lenet5", steps=1, device="cuda"), preloaded=True)
     assert "has no CUDA" in result.record("error")["message"]

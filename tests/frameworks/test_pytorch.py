@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,14 @@ def in_framework(code: str, **values: Any) -> Any:
 
 def require_devices(count: int) -> None:
     """Skip the test where torch sees fewer CUDA devices."""
-    found = in_framework("import torch; print(torch.cuda.device_count())")
-    if found < count:
-        pytest.skip(f"needs {count} CUDA devices, torch sees {found}")
+    if cuda_devices() < count:
+        pytest.skip(f"needs {count} CUDA devices, torch sees {cuda_devices()}")
+
+
+@cache
+def cuda_devices() -> int:
+    """How many CUDA devices torch sees."""
+    return int(in_framework("import torch; print(torch.cuda.device_count())"))
 
 
 def test_parameters_are_those_of_the_workload() -> None:
@@ -92,7 +98,7 @@ def test_layers_train_as_in_the_reference(tmp_path: Path, workload: Workload, ch
     how: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": settings}
     expected = launch_ok(tmp_path, check_job("reference", "single", workload, **how)).weights[0]
     job = check_job("pytorch", "single", workload, options={"channels_last": channels_last}, **how)
-    assert weight_error(launch_ok(tmp_path, job).weights[0], expected)[0] < 1e-4
+    assert weight_error(launch_ok(tmp_path, job, preloaded=True).weights[0], expected)[0] < 1e-4
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "fsdp"])
@@ -102,14 +108,16 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, strategy: st
     how: dict[str, Any] = {"batch": 8, "steps": 5, "optimizer": {"learning_rate": 0.02, "weight_decay": 0.01}}
     oracle = check_job("reference", "single", workload, options={"shards": 2}, **how)
     expected = launch_ok(tmp_path, oracle).weights[0]
-    result = launch_ok(tmp_path, check_job("pytorch", strategy, workload, workers=2, **how), workers=2)
+    job = check_job("pytorch", strategy, workload, workers=2, **how)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert sorted(result.weights) == [0, 1]
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
 
 
 def test_output_shape_is_the_workloads(tmp_path: Path) -> None:
     """With the batch in front, from a network that FSDP has sharded."""
-    result = launch_ok(tmp_path, check_job("pytorch", "fsdp", "lenet5", workers=2, batch=3, steps=1), workers=2)
+    job = check_job("pytorch", "fsdp", "lenet5", workers=2, batch=3, steps=1)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert result.record("check")["output_shape"] == [3, 10]
     assert result.record("check")["parameters"] == build_workload("lenet5").parameter_count
 
@@ -117,8 +125,10 @@ def test_output_shape_is_the_workloads(tmp_path: Path) -> None:
 def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path) -> None:
     """But not from the same: bf16 keeps eight bits of each factor."""
     how: dict[str, Any] = {"batch": 32, "steps": 1}
-    full = losses(launch_ok(tmp_path, check_job("pytorch", "single", "lenet5", **how)))
-    mixed = losses(launch_ok(tmp_path, check_job("pytorch", "single", "lenet5", precision="bf16", **how)))
+    full, mixed = (
+        losses(launch_ok(tmp_path, check_job("pytorch", "single", "lenet5", precision=each, **how), preloaded=True))
+        for each in ("fp32", "bf16")
+    )
     assert 1e-6 < relative_error(mixed, full) < 2e-2
 
 
@@ -129,8 +139,8 @@ def test_a_compiled_network_trains_the_same(tmp_path: Path) -> None:
     plain, compiled = (
         check_job("pytorch", "allreduce", "lenet5", workers=1, steps=3, options={"compile": on}) for on in (False, True)
     )
-    expected = launch_ok(tmp_path, plain).weights[0]
-    found = launch_ok(tmp_path, compiled, time_limit_s=280.0).weights[0]
+    expected = launch_ok(tmp_path, plain, preloaded=True).weights[0]
+    found = launch_ok(tmp_path, compiled, time_limit_s=280.0, preloaded=True).weights[0]
     assert weight_error(found, expected)[0] < 1e-4
 
 
@@ -165,7 +175,7 @@ def test_arrays_are_loaded(tmp_path: Path, channels_last: str) -> None:
 def test_a_flat_workload_takes_arrays_of_images(tmp_path: Path) -> None:
     """As the autoencoder does, whose targets they are too."""
     job = timing_job("pytorch", "single", "autoencoder", loader=digits(tmp_path), batch=5, steps=4)
-    assert np.isfinite(launch_ok(tmp_path, job).record("steps")["loss"])
+    assert np.isfinite(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
 
 
 def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path) -> None:
@@ -174,7 +184,7 @@ def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path
     for processes in (0, 3):
         loader = photos(tmp_path, processes=processes)
         job = timing_job("pytorch", "single", "lenet5", loader=loader, batch=4, steps=7, **PHOTO)
-        found.append(launch_ok(tmp_path, job).record("steps")["loss"])
+        found.append(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
     assert found[0] == found[1]
 
 
@@ -196,13 +206,13 @@ print(json.dumps([inner, all(torch.equal(a, b) for (a, _), (b, _) in pairs)]))
 def test_arrays_of_another_size_are_refused(tmp_path: Path) -> None:
     """With both shapes in the message."""
     job = timing_job("pytorch", "single", "cifar_cnn", loader=digits(tmp_path), batch=4)
-    message = launch(tmp_path, job).record("error")["message"]
+    message = launch(tmp_path, job, preloaded=True).record("error")["message"]
     assert "images of [1, 28, 28] where the workload expects [3, 32, 32]" in message
 
 
 def test_a_missing_device_is_refused(tmp_path: Path) -> None:
     """With what to do instead."""
-    if in_framework("import torch; print(torch.cuda.device_count())"):
+    if cuda_devices():
         pytest.skip("there is a CUDA device")
     result = launch(tmp_path, check_job("pytorch", "single", "lenet5", steps=1, device="cuda"))
     assert "use fewer workers or device: cpu" in result.record("error")["message"]

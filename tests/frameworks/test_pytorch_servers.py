@@ -50,7 +50,7 @@ def test_synchronous_servers_give_the_weights_of_the_oracle(
     expected = launch_ok(tmp_path, oracle).weights[0]
     options = {"sharding": sharding, "channels_last": channels_last}
     job = check_job("pytorch", "ps_sync", images(), workers=workers, options=options, **how)
-    result = launch_ok(tmp_path, job, workers=workers, servers=servers)
+    result = launch_ok(tmp_path, job, workers=workers, servers=servers, preloaded=True)
     assert sorted(result.weights) == list(range(workers))
     assert max(weight_error(weights, expected)[0] for weights in result.weights.values()) < 1e-4
 
@@ -59,7 +59,8 @@ def test_one_worker_that_pushes_freely_trains_as_if_it_were_alone(tmp_path: Path
     """And is never late."""
     how: dict[str, Any] = {"batch": 4, "steps": 4, "optimizer": SETTINGS}
     expected = launch_ok(tmp_path, check_job("reference", "single", images(), **how)).weights[0]
-    result = launch_ok(tmp_path, check_job("pytorch", "ps_async", images(), **how), servers=2)
+    job = check_job("pytorch", "ps_async", images(), **how)
+    result = launch_ok(tmp_path, job, servers=2, preloaded=True)
     assert weight_error(result.weights[0], expected)[0] < 1e-4
 
 
@@ -75,7 +76,7 @@ def test_every_update_of_the_timed_steps_has_a_staleness(tmp_path: Path) -> None
 def test_workers_in_step_have_no_staleness(tmp_path: Path) -> None:
     """Not even one of 0."""
     job = timing_job("pytorch", "ps_sync", images(), workers=2, steps=3)
-    result = launch_ok(tmp_path, job, workers=2, servers=1)
+    result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
     assert result.record("steps")["staleness"] is None
     assert set(result.stderr.values()) == {""}
 

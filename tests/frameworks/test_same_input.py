@@ -1,6 +1,7 @@
 """The pixels that loaders give, one by one, for the frameworks whose loader this file knows how to open."""
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from launching import interpreter_for
 from PIL import Image
+from preloading import preloaded_interpreter
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.run_folder import make_run_folder
@@ -144,8 +146,9 @@ def fed(folder: Path, framework: str, loader: dict[str, Any], side: int) -> Fed:
     run = folder / "run"
     make_run_folder(run, load_manifests()[framework].folder, job, load_manifests()[framework].libraries)
     (run / "feed.py").write_text(SCRIPT % (RANK, WORKERS, OPENING[framework], BATCHES))
-    command = [str(interpreter_for(framework)), "feed.py"]
-    ended = subprocess.run(command, cwd=run, capture_output=True, text=True, timeout=120, check=False)
+    command = [str(preloaded_interpreter(framework, interpreter_for(framework))), "feed.py"]
+    environment = {**os.environ, "STEPTIME_ROLE": "worker"}
+    ended = subprocess.run(command, cwd=run, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
     with np.load(run / "fed.npz") as file:
         return Fed(file["inputs"], file["targets"])

@@ -30,23 +30,26 @@ def test_dropout_differs_from_step_to_step(tmp_path: Path) -> None:
     job = check_job("tensorflow", "single", net.finish("dropped", classes=3), steps=2, optimizer=still)
     job["workload"]["layers"][0]["attributes"]["rate"] = 0.5
     job["loader"]["distinct_batches"] = 1
-    first, second = losses(launch_ok(tmp_path, job))
+    first, second = losses(launch_ok(tmp_path, job, preloaded=True))
     assert first != second
 
 
 def test_mixed_precision_is_near_the_reference(tmp_path: Path) -> None:
     """Eight bits of mantissa keep the first loss to 2 %, and it is not the loss of 32 bits."""
     expected = losses(launch_ok(tmp_path, check_job("reference", "single", "lenet5", steps=1)))
-    found = losses(launch_ok(tmp_path, check_job("tensorflow", "single", "lenet5", steps=1, precision="bf16")))
+    job = check_job("tensorflow", "single", "lenet5", steps=1, precision="bf16")
+    found = losses(launch_ok(tmp_path, job, preloaded=True))
     assert 1e-6 < relative_error(found[0], expected[0]) < 2e-2
 
 
 def test_xla_trains_the_same(tmp_path: Path) -> None:
     """The compiled step is another program for the same computation."""
     how: dict[str, Any] = {"steps": 3}
-    plain = launch_ok(tmp_path, check_job("tensorflow", "single", "lenet5", **how)).weights[0]
-    compiled = launch_ok(tmp_path, check_job("tensorflow", "single", "lenet5", options={"xla": True}, **how)).weights[0]
-    assert weight_error(compiled, plain)[0] < 1e-4
+    plain, compiled = (
+        launch_ok(tmp_path, check_job("tensorflow", "single", "lenet5", options=options, **how), preloaded=True)
+        for options in ({}, {"xla": True})
+    )
+    assert weight_error(compiled.weights[0], plain.weights[0])[0] < 1e-4
 
 
 @pytest.mark.parametrize("pack_mb", [4.0, 0.01])
@@ -56,7 +59,7 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, pack_mb: flo
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
     expected = launch_ok(tmp_path, oracle).weights[0]
     job = check_job("tensorflow", "allreduce", "lenet5", workers=2, options={"pack_mb": pack_mb}, **how)
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
 
 
@@ -65,14 +68,16 @@ def test_two_workers_of_resnet50_give_the_weights_of_the_oracle(tmp_path: Path) 
     oracle = check_job("reference", "single", "resnet50", steps=1, options={"shards": 2, "bits": 64}, **SMALL_RESNET)
     expected = launch_ok(tmp_path, oracle).weights[0]
     job = check_job("tensorflow", "allreduce", "resnet50", workers=2, steps=1, **SMALL_RESNET)
-    result = launch_ok(tmp_path, job, workers=2)
+    result = launch_ok(tmp_path, job, workers=2, preloaded=True)
     assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
 
 
 def test_a_worker_reports_the_loss_of_its_own_batch(tmp_path: Path) -> None:
     """And not the share of it that is differentiated, nor the other worker's."""
-    result = launch_ok(tmp_path, check_job("tensorflow", "allreduce", "lenet5", workers=2, steps=1), workers=2)
-    alone = losses(launch_ok(tmp_path, check_job("tensorflow", "single", "lenet5", steps=1)))
+    both = check_job("tensorflow", "allreduce", "lenet5", workers=2, steps=1)
+    result = launch_ok(tmp_path, both, workers=2, preloaded=True)
+    job = check_job("tensorflow", "single", "lenet5", steps=1)
+    alone = losses(launch_ok(tmp_path, job, preloaded=True))
     assert losses(result) == alone
     assert losses(result, worker=1) != alone
 
@@ -94,7 +99,7 @@ def test_arrays_are_loaded(tmp_path: Path, input_shape: tuple[int, ...]) -> None
     job = timing_job(
         "tensorflow", "single", net.finish("one_layer", classes=10), loader=digits(tmp_path), batch=5, steps=8
     )
-    assert np.isfinite(launch_ok(tmp_path, job).record("steps")["loss"])
+    assert np.isfinite(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
 
 
 @pytest.mark.parametrize(("processes", "resize"), [(0, SIDE + 9), (2, SIDE + 2)], ids=["as they are", "shrunk"])
@@ -111,7 +116,7 @@ def test_photographs_are_loaded_by_both_workers(tmp_path: Path, processes: int, 
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain(tmp_path: Path) -> None:
     """The message says what to choose instead; skipped where there is one."""
     job = check_job("tensorflow", "single", "lenet5", steps=1)
-    result = launch(tmp_path, {**job, "device": "cuda"})
+    result = launch(tmp_path, {**job, "device": "cuda"}, preloaded=True)
     if result.outcome.ok:
         pytest.skip("this interpreter's tensorflow sees a GPU")
     assert "choose the device 'cpu'" in result.record("error")["message"]
@@ -121,7 +126,7 @@ def test_a_gpu_that_is_not_there_is_asked_for_in_vain(tmp_path: Path) -> None:
 def test_a_gpu_trains_what_the_reference_trains(tmp_path: Path) -> None:
     """LeNet-5's first loss to 1e-3 (a GPU may round products to 19 bits), and the last to 1e-2."""
     expected = losses(launch_ok(tmp_path, check_job("reference", "single", "lenet5")))
-    result = launch(tmp_path, check_job("tensorflow", "single", "lenet5", device="cuda"))
+    result = launch(tmp_path, check_job("tensorflow", "single", "lenet5", device="cuda"), preloaded=True)
     if not result.outcome.ok and "sees no GPU" in result.record("error")["message"]:
         pytest.skip("this interpreter's tensorflow sees no GPU")
     assert relative_error(losses(result)[0], expected[0]) < 1e-3

@@ -53,7 +53,7 @@ def test_one_worker_with_two_servers_trains_what_the_reference_trains(tmp_path: 
     how: dict[str, Any] = {"batch": 6, "steps": 4, "optimizer": settings}
     expected = launch_ok(tmp_path, check_job("reference", "single", odd_and_normalised(), **how)).record("check")
     job = check_job("tensorflow", "ps_async", odd_and_normalised(), **how)
-    found = launch_ok(tmp_path, job, servers=2).record("check")
+    found = launch_ok(tmp_path, job, servers=2, preloaded=True).record("check")
     assert relative_error(found["losses"], expected["losses"]) < 1e-4
     assert (found["parameters"], found["output_shape"]) == (expected["parameters"], expected["output_shape"])
 
