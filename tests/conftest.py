@@ -1,6 +1,10 @@
-"""What all tests share: the modules that start things, and a summary of which frameworks were really trained."""
+"""What all tests share: the modules that start things, and what a run says at its end.
+
+A run's end names the folders in which its time went, the frameworks that it trained, and why tests were skipped.
+"""
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +33,7 @@ _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launche
 """Folders whose tests start many processes or fit models, the longest first."""
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
+_WORTH_SHOWING_S = 60.0
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
 
@@ -57,8 +62,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Deselect the tests of the other of the two runs that share them, and keep together what shares a launch."""
     chosen = config.getoption("--frameworks")
     if chosen != "all":
-        kept = [item for item in items if (_framework_of(item) in {None, *DEFAULT}) == (chosen == "default")]
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        kept: list[pytest.Item] = []
+        others: list[pytest.Item] = []
+        for item in items:
+            by_default = _framework_of(item) in {None, *DEFAULT}
+            (kept if by_default == (chosen == "default") else others).append(item)
+        config.hook.pytest_deselected(items=others)
         items[:] = kept
     # Long ones first, so that all processes of `--dist loadgroup` end at about the same time.
     items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
@@ -78,7 +87,8 @@ def _framework_of(item: pytest.Item) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say which frameworks the contract suite trained, why it left out the others, and why tests were skipped."""
+    """Say where the time went, which frameworks were trained and why not the others; file why tests were skipped."""
+    _show_seconds_by_folder(terminalreporter)
     target = config.getoption("--skipped-to")
     if target is not None:
         reasons = [_reason(report) for report in terminalreporter.stats.get("skipped", [])]
@@ -102,6 +112,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.line(f"contract suite trained {len(trained)} of {len(known)} frameworks: {names}")
     for name in sorted(set(left_out) - trained):
         terminalreporter.line(f"not {name}: {left_out[name]}")
+
+
+def _show_seconds_by_folder(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how long the tests of each folder took, added up over all processes, if that was over a minute in all."""
+    seconds: Counter[str] = Counter()
+    tests: Counter[str] = Counter()
+    for report in (each for reports in terminalreporter.stats.values() for each in reports):
+        if isinstance(report, pytest.TestReport):
+            folder = Path(report.nodeid.split("::")[0]).parent.name
+            seconds[folder] += report.duration
+            tests[folder] += report.when == "call"
+    if seconds.total() < _WORTH_SHOWING_S:
+        return
+    terminalreporter.section("time by folder")
+    for folder, spent in seconds.most_common():
+        terminalreporter.line(f"{spent:8.1f} s  {tests[folder]:5} tests  {folder}")
+    terminalreporter.line(f"{seconds.total():8.1f} s  {tests.total():5} tests  in all, added up over processes")
 
 
 def _reason(report: pytest.TestReport) -> str:
