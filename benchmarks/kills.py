@@ -275,8 +275,13 @@ def complete(command: Command, findings: Findings) -> None:
     before = command.records()
     started = time.monotonic()
     running = command.start()
-    said = running.communicate()[1]
     command.pids.add(running.pid)
+    try:
+        said = running.communicate()[1]
+    except BaseException:  # Ctrl-C
+        running.kill()
+        running.wait()
+        raise
     command.usual_s = command.usual_s or time.monotonic() - started
     if running.returncode or not command.is_whole() or before - command.records():
         findings.faults.append(f"{command.scenario}: not completed, exit code {running.returncode}: {said[-1500:]}")

@@ -1,6 +1,7 @@
 """The program ``steptime``: its verbs, and what happens when one of them fails."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -88,7 +89,8 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Interrupted as stop:
-        lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [])]
+        again = shlex.join(["steptime", *(sys.argv[1:] if arguments is None else arguments)])
+        lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [f"to begin again: {again}"])]
         sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
         return stop.exit_code
     except Exception as error:
