@@ -43,7 +43,7 @@ from steptime.launchers.request import Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import ready_interpreter
-from steptime.runner.run_folder import stage
+from steptime.runner.run_folder import make_run_folder
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
@@ -98,7 +98,7 @@ def run_adapter(arguments: argparse.Namespace, manifest: Manifest) -> Cost:
     schedule = TimingSchedule(arguments.warmup, 0.0, arguments.steps, arguments.steps)
     job = timing_job(trial, workload, {"kind": "synthetic", "distinct_batches": 1}, schedule)
     with tempfile.TemporaryDirectory() as folder:
-        stage(Path(folder), manifest.folder, job)
+        make_run_folder(Path(folder), manifest.folder, job, manifest.libraries, manifest.name)
         request = _request(arguments, manifest, Path(folder))
         outcome = launcher_named(manifest.strategies[arguments.strategy].launcher).run(request)
         if not outcome.ok:
