@@ -37,6 +37,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steptime.interruption import Interrupted, obeyed
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES
 from steptime.launchers.emulation.requirements import missing_requirement
@@ -315,7 +316,10 @@ def main() -> int:
     chance.shuffle(numbers)
     findings = Findings()
     try:
-        kill_all(arguments.scenarios, numbers, chance, findings)
+        with obeyed():
+            kill_all(arguments.scenarios, numbers, chance, findings)
+    except Interrupted as stop:
+        sys.stderr.write(f"ended early by {stop}\n")
     finally:
         print(json.dumps({"seed": arguments.seed, **findings.to_json()}, indent=1))
     return 1 if findings.faults else 0
@@ -337,7 +341,8 @@ def kill_all(
             if index // len(commands) % _KILLS_OF_A_FOLDER == 0:
                 complete(command, findings)
                 command.prepare()
-            sys.stderr.write(f"\r{index + 1} of {len(numbers)} kills, {len(findings.faults)} faults ")
+            latest = findings.faults[-1] if findings.faults else "no fault"
+            sys.stderr.write(f"{index + 1} of {len(numbers)} kills, {len(findings.faults)} faults: {latest}\n")
         for command in commands:
             complete(command, findings)
 
