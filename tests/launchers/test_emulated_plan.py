@@ -134,7 +134,7 @@ def test_the_start_script_takes_no_folder_name_for_a_command(tmp_path, monkeypat
     folder = tmp_path / name
     folder.mkdir()
     (tmp_path / "entry.py").write_text("import json, sys; print(json.dumps(sys.argv[1:]))")
-    monkeypatch.setattr(commands, "_ENTERING", str(tmp_path / "entry.py"))
+    monkeypatch.setattr(commands, "ENTRY", str(tmp_path / "entry.py"))
     agent = folder / commands.AGENT
     agent.write_text(commands.agent_script(folder))
     agent.chmod(0o700)

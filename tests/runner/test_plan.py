@@ -89,7 +89,7 @@ def test_the_dry_run_prints_the_commands_that_the_run_starts(plan, started):
         real = [(argv, variables) for argv, where, variables in started.commands if where == folder]
         assert len(real) == len(planned[trial.id]) == len(printed[trial.id]) == trial.workers
         for (argv, variables), process in zip(real, planned[trial.id], strict=True):
-            assert argv == process.argv
+            assert argv == (*process.entry, *process.argv)
             said = {name: value for name, value in process.environment.items() if name not in OF_EACH_LAUNCH}
             assert said == {name: variables[name] for name in said}
             steptimes = {name for name in variables if name.startswith("STEPTIME_")}

@@ -10,9 +10,12 @@ import random
 import socket
 import uuid
 from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import ClassVar
 
 from steptime.errors import LaunchError
+from steptime.launchers.isolation import made_network
 from steptime.launchers.processes import watch
 from steptime.launchers.request import LaunchOutcome, Process, Request
 
@@ -69,6 +72,14 @@ class AbstractLauncher(abc.ABC):
             ports: free ports: one for the rendezvous, one per worker, one per server.
         """
 
+    def isolation(self, request: Request) -> str | None:
+        """Say in a few words what keeps others out of the sockets of a launch; None where nothing does.
+
+        A launcher that returns ``isolation_of(request)`` must plan its processes with the ``entry_of(request)``.
+        """
+        del request
+        return None
+
     def run(self, request: Request) -> LaunchOutcome:
         """Start the processes, watch them to their end and leave none behind.
 
@@ -76,4 +87,7 @@ class AbstractLauncher(abc.ABC):
         """
         marker = uuid.uuid4().hex
         ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
-        return watch(self.plan(request, marker, ports), request, marker)
+        kind = self.isolation(request)
+        with made_network(kind, request.folder) if kind else nullcontext():
+            outcome = watch(self.plan(request, marker, ports), request, marker)
+        return replace(outcome, isolation=kind)

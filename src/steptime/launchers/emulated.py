@@ -27,6 +27,10 @@ class EmulatedLauncher(AbstractLauncher):
     name = "emulated"
     summary = "hosts made of this machine, with a name, a link and a share of the processor each"
 
+    def isolation(self, request: Request) -> str | None:
+        del request
+        return "network namespaces of emulated hosts"
+
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         return processes(request, _cluster(request), marker, ports)
 
@@ -47,7 +51,7 @@ class EmulatedLauncher(AbstractLauncher):
             broken = hosts.broken()
             if broken:
                 return replace(outcome, ok=False, reason=broken)
-            return replace(outcome, cluster=hosts.findings())
+            return replace(outcome, cluster=hosts.findings(), isolation=self.isolation(request))
 
 
 def _cluster(request: Request) -> Cluster:

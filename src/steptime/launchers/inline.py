@@ -18,6 +18,10 @@ class InlineLauncher(AbstractLauncher):
     name = "inline"
     summary = "one worker inside steptime's own process; the reference framework only, for debugging"
 
+    def isolation(self, request: Request) -> str | None:
+        del request
+        return "no sockets"
+
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         del marker, ports
         if request.workers != 1 or request.servers or request.scheduler:
@@ -41,4 +45,6 @@ class InlineLauncher(AbstractLauncher):
             str(request.folder / "job.json"), {**process.environment, "STEPTIME_PARENT": str(os.getpid())}
         )
         reason = None if code == 0 else f"worker-0 ended with exit code {code}"
-        return LaunchOutcome(reason is None, reason, time.monotonic() - started, [list(process.argv)])
+        return LaunchOutcome(
+            reason is None, reason, time.monotonic() - started, [list(process.argv)], isolation=self.isolation(request)
+        )

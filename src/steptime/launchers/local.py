@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.isolation import entry_of, isolation_of
 from steptime.launchers.process_env import shared_variables
 from steptime.launchers.request import Process, Request
 
@@ -12,6 +13,9 @@ class LocalLauncher(AbstractLauncher):
 
     name = "local"
     summary = "workers, servers and schedulers as processes of this host, workers pinned to cores"
+
+    def isolation(self, request: Request) -> str | None:
+        return isolation_of(request)
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         shared = shared_variables(request, marker, LOCALHOST, ports)
@@ -24,6 +28,7 @@ class LocalLauncher(AbstractLauncher):
                 f"{role}-{rank}",
                 argv,
                 {**shared, "STEPTIME_ROLE": role, "STEPTIME_RANK": str(rank), "STEPTIME_LOCAL_RANK": str(rank)},
+                entry_of(request),
             )
             for role, rank in roles
         ]

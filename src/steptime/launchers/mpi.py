@@ -6,8 +6,18 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.isolation import entry_of, isolation_of
 from steptime.launchers.process_env import shared_variables
 from steptime.launchers.request import Process, Request
+
+_INTERFACE = "lo"
+_MPICH_FLAGS = ("-iface", _INTERFACE)
+_OPEN_MPI_SETTINGS = {
+    "OMPI_MCA_btl_tcp_if_include": _INTERFACE,
+    "OMPI_MCA_oob_tcp_if_include": _INTERFACE,
+    "PRTE_MCA_prte_if_include": _INTERFACE,
+}
+"""For Open MPI 4 and 5; they keep its sockets from interfaces that others can reach."""
 
 
 class MpiLauncher(AbstractLauncher):
@@ -20,6 +30,9 @@ class MpiLauncher(AbstractLauncher):
     name = "mpi"
     summary = "workers started by the mpiexec of the framework's environment, or else the system's"
 
+    def isolation(self, request: Request) -> str | None:
+        return isolation_of(request)
+
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         shared = shared_variables(request, marker, LOCALHOST, ports)
         interpreter = str(request.interpreter)
@@ -29,14 +42,15 @@ class MpiLauncher(AbstractLauncher):
             interpreter,
             tether,
             str(mpiexec),
-            *open_mpi_flags(mpiexec),
+            *(open_mpi_flags(mpiexec) if is_open_mpi(mpiexec) else _MPICH_FLAGS),
             "-n",
             str(request.workers),
             interpreter,
             "start.py",
             "job.json",
         )
-        return [Process("mpiexec", argv, {**shared, "STEPTIME_ROLE": "worker"})]
+        variables = {**shared, **_OPEN_MPI_SETTINGS, "STEPTIME_ROLE": "worker"}
+        return [Process("mpiexec", argv, variables, entry_of(request))]
 
 
 def find_mpiexec(interpreter: Path) -> Path:

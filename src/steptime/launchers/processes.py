@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -47,11 +48,14 @@ def watch(processes: Sequence[Process], request: Request, marker: str) -> Launch
 
 
 def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:
+    if process.entry and shutil.which(process.argv[0]) is None:
+        message = f"could not start {process.argv[0]}: it is no program"  # the entry would start, and fail later
+        raise LaunchError(message)
     # The worker moves its output to files of its own; these take what is said before, or by an MPI launcher.
     with (folder / f"{process.name}.launch").open("ab") as output:
         try:
             return subprocess.Popen(
-                process.argv,
+                (*process.entry, *process.argv),
                 cwd=folder,
                 env={**inherited(os.environ), **process.environment},
                 stdin=subprocess.DEVNULL,

@@ -3,8 +3,11 @@
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from steptime.clusters.cluster import Cluster, ClusterFindings
+
+Isolation = Literal["required", "preferred", "off"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,9 @@ class Request:
     """Whether the workers must be started by an mpiexec; to launchers that may start them in more than one way."""
     cluster: Cluster | None = None
     """The hosts to make, for the launcher that makes them; None leaves them to the launcher."""
+    isolation: Isolation = "preferred"
+    """Whether the launch must have a network that nobody else can reach, has one where the system allows it, or has
+    none."""
     time_limit_s: float = 300.0
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     """Set from another thread to end the launch early."""
@@ -42,6 +48,8 @@ class Process:
     argv: tuple[str, ...]
     environment: dict[str, str] = field(repr=False)
     """What is set besides the inherited environment."""
+    entry: tuple[str, ...] = ()
+    """The command that enters the launch's own network and then becomes ``argv``, which can be typed without it."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +64,5 @@ class LaunchOutcome:
     """The argument list of every process, in the order of their start."""
     cluster: ClusterFindings | None = None
     """What was found of the hosts that the launcher made, if it made any."""
+    isolation: str | None = None
+    """What kept others out of the launch's sockets; None where nothing did."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from steptime.clusters.cluster import Cluster
 from steptime.launchers.emulation.network import INTERFACE, address, host_name
+from steptime.launchers.isolation import ENTRY
 from steptime.launchers.mpi import find_mpiexec, is_open_mpi, open_mpi_flags
 from steptime.launchers.process_env import cores_in_words, pins, server_pins, shared_variables
 from steptime.launchers.request import Process, Request
@@ -15,17 +16,16 @@ PLAN = "hosts.json"
 """In the run folder: what a process must know to become a host's."""
 AGENT = "on-host.sh"
 """In the run folder: what an mpiexec calls instead of ssh."""
-_ENTERING = str(Path(__file__).with_name("namespace_entry.py"))
 
 
 def enter_command(plan: str, host: int, program: Sequence[str], *, leading: bool = False) -> tuple[str, ...]:
     """Return the command that runs ``program`` on a host; ``leading`` where it must reach other hosts from there."""
-    return (sys.executable, "-I", "-S", _ENTERING, plan, f"{'+' * leading}{host}", *program)
+    return (sys.executable, "-I", "-S", ENTRY, plan, f"{'+' * leading}{host}", *program)
 
 
 def agent_script(folder: Path) -> str:
     """Return the program that an mpiexec calls as ``on-host.sh [OPTION …] HOST COMMAND …`` to reach a host."""
-    begin = shlex.join((sys.executable, "-I", "-S", _ENTERING, str(folder / PLAN)))
+    begin = shlex.join((sys.executable, "-I", "-S", ENTRY, str(folder / PLAN)))
     return f"""#!/bin/sh
 # Reaches an emulated host, as ssh would a real one.
 while [ "${{1#-}}" != "$1" ]; do shift; done

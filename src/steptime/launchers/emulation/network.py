@@ -3,49 +3,26 @@
 The commands ``ip`` and ``tc`` make it, since they know more of the kernel than Python does.
 """
 
-import ctypes
 import json
-import os
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.owner import Owner
+from steptime.launchers.namespaces import within
 
 T = TypeVar("T")
-_NEW_NETWORK = 0x40000000
 
 
-def within(namespace: Path, act: Callable[[], T]) -> T:
-    """Return what ``act`` returns in a thread that is in the network ``namespace``.
-
-    A thread changes its network alone and is never used again, so that nobody else of this process notices.
-
-    Raises LaunchError when the namespace cannot be entered, or when ``act`` raises OSError.
-    """
-    results: list[T] = []
-    failures: list[OSError] = []
-
-    def run() -> None:
-        try:
-            with namespace.open("rb") as file:
-                if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _NEW_NETWORK):
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number), str(namespace))  # noqa: TRY301 - one way out
-            results.append(act())
-        except OSError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failures:
-        message = f"within {namespace.name}: {failures[0]}"
-        raise LaunchError(message) from failures[0]
-    return results[0]
+def within_host(namespace: Path, act: Callable[[], T]) -> T:
+    """Return what ``act`` returns in a thread that is in the network ``namespace``; raises LaunchError, not OSError."""
+    try:
+        return within(namespace, act)
+    except OSError as error:
+        message = f"within {namespace.name}: {error}"
+        raise LaunchError(message) from error
 
 
 _LIMIT_S = 60.0

@@ -23,12 +23,13 @@ from typing import Any
 from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.network import attempt
+from steptime.launchers.namespaces import make_users, path_of
 from steptime.launchers.request import LaunchOutcome, Request
 
 _PROGRAM = "steptime.launchers.unprivileged"
 _BELOW = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--uts")
 _POLL_S = 0.1
-_SIMPLE = ("workers", "servers", "colocated_servers", "scheduler", "threads", "mpi", "time_limit_s")
+_SIMPLE = ("workers", "servers", "colocated_servers", "scheduler", "threads", "mpi", "isolation", "time_limit_s")
 
 
 @cache
@@ -116,10 +117,6 @@ def _findings(fields: dict[str, Any] | None) -> ClusterFindings | None:
     return ClusterFindings(**{**fields, "hosts": hosts, "paths": paths})
 
 
-_NEW_USERS = 0x10000000
-_NAMESPACE_PROGRAM = f"import ctypes; print(ctypes.CDLL(None).unshare({_NEW_USERS}), flush=True); input()"
-
-
 @contextlib.contextmanager
 def made_users(count: int) -> Iterator[list[Path] | None]:
     """Make ``count`` user namespaces and yield what opens them; None where the kernel lets nobody make any.
@@ -127,35 +124,15 @@ def made_users(count: int) -> Iterator[list[Path] | None]:
     They exist as long as this process holds them, so that nothing is left when it is killed.
     """
     held: list[int] = []
+    maps = [_same(Path("/proc/self", name).read_text()) for name in ("uid_map", "gid_map")]
     try:
-        for _ in range(count):
-            descriptor = _make()
-            if descriptor is None:
-                yield None
-                return
-            held.append(descriptor)
-        yield [Path(f"/proc/{os.getpid()}/fd/{descriptor}") for descriptor in held]
+        with contextlib.suppress(OSError):
+            for _ in range(count):
+                held += make_users(*maps)
+        yield [path_of(descriptor) for descriptor in held] if len(held) == count else None
     finally:
         for descriptor in held:
             os.close(descriptor)
-
-
-def _make() -> int | None:
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _NAMESPACE_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as helper:
-        try:
-            assert helper.stdout is not None  # noqa: S101 - it was asked for
-            if helper.stdout.readline().strip() != "0":
-                return None
-            own = Path(f"/proc/{helper.pid}")
-            for name in ("uid_map", "gid_map"):
-                (own / name).write_text(_same(Path("/proc/self", name).read_text()))
-            return os.open(own / "ns" / "user", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        finally:
-            helper.communicate("\n")
 
 
 def _same(own_map: str) -> str:

@@ -4,7 +4,16 @@ from pathlib import Path
 from typing import Any
 
 from steptime.errors import LaunchError
-from steptime.launchers.emulation.network import INTERFACE, NAMESPACES, address, ask, namespace, port, switch, within
+from steptime.launchers.emulation.network import (
+    INTERFACE,
+    NAMESPACES,
+    address,
+    ask,
+    namespace,
+    port,
+    switch,
+    within_host,
+)
 from steptime.launchers.emulation.owner import Owner
 from steptime.launchers.emulation.traffic_control import LATENCY_MS, Shape
 
@@ -18,7 +27,7 @@ _CLOSE = 0.01
 def choose_congestion_control(owner: Owner, hosts: int) -> None:
     """Set how connections on every host find their speed; raises LaunchError when the kernel refuses."""
     for index in range(hosts):
-        within(NAMESPACES / namespace(owner, index), lambda: _CONGESTION_FILE.write_text(CONGESTION_CONTROL))
+        within_host(NAMESPACES / namespace(owner, index), lambda: _CONGESTION_FILE.write_text(CONGESTION_CONTROL))
 
 
 def check_network(owner: Owner, shapes: list[Shape | None], delay_s: float) -> None:
@@ -74,7 +83,7 @@ def _of_host(owner: Owner, index: int) -> list[str]:
     (link,) = ask("ip", "addr", "show", "dev", INTERFACE, namespace=space)
     addresses = [each["local"] for each in link["addr_info"]]
     found = [] if addresses == [address(index)] else [f"host {index} has the addresses {addresses}"]
-    control = within(NAMESPACES / space, _CONGESTION_FILE.read_text).strip()
+    control = within_host(NAMESPACES / space, _CONGESTION_FILE.read_text).strip()
     if control != CONGESTION_CONTROL:
         found.append(f"the congestion control of host {index} is {control}, not {CONGESTION_CONTROL}")
     return found

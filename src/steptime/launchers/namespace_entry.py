@@ -1,4 +1,6 @@
-"""``python namespace_entry.py PLAN HOST PROGRAM …``: become a process of an emulated host, and then another program.
+"""``python namespace_entry.py PLAN HOST PROGRAM …``: enter the namespaces of a host, and become another program.
+
+A host is an emulated one, or what a launch has for itself of this machine: a network that nobody else is in.
 
 ``HOST`` is a number. With ``+`` before it, the program keeps the right to enter other hosts, as an mpiexec must.
 
@@ -13,16 +15,16 @@ import socket
 import sys
 
 _NEW_MOUNTS, _NEW_NAMES, _NEW_USERS, _NEW_NETWORK = 0x00020000, 0x04000000, 0x10000000, 0x40000000
-_BIND, _PRIVATE, _RECURSIVE = 4096, 1 << 18, 16384
+_BIND, _DEPENDENT, _RECURSIVE = 4096, 1 << 19, 16384
 
 
 def enter(plan_path: str, index: int, *, leading: bool) -> None:
     """Make this process one of host ``index``: variables, control group, network, names and users.
 
-    Users come last, since who is in another user namespace may not do all that comes before; ``leading`` leaves them
-    out.
+    Users come last, since who is in another user namespace may not do all that comes before, or first
+    (``users_first``), where the other namespaces belong to them; ``leading`` leaves them out.
 
-    Raises OSError when the kernel refuses, as it does to others than root.
+    Raises OSError when the kernel refuses.
     """
     with open(plan_path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes longer to import than all the rest
         plan = json.load(file)
@@ -34,13 +36,26 @@ def enter(plan_path: str, index: int, *, leading: bool) -> None:
     os.environ.update(host["variables"])
     users = os.open(host["users"], os.O_RDONLY | os.O_CLOEXEC) if host["users"] and not leading else None
     network = os.open(host["namespace"], os.O_RDONLY | os.O_CLOEXEC)
-    _checked(libc.setns(network, _NEW_NETWORK), "setns")
-    _checked(libc.unshare(_NEW_NAMES | _NEW_MOUNTS), "unshare")
-    socket.sethostname(host["name"])
-    _checked(libc.mount(b"none", b"/", None, _RECURSIVE | _PRIVATE, None), "mount")
-    _checked(libc.mount(plan["hosts_file"].encode(), b"/etc/hosts", None, _BIND, None), "mount of /etc/hosts")
-    if users is not None:
+    if users is not None and plan.get("users_first"):
         _checked(libc.setns(users, _NEW_USERS), "setns of users")
+    _checked(libc.setns(network, _NEW_NETWORK), "setns")
+    if host["name"]:
+        _checked(libc.unshare(_NEW_NAMES), "unshare of names")
+        socket.sethostname(host["name"])
+    _replace_hosts_file(libc, plan["hosts_file"], must=bool(host["name"]))
+    if users is not None and not plan.get("users_first"):
+        _checked(libc.setns(users, _NEW_USERS), "setns of users")
+
+
+def _replace_hosts_file(libc: ctypes.CDLL, path: str, *, must: bool) -> None:
+    """Show this process, and what it starts, ``path`` as ``/etc/hosts``."""
+    try:
+        _checked(libc.unshare(_NEW_MOUNTS), "unshare of mounts")
+        _checked(libc.mount(b"none", b"/", None, _RECURSIVE | _DEPENDENT, None), "mount")
+        _checked(libc.mount(path.encode(), b"/etc/hosts", None, _BIND, None), "mount of /etc/hosts")
+    except OSError:
+        if must:
+            raise
 
 
 def _checked(result: int, what: str) -> None:
@@ -51,7 +66,7 @@ def _checked(result: int, what: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
+    sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2)))  # noqa: PTH100, PTH118, PTH120
     from steptime.worker.tether import die_with_parent
 
     enter(sys.argv[1], int(sys.argv[2].lstrip("+")), leading=sys.argv[2].startswith("+"))

@@ -1,0 +1,85 @@
+"""The private network of a launch: a network namespace that holds its processes and a loopback interface, nothing else.
+
+Frameworks trust whoever connects: servers read and write files for any caller, and calls are unpickled. In a namespace
+of its own, a launch is out of reach for other users of the machine and for other machines. Nothing is left when the
+last process of the launch has ended. Without root, the namespace belongs to a user namespace, in which everybody has
+the same number as outside.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from steptime.errors import LaunchError
+from steptime.launchers.namespaces import make_network, make_users, path_of
+from steptime.launchers.request import Request
+
+NAMESPACE = "network namespace"
+USER_NAMESPACE = "network namespace within a user namespace"
+PLAN = "network.json"
+"""In the run folder: what a process must know to enter the launch's network."""
+ENTRY = str(Path(__file__).with_name("namespace_entry.py"))
+
+
+@cache
+def isolation_kind() -> str | None:
+    """Return what can keep others out of a launch's sockets here: ``NAMESPACE``, ``USER_NAMESPACE`` or None."""
+    if not sys.platform.startswith("linux"):
+        return None
+    for kind in (NAMESPACE, USER_NAMESPACE):
+        with contextlib.suppress(OSError):
+            for descriptor in _make(kind):
+                os.close(descriptor)
+            return kind
+    return None
+
+
+def isolation_of(request: Request) -> str | None:
+    """Return what keeps others out of the sockets of a launch on this host; None where nothing does."""
+    return None if request.isolation == "off" else isolation_kind()
+
+
+def entry_of(request: Request) -> tuple[str, ...]:
+    """Return the command that enters the network of a launch from its run folder; empty where it has none."""
+    return (sys.executable, "-I", "-S", ENTRY, PLAN, "0") if isolation_of(request) else ()
+
+
+@contextlib.contextmanager
+def made_network(kind: str, folder: Path) -> Iterator[None]:
+    """Make the network of one launch, and write into its run folder how to enter it.
+
+    Raises LaunchError when the kernel refuses.
+    """
+    try:
+        *users, network = held = _make(kind)
+    except OSError as error:
+        message = f"no private network could be made for the launch: {error}"
+        raise LaunchError(message) from error
+    try:
+        table = folder.absolute() / "hosts"
+        # Libraries look their own host's name up, whose address lies in the network outside.
+        table.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
+        host: dict[str, object] = {
+            "name": None,
+            "namespace": str(path_of(network)),
+            "users": str(path_of(users[0])) if users else None,
+            "group": None,
+            "variables": {},
+        }
+        plan = {"hosts_file": str(table), "users_first": True, "hosts": [host]}
+        (folder / PLAN).write_text(json.dumps(plan, indent=1))
+        yield
+    finally:
+        for descriptor in held:
+            os.close(descriptor)
+
+
+def _make(kind: str) -> list[int]:
+    if kind == NAMESPACE:
+        return [make_network()]
+    return make_users(f"{os.geteuid()} {os.geteuid()} 1\n", f"{os.getegid()} {os.getegid()} 1\n", network=True)
