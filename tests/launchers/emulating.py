@@ -14,6 +14,8 @@ from steptime.launchers.emulation.owner import owner_of
 from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.launchers.request import LaunchOutcome, Request
 
+SOMEBODY = 65_534
+AS_SOMEBODY = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
 WRITE_PLACE = """
     import json, os, socket, sys
     sys.path.insert(0, os.getcwd())

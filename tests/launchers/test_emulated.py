@@ -201,17 +201,21 @@ def switches() -> list[psutil.Process]:
 
 
 @pytest.mark.usefixtures("_by_switch")
-def test_a_switch_that_dies_fails_the_launch(tmp_path):
+def test_a_delay_switch_that_dies_ends_the_launch_at_once_and_is_named(tmp_path):
+    killed_at = []
+
     def kill_when_workers_run() -> None:
         wait_until(lambda: alive(tmp_path), 60)
         for switch in switches():
             switch.kill()
+            killed_at.append(time.monotonic())
 
     killer = threading.Thread(target=kill_when_workers_run)
     killer.start()
-    outcome = launch(tmp_path, "import time; time.sleep(3)", cluster=two_hosts(delay_s=0.001))
+    outcome = launch(tmp_path, "import time; time.sleep(600)", cluster=two_hosts(delay_s=0.001))
     killer.join()
-    assert outcome.reason == "the switch between the emulated hosts ended before the launch did"
+    assert time.monotonic() - killed_at[0] < 20
+    assert outcome.reason == "the delay switch between the emulated hosts ended before the launch did"
     assert not switches()
     assert not remains(os.getpid())
 

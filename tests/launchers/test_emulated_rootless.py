@@ -1,27 +1,18 @@
 """Emulated hosts made by a user who is not root: in a user namespace, with what is missing said."""
 
 import json
-import os
-import shutil
-import site
 import subprocess
-import sys
-import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from emulating import request, two_hosts
 
-import steptime
 from steptime.launchers.emulation.rootless import request_from_text, request_to_text
 
-SOMEBODY = 65_534
-AS_SOMEBODY = ["setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups"]
 LAUNCH = """
     import json, sys
     from pathlib import Path
@@ -41,37 +32,6 @@ LAUNCH = """
     except LaunchError as error:
         print(json.dumps(str(error)))
 """
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder that another user may write to."""
-    made = Path(tempfile.mkdtemp())
-    if os.geteuid() == 0:
-        os.chown(made, SOMEBODY, SOMEBODY)
-    yield made
-    shutil.rmtree(made)
-
-
-@pytest.fixture(scope="module")
-def python() -> list[str]:
-    """The beginning of a command that runs a Python with steptime as somebody who is not root."""
-    before = AS_SOMEBODY if os.geteuid() == 0 else []
-    if before and shutil.which("setpriv") is None:
-        pytest.skip("no 'setpriv', with which root becomes somebody else")
-    paths = [str(Path(steptime.__file__).parents[1]), *site.getsitepackages()]
-    variables = ["env", f"PYTHONPATH={os.pathsep.join(paths)}", "PYTHONDONTWRITEBYTECODE=1"]
-    for candidate in (sys.executable, shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin")):
-        command = [*before, *variables, str(candidate)]
-        if (
-            candidate
-            and subprocess.run(
-                [*command, "-c", "import pydantic, steptime"], capture_output=True, check=False
-            ).returncode
-            == 0
-        ):
-            return command
-    pytest.skip("other users cannot run this Python")
 
 
 def start(

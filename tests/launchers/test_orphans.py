@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from emulating import AS_SOMEBODY
 
 from steptime.launchers.orphans import end_marked, end_orphans
 from steptime.launchers.process_identity import ProcessIdentity
@@ -20,7 +21,6 @@ SLEEP = ["sleep", "60"]
 OWN = ProcessIdentity.own()
 DEAD = replace(OWN, started=OWN.started - 1)
 """This process's number in the hand of a process that has ended."""
-SOMEBODY = 65_534
 
 
 @contextmanager
@@ -91,8 +91,7 @@ def test_a_mark_that_cannot_be_read_is_no_mark(crafted):
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
 @pytest.mark.parametrize("runner", [DEAD, b"\xff"], ids=["crafted", "unreadable"])
 def test_a_process_of_another_user_is_never_ended_whatever_its_environment_says(runner):
-    before = ("setpriv", f"--reuid={SOMEBODY}", f"--regid={SOMEBODY}", "--clear-groups")
-    with running(runner, before, mark="known to them") as theirs:
+    with running(runner, tuple(AS_SOMEBODY), mark="known to them") as theirs:
         end_orphans()
         end_marked("known to them")
         assert theirs.poll() is None

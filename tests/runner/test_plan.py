@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import steptime
-from steptime.launchers import processes
+from steptime.errors import LaunchError
+from steptime.launchers import isolation, processes
+from steptime.measurements.store import Store
 from steptime.runner import study_run
 from steptime.runner.plan import StudyPlan, command_line, plan_study
 from steptime.runner.progress import Silent
@@ -128,3 +130,26 @@ def test_a_budget_keeps_its_share_for_ablation_launches(plan, monkeypatch):
     StudyRun(breakdown, Silent()).run()
 
     assert seen == [1060.0, 1100.0]
+
+
+@pytest.mark.parametrize(("kind", "words"), [("network namespace", "network namespace"), (None, None)])
+def test_the_plan_says_what_keeps_others_out_of_its_launches(plan, monkeypatch, kind, words):
+    monkeypatch.setattr(isolation, "isolation_kind", lambda: kind)
+    assert plan.isolation() == {"local": words}
+
+
+def test_a_study_that_requires_isolation_starts_nothing_where_there_is_none(plan, started, monkeypatch):
+    monkeypatch.setattr(isolation, "isolation_kind", lambda: None)
+    strict = plan_study(str(plan.folder.parent / "planned.yaml"), ["isolation=required"], plan.folder, None)
+    with pytest.raises(LaunchError, match=r"'isolation: required'.*launches by 'local': no network namespace"):
+        StudyRun(strict, Silent()).run()
+    assert not started.commands
+    assert not plan.folder.exists()
+
+
+@pytest.mark.parametrize("kind", [isolation.isolation_kind(), None])
+def test_a_launch_is_recorded_with_what_kept_others_out(plan, monkeypatch, kind):
+    monkeypatch.setattr(isolation, "isolation_kind", lambda: kind)
+    StudyRun(plan, Silent()).run()
+    launches = [each for trial in plan.expansion.trials for each in Store.open(plan.folder).iter_launches(trial.id)]
+    assert [launch.isolation for launch in launches] == [kind] * len(plan.expansion.trials)

@@ -1,5 +1,6 @@
 """The plan of a run in words or as JSON, for ``steptime run --dry-run``."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from steptime.measurements.flags import in_words, varied_options
@@ -30,10 +31,8 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
         for trial in trials:
             if trial.group == group:
                 console.print(f"  {in_words(trial, varied)}")
-    for line in skipped_in_words(plan.expansion.skipped):
-        console.print(f"skipped: {line}")
-    for program in plan.foreign_programs():
-        console.print(f"runs {program}", soft_wrap=True)
+    for line in _conditions(plan):
+        console.print(line, soft_wrap=True)
     if trials:
         console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:")
         for command in plan.commands(trials[-1]):
@@ -51,6 +50,17 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     console.print(f"results go to {plan.folder}")
 
 
+def _conditions(plan: StudyPlan) -> Iterator[str]:
+    """Say what is left out, who can reach the launches, and which programs of others run."""
+    for line in skipped_in_words(plan.expansion.skipped):
+        yield f"skipped: {line}"
+    for launcher, isolation in plan.isolation().items():
+        kept = f"private ({isolation})" if isolation else "open to other users of this machine; see 'steptime doctor'"
+        yield f"sockets of the launcher {launcher}: {kept}"
+    for program in plan.foreign_programs():
+        yield f"runs {program}"
+
+
 def _as_json(plan: StudyPlan) -> dict[str, Any]:
     return {
         "study": plan.study.name,
@@ -59,6 +69,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "ablation_launches": plan.ablation_launches,
         "ablation_estimated_s": plan.ablation_s,
         "budget_s": plan.budget_s,
+        "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),
         "trials": [_trial_as_json(trial, plan.commands(trial)) for trial in plan.expansion.trials],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],

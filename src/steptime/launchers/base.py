@@ -17,7 +17,7 @@ from typing import ClassVar
 from steptime.errors import LaunchError
 from steptime.launchers.isolation import made_network
 from steptime.launchers.processes import watch
-from steptime.launchers.request import LaunchOutcome, Process, Request
+from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
 # Below the range from which the kernel takes ports for outgoing connections: a port found free here is not taken
 # by somebody's connection before the framework listens on it.
@@ -72,12 +72,12 @@ class AbstractLauncher(abc.ABC):
             ports: free ports: one for the rendezvous, one per worker, one per server.
         """
 
-    def isolation(self, request: Request) -> str | None:
+    def isolation(self, wanted: Isolation) -> str | None:
         """Say in a few words what keeps others out of the sockets of a launch; None where nothing does.
 
-        A launcher that returns ``isolation_of(request)`` must plan its processes with the ``entry_of(request)``.
+        A launcher that returns ``isolation_on_this_host(wanted)`` must plan processes with ``entry_of(request)``.
         """
-        del request
+        del wanted
         return None
 
     def run(self, request: Request) -> LaunchOutcome:
@@ -87,7 +87,7 @@ class AbstractLauncher(abc.ABC):
         """
         marker = uuid.uuid4().hex
         ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
-        kind = self.isolation(request)
+        kind = self.isolation(request.isolation)
         with made_network(kind, request.folder) if kind else nullcontext():
             outcome = watch(self.plan(request, marker, ports), request, marker)
         return replace(outcome, isolation=kind)

@@ -14,7 +14,7 @@ from steptime.launchers.emulation.hosts import made_hosts
 from steptime.launchers.emulation.requirements import is_privileged, missing_requirement
 from steptime.launchers.emulation.rootless import run_below
 from steptime.launchers.processes import watch
-from steptime.launchers.request import LaunchOutcome, Process, Request
+from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
 
 class EmulatedLauncher(AbstractLauncher):
@@ -27,8 +27,8 @@ class EmulatedLauncher(AbstractLauncher):
     name = "emulated"
     summary = "hosts made of this machine, with a name, a link and a share of the processor each"
 
-    def isolation(self, request: Request) -> str | None:
-        del request
+    def isolation(self, wanted: Isolation) -> str | None:
+        del wanted
         return "network namespaces of emulated hosts"
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
@@ -47,11 +47,10 @@ class EmulatedLauncher(AbstractLauncher):
         ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
         planned = self.plan(request, marker, ports)
         with made_hosts(_cluster(request), request) as hosts:
-            outcome = watch(planned, request, marker)
-            broken = hosts.broken()
-            if broken:
+            outcome = watch(planned, request, marker, hosts.broken)
+            if broken := hosts.broken():
                 return replace(outcome, ok=False, reason=broken)
-            return replace(outcome, cluster=hosts.findings(), isolation=self.isolation(request))
+            return replace(outcome, cluster=hosts.findings(), isolation=self.isolation(request.isolation))
 
 
 def _cluster(request: Request) -> Cluster:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.base import AbstractLauncher
-from steptime.launchers.request import LaunchOutcome, Process, Request
+from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 from steptime.worker.main import run_process
 
 
@@ -18,8 +18,8 @@ class InlineLauncher(AbstractLauncher):
     name = "inline"
     summary = "one worker inside steptime's own process; the reference framework only, for debugging"
 
-    def isolation(self, request: Request) -> str | None:
-        del request
+    def isolation(self, wanted: Isolation) -> str | None:
+        del wanted
         return "no sockets"
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
@@ -46,5 +46,9 @@ class InlineLauncher(AbstractLauncher):
         )
         reason = None if code == 0 else f"worker-0 ended with exit code {code}"
         return LaunchOutcome(
-            reason is None, reason, time.monotonic() - started, [list(process.argv)], isolation=self.isolation(request)
+            reason is None,
+            reason,
+            time.monotonic() - started,
+            [list(process.argv)],
+            isolation=self.isolation(request.isolation),
         )

@@ -17,10 +17,14 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.namespaces import make_network, make_users, path_of
-from steptime.launchers.request import Request
+from steptime.launchers.request import Isolation, Request
 
 NAMESPACE = "network namespace"
 USER_NAMESPACE = "network namespace within a user namespace"
+NO_NAMESPACE = (
+    "no network namespace can be made; run steptime as root, or let users make namespaces "
+    "(sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+)
 PLAN = "network.json"
 """In the run folder: what a process must know to enter the launch's network."""
 ENTRY = str(Path(__file__).with_name("namespace_entry.py"))
@@ -39,14 +43,14 @@ def isolation_kind() -> str | None:
     return None
 
 
-def isolation_of(request: Request) -> str | None:
+def isolation_on_this_host(wanted: Isolation) -> str | None:
     """Return what keeps others out of the sockets of a launch on this host; None where nothing does."""
-    return None if request.isolation == "off" else isolation_kind()
+    return None if wanted == "off" else isolation_kind()
 
 
 def entry_of(request: Request) -> tuple[str, ...]:
     """Return the command that enters the network of a launch from its run folder; empty where it has none."""
-    return (sys.executable, "-I", "-S", ENTRY, PLAN, "0") if isolation_of(request) else ()
+    return (sys.executable, "-I", "-S", ENTRY, PLAN, "0") if isolation_on_this_host(request.isolation) else ()
 
 
 @contextlib.contextmanager

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
-from steptime.launchers.isolation import entry_of, isolation_of
+from steptime.launchers.isolation import entry_of, isolation_on_this_host
 from steptime.launchers.process_env import shared_variables
-from steptime.launchers.request import Process, Request
+from steptime.launchers.request import Isolation, Process, Request
 
 
 class LocalLauncher(AbstractLauncher):
@@ -14,8 +14,8 @@ class LocalLauncher(AbstractLauncher):
     name = "local"
     summary = "workers, servers and schedulers as processes of this host, workers pinned to cores"
 
-    def isolation(self, request: Request) -> str | None:
-        return isolation_of(request)
+    def isolation(self, wanted: Isolation) -> str | None:
+        return isolation_on_this_host(wanted)
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         shared = shared_variables(request, marker, LOCALHOST, ports)

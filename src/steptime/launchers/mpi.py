@@ -6,9 +6,9 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
-from steptime.launchers.isolation import entry_of, isolation_of
+from steptime.launchers.isolation import entry_of, isolation_on_this_host
 from steptime.launchers.process_env import shared_variables
-from steptime.launchers.request import Process, Request
+from steptime.launchers.request import Isolation, Process, Request
 
 _INTERFACE = "lo"
 _MPICH_FLAGS = ("-iface", _INTERFACE)
@@ -30,8 +30,8 @@ class MpiLauncher(AbstractLauncher):
     name = "mpi"
     summary = "workers started by the mpiexec of the framework's environment, or else the system's"
 
-    def isolation(self, request: Request) -> str | None:
-        return isolation_of(request)
+    def isolation(self, wanted: Isolation) -> str | None:
+        return isolation_on_this_host(wanted)
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         shared = shared_variables(request, marker, LOCALHOST, ports)

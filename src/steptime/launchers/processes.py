@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from steptime.errors import LaunchError
@@ -23,11 +23,19 @@ _SERVER_GRACE_S = 5.0
 """How long servers may take to end after the last worker has."""
 
 
-def watch(processes: Sequence[Process], request: Request, marker: str) -> LaunchOutcome:
+def watch(
+    processes: Sequence[Process], request: Request, marker: str, broken: Callable[[], str | None] = lambda: None
+) -> LaunchOutcome:
     """Run ``processes`` until all workers end, one fails, the time is up, or the launch is cancelled.
 
     The first failure ends all others at once. Servers and schedulers that are still there after the workers have
     ended are ended too. On Interrupted everything is ended before it is raised again.
+
+    Args:
+        processes: in the order of their start.
+        request: the launch.
+        marker: by which everything that the processes start is found.
+        broken: says in a sentence what of the launch's surroundings has failed, which ends the launch at once.
 
     Raises LaunchError when a process cannot be started.
     """
@@ -37,7 +45,7 @@ def watch(processes: Sequence[Process], request: Request, marker: str) -> Launch
     try:
         for process in processes:
             running[process.name] = _start(process, request.folder)
-        reason = _wait(running, started + request.time_limit_s, request)
+        reason = _wait(running, started + request.time_limit_s, request, broken)
     finally:
         with shielded():
             ending = marked(marker)
@@ -68,9 +76,13 @@ def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:
             raise LaunchError(message) from error
 
 
-def _wait(running: dict[str, subprocess.Popen[bytes]], deadline: float, request: Request) -> str | None:
+def _wait(
+    running: dict[str, subprocess.Popen[bytes]], deadline: float, request: Request, broken: Callable[[], str | None]
+) -> str | None:
     waited_for = {name: each for name, each in running.items() if not name.startswith(("server", "scheduler"))}
     while True:
+        if reason := broken():
+            return reason
         codes = {name: each.poll() for name, each in running.items()}
         failed = {name: code for name, code in codes.items() if code}
         if failed:

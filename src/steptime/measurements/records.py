@@ -4,7 +4,7 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
    ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
-   framework's own timers say.
+   framework's own timers say; ``isolation``, what kept others out of the launch's sockets.
 """
 
 import re
@@ -87,6 +87,8 @@ class Launch:
     cluster: FoundCluster | None = None
     """None where the launcher made no hosts.
     A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
+    isolation: str | None = None
+    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

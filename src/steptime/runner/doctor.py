@@ -19,6 +19,7 @@ from steptime.frameworks.manifest import Manifest, broken_frameworks, load_manif
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
+from steptime.launchers.isolation import NO_NAMESPACE, isolation_kind
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.host import cuda_device_names, usable_cores
 from steptime.runner.preparation import environment_spec
@@ -55,6 +56,7 @@ def examine() -> Iterator[MachineFinding]:
     yield _cuda()
     yield _mpi()
     yield _emulation()
+    yield _isolation()
     for manifest in load_manifests().values():
         yield _framework(manifest)
     yield from broken_plugins()
@@ -139,6 +141,18 @@ def _emulation() -> MachineFinding:
     delays = "delays by netem" if kernel_delays() else "delays by a program" if can_switch() else "no delays"
     networks = "network namespaces" if is_privileged() else "network namespaces within a user namespace"
     return MachineFinding("emulated hosts", "ok", f"{networks}, {shares}, {delays}")
+
+
+def _isolation() -> MachineFinding:
+    kind = isolation_kind()
+    if kind:
+        detail = f"launches of 'local' and 'mpi' run in a {kind}: nobody else reaches their sockets"
+        return MachineFinding("isolation", "ok", detail)
+    detail = (
+        "other users of this machine can reach the sockets of launches by 'local' and 'mpi', and through them act as "
+        "you; a study with 'isolation: required' is refused"
+    )
+    return MachineFinding("isolation", "note", detail, NO_NAMESPACE)
 
 
 def _framework(manifest: Manifest) -> MachineFinding:

@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
-from steptime.launchers.request import LaunchOutcome
+from steptime.launchers.request import Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, snapshot
 from steptime.runner.launch_spec import Launchable, LaunchSpec
@@ -65,6 +65,8 @@ class Executor:
     cores: tuple[int, ...]
     time_limit_s: float
     """Of one launch."""
+    isolation: Isolation = "preferred"
+    """Whether nobody else may reach the sockets of a launch."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 
@@ -94,9 +96,9 @@ class Executor:
         manifest = self.manifests[configuration.framework]
         interpreter = self.environments[configuration.framework].interpreter
         spec = LaunchSpec.of(configuration, manifest)
-        request = spec.request(
-            folder, interpreter, self.cores if pinned else (), self.time_limit_s, cancelled=self.cancelled
-        )
+        cores = self.cores if pinned else ()
+        request = spec.request(folder, interpreter, cores, self.time_limit_s, self.isolation)
+        request = replace(request, cancelled=self.cancelled)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         for _ in range(2):
@@ -141,6 +143,7 @@ class Executor:
             "flags": noise_flags + diverged,
             "stderr": result.stderr,
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
+            "isolation": result.outcome.isolation,
         }
 
 

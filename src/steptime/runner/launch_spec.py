@@ -3,7 +3,6 @@
 The executor starts what comes out of here, and the dry run prints it.
 """
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Self
 
 from steptime.clusters.cluster import Cluster
 from steptime.frameworks.manifest import Manifest
-from steptime.launchers.request import Process, Request
+from steptime.launchers.request import Isolation, Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.measurements.net.records import NetSetting
 from steptime.study.trial import Trial
@@ -54,7 +53,7 @@ class LaunchSpec:
         interpreter: Path,
         cores: tuple[int, ...],
         time_limit_s: float,
-        cancelled: threading.Event | None = None,
+        isolation: Isolation = "preferred",
     ) -> Request:
         """Return what the launcher is asked for.
 
@@ -63,7 +62,7 @@ class LaunchSpec:
             interpreter: the Python of the framework's environment.
             cores: that processes are pinned to; none leaves them unpinned.
             time_limit_s: after which the launch has failed.
-            cancelled: set from another thread to end the launch early.
+            isolation: whether nobody else may reach the launch's sockets.
         """
         return Request(
             folder=folder,
@@ -77,7 +76,7 @@ class LaunchSpec:
             mpi=self.mpi,
             cluster=self.cluster,
             time_limit_s=time_limit_s,
-            cancelled=cancelled or threading.Event(),
+            isolation=isolation,
         )
 
     def processes(self, request: Request, ports: Sequence[int]) -> list[Process]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from steptime.environments.kinds import addresses, find_ready
 from steptime.errors import LaunchError, StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.launchers.isolation import NO_NAMESPACE
 from steptime.launchers.request import Process
+from steptime.launchers.table import launcher_named
 from steptime.plugins import OWN
 from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
@@ -76,7 +78,23 @@ class StudyPlan:
         spec = LaunchSpec.of(trial, manifest)
         folder = trial_run_folder(self.folder, trial, "launch", 0)
         interpreter = self._interpreter(manifest)
-        return spec.processes(spec.request(folder, interpreter, usable_cores(), self.study.time_limit), ports)
+        request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
+        return spec.processes(request, ports)
+
+    def isolation(self) -> dict[str, str | None]:
+        """Say for each launcher of the trials what keeps others out of its launches; None where nothing does."""
+        launchers = dict.fromkeys(trial.launcher for trial in self.expansion.trials)
+        return {name: launcher_named(name).isolation(self.study.isolation) for name in launchers}
+
+    def check_isolation(self) -> None:
+        """Raise LaunchError where the study wants launches that nobody else can reach, and others could."""
+        exposed = [name for name, isolation in self.isolation().items() if isolation is None]
+        if exposed and self.study.isolation == "required":
+            message = (
+                f"the study has 'isolation: required', and here others can reach the sockets of launches by "
+                f"{', '.join(map(repr, exposed))}: {NO_NAMESPACE}; or set isolation=preferred"
+            )
+            raise LaunchError(message)
 
     def _interpreter(self, manifest: Manifest) -> Path:
         """Return a framework's Python, without running it: a study from somebody else may name any program."""

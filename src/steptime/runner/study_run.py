@@ -77,6 +77,7 @@ class StudyRun:
         Raises StoreError when the folder is in use, and Interrupted when a signal stops it; everything
         measured before is kept.
         """
+        self.plan.check_isolation()
         end_orphans()
         study, store = self.plan.study, self._store()
         with store.lock():
@@ -163,7 +164,7 @@ class StudyRun:
             frameworks.setdefault(REFERENCE)
         specs = [environment_spec(manifests[name], study.environments.get(name)) for name in frameworks]
         prepared = prepare_environments(specs, self.observer)
-        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit)
+        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation)
         failures = {trial.id: prepared.failures.get(trial.framework) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 

@@ -246,6 +246,8 @@ class Study(Strict):
     """How processes are started; `auto` is what the framework's strategy needs."""
     cluster: ClusterChoice | None = None
     """The hosts, for the launcher `emulated`."""
+    isolation: Literal["required", "preferred"] = "preferred"
+    """Whether launches run only where other users of the machine cannot reach their sockets."""
     options: Options = {}
     """For each framework its own settings; each list is an axis of that framework alone."""
     environments: dict[str, EnvironmentChoice] = {}

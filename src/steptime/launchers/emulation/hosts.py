@@ -62,7 +62,7 @@ class Hosts:
         """Say what of the hosts ended before the launch did; None where all is still there."""
         if self.switch is None or self.switch.poll() is None:
             return None
-        return "the switch between the emulated hosts ended before the launch did"
+        return "the delay switch between the emulated hosts ended before the launch did"
 
     def findings(self) -> ClusterFindings:
         """What is to be kept of them, now that the launch has ended."""

@@ -78,6 +78,8 @@ class AblationLaunch:
     stderr: dict[str, str] = field(default_factory=dict)
     cluster: FoundCluster | None = None
     """As in a timing launch."""
+    isolation: str | None = None
+    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

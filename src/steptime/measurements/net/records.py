@@ -114,6 +114,8 @@ class NetLaunch:
     stderr: dict[str, str] = field(default_factory=dict)
     cluster: FoundCluster | None = None
     """As in ``records.Launch``; its bytes show that the messages crossed the links."""
+    isolation: str | None = None
+    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""
