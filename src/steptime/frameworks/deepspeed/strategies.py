@@ -12,7 +12,7 @@ from steptime.frameworks.deepspeed.ablation import (
     ShardedWeightsAblation,
 )
 from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
-from steptime.libraries.torch.devices import keep_group
+from steptime.libraries.torch.devices import keep_group, rendezvous_url
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 
 
@@ -52,7 +52,14 @@ class ZeroStage0(TorchStrategy):
         super(ZeroStage0, self).__init__(job, context, device)
         # A kernel that adds up in shared memory would be compiled and started now; only inference uses it.
         deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
-        deepspeed.init_distributed(device.backend, auto_mpi_discovery=False, verbose=False)
+        deepspeed.init_distributed(
+            device.backend,
+            auto_mpi_discovery=False,
+            verbose=False,
+            init_method=rendezvous_url(device, context),
+            rank=context.rank,
+            world_size=context.workers,
+        )
         self._engine = None
 
     def prepare(self, built):

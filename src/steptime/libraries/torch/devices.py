@@ -1,6 +1,7 @@
 """The device of a worker in torch: process settings, waiting and clocks; and torch's process group."""
 
 import os
+from urllib.parse import quote
 
 import torch
 from torch import distributed
@@ -16,11 +17,22 @@ def join_group(device, context):
     os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
     distributed.init_process_group(
         device.backend,
-        init_method="tcp://" + context.root_address,
+        init_method=rendezvous_url(device, context),
         rank=context.rank,
         world_size=context.workers,
         device_id=device.torch_device if device.backend == "nccl" else None,
     )
+
+
+def rendezvous_url(device, context):
+    """Return where the workers find each other: in a file of the run folder, on one host without CUDA devices.
+
+    Torch's other store listens on every address of the machine, and answers whoever calls.
+    """
+    path = os.path.join(context.folder, "torch-store-%d" % context.root_port)
+    if context.interface == "lo" and device.backend == "gloo" and quote(path) == path:
+        return "file://" + path
+    return "tcp://" + context.root_address
 
 
 def leave_group():
