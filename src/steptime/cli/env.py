@@ -156,10 +156,11 @@ def lock(
                 | {"change": each.kind, "before": each.before, "after": each.after}
                 for each in changed
             ]
-    columns = {key: key for key in ("lock", "package", "change", "before", "after")}
-    print_rows(rows, {"name": "environment", **columns}, as_json=as_json)
     if not rows and not as_json:
         sys.stderr.write("nothing changes\n")
+        return
+    columns = {key: key for key in ("lock", "package", "change", "before", "after")}
+    print_rows(rows, {"name": "environment", **columns}, as_json=as_json)
 
 
 def _made(name: str, prepared: "Prepared") -> "dict[str, Any]":
