@@ -20,7 +20,7 @@ IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
 
-.PHONY: race test test-frameworks lint setup clean
+.PHONY: race test test-frameworks fuzz lint setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
@@ -39,6 +39,9 @@ test-frameworks: $(DEV)  ## make every environment that this machine can have, t
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 	$(VENV)/bin/python -m pytest $(IN_TWO) --frameworks further $(AFTER_A_CRASH)
+
+fuzz: $(DEV)  ## feed 5,000 mutants of studies, records, profiles, points and manifests to the program
+	$(VENV)/bin/python tests/corpus/fuzz.py --mutants 5000
 
 lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/ruff format --check .

@@ -20,7 +20,7 @@ settings.load_profile("steady")
 HERE = Path(__file__).parent
 # `launching` starts processes of a framework, `program` the program as a user types it, `standin` is a framework of a
 # few lines that no launcher can tell from a real one.
-sys.path += [str(HERE / folder) for folder in ("frameworks", "end_to_end", "worker", "launchers")]
+sys.path += [str(HERE / folder) for folder in ("frameworks", "end_to_end", "worker", "launchers", "corpus")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
 

@@ -38,7 +38,7 @@ def check(
     from steptime.workloads.table import LIBRARY
 
     manifest = manifest_named(name)
-    chosen = workload or usual_workload(manifest)
+    chosen = usual_workload(manifest) if workload is None else workload
     if chosen not in LIBRARY:
         raise UsageError(choices_message("workload", chosen, LIBRARY))
     findings = file_findings(manifest)

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -106,14 +107,18 @@ def remove(
     """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
     from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
-    from steptime.errors import UsageError
+    from steptime.errors import UsageError, choices_message
     from steptime.units import format_bytes
 
     cache = cache_folder()
-    chosen = sorted({each.name for each in table.list_environments(cache)}) if everything else names or []
+    listed = table.list_environments(cache)
+    chosen = sorted({each.name for each in listed}) if everything else names or []
     if not chosen and not everything:
         message = "which environment? name one or more as in steptime env list, or say --all"
         raise UsageError(message)
+    known = {each.name for each in listed} | {Path(each.folder).name for each in listed}
+    if unknown := [choices_message("environment", name, known) for name in chosen if name not in known]:
+        raise UsageError(unknown)
     for name in chosen:
         sys.stderr.write(f"{name}: freed {format_bytes(table.remove(name, cache))}\n")
 

@@ -254,7 +254,7 @@ def _print_columns(title: str, keys: "Sequence[str]", titles: "Sequence[str]", r
     console = PlainConsole()
     headers = [*keys, *titles]
     widths = [
-        max(len(header), *(len(row[column]) for row in rows if column < len(row)))
+        max([len(header), *(len(row[column]) for row in rows if column < len(row))])
         for column, header in enumerate(headers)
     ]
     for number, columns in enumerate(_fitting(widths, len(keys), console.width)):

@@ -7,20 +7,25 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 
 import json
 from functools import cached_property
+from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from steptime.errors import FileError, StoreError
+from steptime.errors import FileError, StoreError, choices_message
 from steptime.measurements.plain_file import write_whole
 from steptime.predict.observation import Deployment, GroupKey
+from steptime.predict.posterior import DRAWS
+from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
 SCHEMA = 1
 _MOST_BYTES = 64 * 1024**2
+_MOST_COUNT = 10**9
+"""Of workers, samples of a batch, values of a sample, and classes."""
 
 How = Literal["measured", "apportioned", "prior"]
 """``measured``: fitted to records of that phase; ``apportioned``: a measured total, divided by the workload's
@@ -32,7 +37,7 @@ LinkSource = Literal["net", "cluster", "prior"]
 
 
 class _ProfileForm(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class FittedParameter(_ProfileForm):
@@ -137,7 +142,7 @@ class ProfileGroup(_ProfileForm):
     measured: list[MeasuredConfiguration]
     """Configurations of this strategy, then others that show the computing of its workers."""
     parameters: dict[str, FittedParameter]
-    spread: float
+    spread: Annotated[float, Field(ge=0)]
     """Relative standard deviation of a launch around the model of its phase."""
     held_out: list[HeldOut]
     notes: list[str]
@@ -145,13 +150,35 @@ class ProfileGroup(_ProfileForm):
     refused: str | None = None
     """Why nothing can be predicted at all, and which measurement would help; None where something can."""
 
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        for each in self.measured:
+            sizes = each.deployment
+            least = min(sizes.workers, sizes.batch, sizes.hosts, sizes.workers_per_host, sizes.servers + 1)
+            if least < 1 or max(sizes.workers, sizes.batch) > _MOST_COUNT:
+                message = f"the deployment of {each.trial} has sizes that no trial has"
+                raise ValueError(message)
+        if not self.measured and self.refused is None:
+            message = "a group without a measured configuration predicts nothing"
+            raise ValueError(message)
+        sample = prod(self.key.input_shape)
+        if not (1 <= sample <= _MOST_COUNT and min(self.key.input_shape) > 0 and 1 <= self.key.classes <= _MOST_COUNT):
+            message = f"no workload has samples of {self.key.input_shape} in {self.key.classes} classes"
+            raise ValueError(message)
+        if self.key.strategy not in STRATEGIES:
+            raise ValueError(choices_message("strategy", self.key.strategy, STRATEGIES))
+        if len({len(each.draws) for each in self.parameters.values()} - {DRAWS}) > 0:
+            message = f"a parameter has not {DRAWS} draws"
+            raise ValueError(message)
+        return self
+
 
 class Machine(_ProfileForm):
     """The machine that was measured."""
 
     cpu: str | None
-    cores: int
-    gpus: int
+    cores: Annotated[int, Field(ge=1)]
+    gpus: Annotated[int, Field(ge=0)]
     gpu: str | None = None
     """The devices' name as their driver has it."""
 
@@ -169,7 +196,7 @@ class Profile(_ProfileForm):
     groups: list[ProfileGroup]
     net: list[NetLink]
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 PROFILE_SUFFIX = ".profile.json"

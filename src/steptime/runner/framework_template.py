@@ -35,7 +35,7 @@ def write_framework(name: str, folder: Path) -> list[Path]:
 
     Raises UsageError for such a name or folder, OSError when files cannot be written.
     """
-    if not name.isidentifier() or not name.islower() or keyword.iskeyword(name):
+    if not (name.isascii() and name.isidentifier() and name.islower()) or keyword.iskeyword(name):
         message = f"{name!r} cannot name a framework: use small letters, digits and '_', beginning with a letter"
         raise UsageError(message)
     if name in load_manifests() or name in broken_frameworks():

@@ -101,6 +101,7 @@ _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
     "greater_than_equal": lambda value, limits: f"{_shown(value)} is too small; the smallest is {limits['ge']:g}",
     "less_than": lambda value, limits: f"{_shown(value)} is too large; it must be less than {limits['lt']:g}",
     "less_than_equal": lambda value, limits: f"{_shown(value)} is too large; the largest is {limits['le']:g}",
+    "string_too_long": lambda value, limits: f"{_shown(value)} is too long; it may have {limits['max_length']} letters",
     "too_short": lambda _, __: "is an empty list; name at least one",
     "string_pattern_mismatch": lambda value, _: (
         f"{_shown(value)} is no name; it starts with a letter or digit and goes on with letters, digits, '.', '_', '-'"

@@ -97,7 +97,7 @@ class _Steps:
             return {"name": data}
         if isinstance(data, bool) and path == ("breakdown",):
             return {}  # what `true` stands for
-        if key.isdigit() and data is not None and not isinstance(data, list):
+        if path and key.isdigit() and data is not None and not isinstance(data, list):
             return [data]
         return data
 

@@ -146,7 +146,7 @@ class EquivalenceSettings(Strict):
 
 NamedWorkload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]
 NamedLoader = Annotated[LoaderChoice, BeforeValidator(from_name), NameAllowed()]
-Options = dict[str, dict[str, OneOrMany[OptionValue]]]
+Options = dict[str, dict[str, Annotated[OneOrMany[OptionValue], Field(min_length=1)]]]
 
 
 class Exclusion(Strict):
@@ -214,7 +214,7 @@ class Study(Strict):
 
     version: Literal[1] = 1
     """Version of the form of this file."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
     question: str = ""
     """What you want to know, in your words; it heads the report."""

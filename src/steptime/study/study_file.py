@@ -74,7 +74,7 @@ def read_study(
     document = read_yaml(_text(path) if text is None else text, name)
     wrong = apply_overrides(document, overrides)
     if "name" not in document.data:
-        document.data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._") or "study"
+        document.data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "study"
     study, mistakes = _checked(document)
     mistakes = [*document.mistakes, *mistakes, *unknown_names(document, vocabulary)]
     mistakes += contradictions(document, vocabulary)
