@@ -16,7 +16,7 @@ WITHOUT_SOME := || test $$? = 3
 # one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by themselves.)
 AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG"
 # Two processes; tests that share a launch, an environment or a page run in the same one (tests/conftest.py groups them).
-IN_TWO := -n 2 --dist loadgroup --no-loadscope-reorder --durations=15
+IN_TWO := -n 2 --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from steptime.frameworks.manifest import load_manifests
 
@@ -58,8 +59,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
 
 
+class _OneProcessPerGroup(LoadScopeScheduling):
+    """Keeps in one process the tests of a file, or of a folder whose files share a launch.
+
+    xdist's own groups are none with pytest 9.2: they were told to the scheduler by a changed id of the test.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.split("::", 1)[0]
+        folder = file.rsplit("/", 1)[0]
+        return folder if folder.rsplit("/", 1)[-1] in _SHARING else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    """Deal out groups of tests, see above, whatever ``--dist`` says."""
+    return _OneProcessPerGroup(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the other of the two runs that share them, and keep together what shares a launch."""
+    """Deselect the tests of the other of the two runs that share them, and start with those that take long."""
     chosen = config.getoption("--frameworks")
     if chosen != "all":
         kept: list[pytest.Item] = []
@@ -69,12 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             (kept if by_default == (chosen == "default") else others).append(item)
         config.hook.pytest_deselected(items=others)
         items[:] = kept
-    # Long ones first, so that all processes of `--dist loadgroup` end at about the same time.
+    # Long ones first, so that all processes end at about the same time.
     items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
-    for item in items:
-        folder = item.path.parent
-        shared = folder if folder.name in _SHARING else item.path
-        item.add_marker(pytest.mark.xdist_group(str(shared.relative_to(HERE))))
 
 
 def _framework_of(item: pytest.Item) -> str | None:
