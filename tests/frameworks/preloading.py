@@ -18,10 +18,18 @@ from pathlib import Path
 from steptime.launchers.process_env import inherited, shared_variables
 from steptime.launchers.request import Request
 
+_TORCH = "import torch, torch._dynamo, torch.distributed.fsdp, torch.distributed.rpc"
+_TENSORFLOW = "from steptime.libraries.tensorflow.startup import before_import; before_import(); import tensorflow"
+_MXNET = "import mxnet"
 IMPORTS = {
-    "pytorch": "import torch, torch._dynamo, torch.distributed.fsdp, torch.distributed.rpc",
-    "tensorflow": "from steptime.libraries.tensorflow.startup import before_import; before_import(); import tensorflow",
-    "mxnet": "import mxnet",
+    "pytorch": _TORCH,
+    "deepspeed": _TORCH,
+    "horovod_pytorch": _TORCH,
+    "tensorflow": _TENSORFLOW,
+    "tensorflow1": _TENSORFLOW,
+    "horovod_tensorflow": _TENSORFLOW,
+    "mxnet": _MXNET,
+    "horovod_mxnet": _MXNET,
 }
 """What workers of a framework import; only where that takes much longer than to start Python.
 
