@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from steptime.measurements.pooled_conditions import ScheduledLaunch, pooled_schedules, pooled_versions
 from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
@@ -15,7 +16,13 @@ SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
 POOLED_SINGLE_LAUNCH = "single launch: its interval takes from other trials how launches differ"
 
 
-def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: float | None) -> list[str]:
+def trial_flags(
+    trial: Trial,
+    launches: Sequence[Launch],
+    failed: int,
+    cores: float | None,
+    ablations: Sequence[ScheduledLaunch] = (),
+) -> list[str]:
     """Return the flags of a trial.
 
     Args:
@@ -23,6 +30,7 @@ def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: fl
         launches: those that ended well.
         failed: how many did not.
         cores: physical cores that a launch could use; None when the machine did not say.
+        ablations: those that took steps apart.
     """
     found = []
     # Servers compute as well: they sum and update while workers wait or go on.
@@ -30,6 +38,8 @@ def trial_flags(trial: Trial, launches: Sequence[Launch], failed: int, cores: fl
     if cores is not None and trial.device == "cpu" and busy > cores:
         found.append(OVERCOMMITTED)
     found += counted([launch.flags for launch in launches])
+    apart = [launch for launch in ablations if launch.status == "ok"]
+    found += [*pooled_versions([*launches, *apart]), *pooled_schedules(launches), *pooled_schedules(apart)]
     if len(launches) == 1:
         found.append(SINGLE_LAUNCH)
     if failed:

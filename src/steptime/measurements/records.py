@@ -4,7 +4,8 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
    ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
-   framework's own timers say; ``isolation``, what kept others out of the launch's sockets.
+   framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime`` and
+   ``schedule`` of a launch.
 """
 
 import re
@@ -89,6 +90,10 @@ class Launch:
     A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
     isolation: str | None = None
     """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
+    steptime: str | None = None
+    """The version that ran the launch; None in records from before it was kept."""
+    schedule: dict[str, Quantity] | None = None
+    """How many steps and seconds the launch was asked for, as in its job; None as above."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

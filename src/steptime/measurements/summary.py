@@ -126,18 +126,21 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
     ran = ok or failures
     found = estimate(ok, trial.strategy) if ok else None
     timed = [math.exp(each.log_location("mean")) for each in found.launches] if found else []
+    ablations = store.ablations(trial.id)
     return _Result(
         trial=trial,
         ok=len(ok),
         failed=len(failures),
         last=ran[-1] if ran else None,
         failure=failures[-1].reason if failures else None,
-        flags=trial_flags(trial, ok, len(failures), cores) if ok else [],
+        flags=trial_flags(trial, ok, len(failures), cores, [each for each in ablations if each.status == "ok"])
+        if ok
+        else [],
         noise=_median_noise(ok),
         estimate=found,
         loss_rate=loss_rate(ok),
         staleness=staleness(ok),
-        breakdown=break_down(trial, store.ablations(trial.id), timed),
+        breakdown=break_down(trial, ablations, timed),
         cluster=cluster_of(ok),
     )
 

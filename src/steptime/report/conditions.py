@@ -49,6 +49,13 @@ _MARKS = (
         "single launch: its interval leaves",
         "Steps within one launch say nothing of how launches differ; the true interval is wider.",
     ),
+    (
+        "pooled over different",
+        (
+            "Launches of several versions or schedules are in one number, which is that of none of them. Remove the "
+            "older ones, or measure into another folder."
+        ),
+    ),
     ("launches failed", "Some launches ended with an error and are not in the number."),
 )
 """What to look for in a flag, and what it means for a reader."""

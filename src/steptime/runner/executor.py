@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import steptime
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
@@ -138,6 +139,7 @@ class Executor:
             "reason": "; ".join([result.reason, *diverged]) if result.reason else None,
             "started_at": result.started_at,
             "wall_s": result.wall_s,
+            "steptime": steptime.__version__,
             "environment": _environment_json(self.environments[configuration.framework]),
             "noise": result.noise,
             "flags": noise_flags + diverged,

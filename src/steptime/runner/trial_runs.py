@@ -7,7 +7,7 @@ measured.
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -70,7 +70,8 @@ def timed_runs(inputs: TrialInputs, timing: TimingSchedule) -> TrialRuns[Launch]
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> Launch:
         workers = [] if result.reason else worker_steps(result.collected, trial.workers)
         commands = result.outcome.commands
-        return Launch(**fields, trial=trial.id, launch=number, block=number, commands=commands, workers=workers)
+        fields = {**fields, "trial": trial.id, "schedule": timing.to_json(), "commands": commands}
+        return Launch(**fields, launch=number, block=number, workers=workers)
 
     return TrialRuns(
         title="Racing",
@@ -87,7 +88,7 @@ def ablation_runs(inputs: TrialInputs, schedule: AblationSchedule) -> TrialRuns[
 
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> AblationLaunch:
         workers = [] if result.reason else worker_ablations(result.collected, trial.workers)
-        return AblationLaunch(**fields, trial=trial.id, launch=number, workers=workers)
+        return AblationLaunch(**fields, trial=trial.id, launch=number, schedule=asdict(schedule), workers=workers)
 
     return TrialRuns(
         title="Taking steps apart",

@@ -80,6 +80,9 @@ class AblationLaunch:
     """As in a timing launch."""
     isolation: str | None = None
     """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
+    steptime: str | None = None
+    schedule: dict[str, Quantity] | None = None
+    """Both as in a timing launch."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

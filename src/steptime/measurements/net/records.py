@@ -116,6 +116,8 @@ class NetLaunch:
     """As in ``records.Launch``; its bytes show that the messages crossed the links."""
     isolation: str | None = None
     """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
+    steptime: str | None = None
+    """The version that ran the launch; None in records from before it was kept."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""
@@ -136,12 +138,16 @@ def _visits_fit(launch: NetLaunch) -> None:
     if any(size < 1 or ends < _FEWEST_ENDS for _, size, ends in seen[0]):
         message = "workers.0.visits: a visit without bytes or without a timed run"
         raise ValueError(message)
+    if any(0.0 < alpha < _LEAST_S for alpha in launch.alphas_s):
+        message = "alphas_s: shorter than any clock shows"
+        raise ValueError(message)
     if launch.setting.workers < _FEWEST_WORKERS:
         message = "setting.workers: one worker has nobody to send to"
         raise ValueError(message)
 
 
 _FEWEST_ENDS = 2
+_LEAST_S = 1e-12
 _FEWEST_WORKERS = 2
 
 read_net = record_reader(NetLaunch, "net", _visits_fit)
