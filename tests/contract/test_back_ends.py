@@ -45,7 +45,7 @@ def test_every_sum_is_right_on_every_worker(tmp_path, framework, name, workers):
     for rank in range(workers):
         found = result.record("net", f"worker-{rank}")
         checked = [each for each in operations if each != "incast" or rank == 0]
-        assert (found["checks"], found["wrong"]) == (len(checked) * len(SIZES) * (1 + ROUNDS), 0), found["told"]
+        assert (found["checks"], found["wrong"]) == (len(checked) * len(SIZES) * (1 + ROUNDS), 0), found["mistakes"]
         assert len(found["visits"]) == len(operations) * len(SIZES) * ROUNDS
         for visit in found["visits"]:
             assert 2 <= len(visit["ends_s"]) <= 1 + RUNS

@@ -101,12 +101,12 @@ def test_right_sums_pass_every_check_on_every_worker(tmp_path, becomes):
 
 
 @pytest.mark.parametrize("becomes", ["replaced", "fed", "added"])
-def test_one_wrong_value_on_one_worker_is_found_and_told(tmp_path, becomes):
+def test_one_wrong_value_on_one_worker_is_found_and_described(tmp_path, becomes):
     right, wrong = play_net(tmp_path, becomes=becomes, wrong_rank=1, wrong_visit=4)
     assert right.record("net")["wrong"] == 0
     found = wrong.record("net")
     assert found["wrong"] == 1
-    (sentence,) = found["told"]
+    (sentence,) = found["mistakes"]
     assert "1 of" in sentence
     assert "on worker 1, the first (at 3)" in sentence
 

@@ -43,4 +43,4 @@ def test_the_page_has_both_numbers_with_their_intervals():
 
 
 def test_the_page_has_no_empty_table_of_accounts():
-    assert "beside the ablation" not in page(summary([trial(breakdown=breakdown())]))
+    assert "compared with the ablation" not in page(summary([trial(breakdown=breakdown())]))

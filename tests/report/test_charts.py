@@ -128,7 +128,7 @@ def test_series_of_one_chart_can_be_told_apart_without_colours(frameworks, kind)
 def test_more_series_than_can_be_told_apart_are_refused():
     names = [f"name {i}" for i in range(MOST + 1)]
 
-    with pytest.raises(ValueError, match="9 series cannot be told apart"):
+    with pytest.raises(ValueError, match="9 series cannot be distinguished"):
         Marks([("pytorch", name) for name in names]).encodings(names, "color")
 
 

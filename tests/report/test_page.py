@@ -23,7 +23,7 @@ RACE = page(quickstart())
 @pytest.mark.parametrize(
     "words",
     [
-        "pytorch single and mxnet single cannot be told apart at this budget",
+        "pytorch single and mxnet single cannot be distinguished at this budget",
         "pytorch allreduce is fastest: mxnet ps_sync takes 1.19x (1.15 to 1.22) the time",
         "30530 <small>29920 to 31140</small>",
         "1.19x <small>1.15 to 1.22</small>",

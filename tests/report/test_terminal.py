@@ -60,7 +60,7 @@ def test_a_tie_is_marked_without_colours():
         "note: noisy: foreign CPU load above 0.1 core (1 of 3 launches) (mxnet ps_sync)",
         "Equivalence check: 6 of 7 checks passed",
         "not passed: chainer allreduce, resnet50, 2 workers: the weights of worker 1",
-        "cannot be told apart at this budget",
+        "cannot be distinguished at this budget",
         "Intel(R) Xeon(R) Gold 6230",
     ],
 )

@@ -30,7 +30,7 @@ def test_two_that_tie_cannot_be_told_apart_and_what_would_settle_it_is_said():
     sentence = said(place(FAST, 1), place(NEXT, 2, 1.01, more=5))
 
     assert sentence == (
-        "pytorch allreduce and mxnet ps_sync cannot be told apart at this budget: the second takes "
+        "pytorch allreduce and mxnet ps_sync cannot be distinguished at this budget: the second takes "
         "1.01x (0.98 to 1.04) the time of the first; about 5 more launches of each would settle 3 %."
     )
 

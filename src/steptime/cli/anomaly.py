@@ -1,4 +1,4 @@
-"""Anomalies in a report: measured steps beside the predictions that a profile made without them."""
+"""Anomalies in a report: measured steps against the predictions that a profile made without them."""
 
 import sys
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ def print_anomalies(report: Mapping[str, Any], folder: Path) -> None:
     if not anomalies:
         return
     normal = sum(each.verdict == "normal" for each in anomalies.values())
-    sys.stdout.write(f"Beside predictions made without them, {normal} of {len(anomalies)} steps are normal.\n")
+    sys.stdout.write(f"Against predictions made without them, {normal} of {len(anomalies)} steps are normal.\n")
     for name, each in anomalies.items():
         if each.verdict != "normal":
             phase = f"; look at {each.phase}" if each.phase else ""
             low, high = format_seconds(each.expected.low_s), format_seconds(each.expected.high_s)
             sys.stdout.write(
                 plain_text(
-                    f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} beside {low} to {high}{phase}\n"
+                    f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} against {low} to {high}{phase}\n"
                 )
             )
 
@@ -49,5 +49,5 @@ def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     try:
         return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
     except StoreError as error:
-        sys.stderr.write(plain_text(f"no predictions beside the measured steps: {error}\n"))
+        sys.stderr.write(plain_text(f"no predictions for the measured steps: {error}\n"))
         return {}

@@ -145,7 +145,7 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:
     from steptime.cli.report import report_console
-    from steptime.measurements.net.form import NetSummary
+    from steptime.measurements.net.form import SCHEMA, NetSummary
     from steptime.measurements.store import Store
     from steptime.model.measured_links import stored_links
 
@@ -154,7 +154,7 @@ def _print_found(folder: Path, *, as_json: bool) -> None:
     if as_json:
         from steptime.cli.tables import print_json
 
-        print_json({"folder": str(folder), "net": found.to_json(), "problems": store.problems})
+        print_json({"schema": SCHEMA, "folder": str(folder), "net": found.to_json(), "problems": store.problems})
         return
     from steptime.report.links import render_links
 

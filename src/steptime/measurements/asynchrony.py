@@ -1,7 +1,7 @@
 """What asynchronous updates gain and cost: progress of the loss per second, and how stale updates were."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,14 @@ def staleness(launches: Sequence[Launch]) -> StalenessCounts | None:
     return StalenessCounts(mean, low, high, dict(sorted(counts.items())))
 
 
+def reached_shares(updates: Mapping[str, int]) -> Iterator[tuple[int, float]]:
+    """Yield each staleness of ``updates``, numbers of updates by staleness, with the share that it and less reached."""
+    reached, total = 0, sum(updates.values())
+    for late, count in updates.items():
+        reached += count
+        yield int(late), reached / total
+
+
 def to_json(found: StalenessCounts | None) -> dict[str, Any] | None:
     """Return the ``staleness`` of a trial in a report."""
     if found is None:
@@ -94,7 +102,7 @@ def _counts(launch: Launch) -> Counter[int]:
     counts = Counter[int]()
     for worker in launch.workers:
         counts.update({int(late): count for late, count in (worker.staleness or {}).items()})
-    return counts
+    return +counts  # without those that never came
 
 
 def _bounds(values: Sequence[float]) -> tuple[float | None, float | None]:

@@ -1,4 +1,4 @@
-"""The emulated cluster of a trial as its launches found it: what was measured, beside what was asked for."""
+"""The emulated cluster of a trial as its launches found it: what was measured, and what was asked for."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median

@@ -123,7 +123,7 @@ class TrialSummary(JsonForm):
     """comm_hidden / communication; None where it is not known or nothing is communicated."""
     imbalance: Imbalance | None = None
     native: list[Account] | None = None
-    """What the framework's own timers and marks say, each beside the ablation; None where it says nothing."""
+    """What the framework's own timers and marks say, each with the ablation's account; None where it says nothing."""
     breakdown: StepBreakdown | None = None
     """All that the ablation runs found, the five above among it."""
     cluster: ClusterForm | None = None
@@ -153,7 +153,7 @@ class RankedTrial(JsonForm):
 
 
 class EquivalenceSummary(JsonForm):
-    """One check of the equivalence check; fields as in ``records.GateResult``."""
+    """One check of the equivalence check; fields as in ``records.EquivalenceResult``."""
 
     framework: str
     framework_version: str

@@ -1,4 +1,4 @@
-"""What frameworks themselves say of their steps, beside the ablation, in words."""
+"""What frameworks themselves say of their steps, compared with the ablation, in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from steptime.report.number_format import UNKNOWN, Shown, listed, seconds, time_
 EXPLANATION = (
     "The framework's own timers and marks time the same part of a step in another way. A difference is of paired "
     "blocks; accounts agree where its whole interval is within 2 % of the step, and differ where all of it is beyond. "
-    "Timers see a backward pass that is slowed down by what is sent beside it; the ablation counts that slowing as "
+    "Timers see a backward pass that is slowed down by what is sent meanwhile; the ablation counts that slowing as "
     "exposed communication."
 )
 _VERDICTS = {True: "agrees", False: "differs", None: "not shown"}

@@ -1,4 +1,4 @@
-"""Groups in which updates could be stale: what the trials learned per second beside what they processed."""
+"""Groups in which updates could be stale: what the trials learned per second, and what they processed."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The emulated hosts of trials, in words: what their links gave, beside what was asked for."""
+"""The emulated hosts of trials, in words: what their links gave, and what was asked for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -115,7 +115,7 @@ _PLACEMENTS = {
 
 
 def settings(trial: TrialSummary) -> str:
-    """What the trial set beside its name: threads, servers, hosts and every option of the framework."""
+    """What the trial set that its name leaves out: threads, servers, hosts and every option of the framework."""
     parts = [count(trial.threads, "thread") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []

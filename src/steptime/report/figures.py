@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from markupsafe import Markup
 
+from steptime.measurements.asynchrony import reached_shares
 from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.summary_form import Efficiency, LaunchValue, TrialSummary
 from steptime.report.asynchrony import LearningGroup
@@ -65,11 +66,8 @@ def staleness_figures(group: LearningGroup, marks: Marks) -> list[Figure]:
 
 def _staleness_rows(rows: Sequence[RankedRow]) -> Iterator[Spec]:
     for row in rows:
-        counts = row.trial.staleness.updates if row.trial.staleness else {}
-        reached, total = 0, sum(counts.values())
-        for late, updates in counts.items():
-            reached += updates
-            yield {"name": row.name, "late": int(late), "share": reached / total}
+        for late, share in reached_shares(row.trial.staleness.updates if row.trial.staleness else {}):
+            yield {"name": row.name, "late": late, "share": share}
 
 
 def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:

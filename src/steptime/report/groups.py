@@ -55,7 +55,7 @@ class RankedGroup:
 
     @property
     def tied(self) -> list[RankedRow]:
-        """The best, and those that cannot be told from it."""
+        """The best, and those that cannot be distinguished from it."""
         return [row for row in self.rows if row.place.rank == 1 or row.place.tied_with_best]
 
     @property
@@ -107,7 +107,7 @@ _RESOLUTION = "3 %"
 
 
 def verdict(group: RankedGroup) -> str:
-    """Return who is fastest and by how much, or who cannot be told apart and what would settle it."""
+    """Return who is fastest and by how much, or who cannot be distinguished and what would settle it."""
     if len(group.rows) == 1:
         row = group.rows[0]
         rate = throughput(row.trial.throughput_samples_per_s)
@@ -137,7 +137,7 @@ def _fastest(best: RankedRow, others: list[RankedRow]) -> str:
 def _tie(tied: list[RankedRow]) -> str:
     names = [row.name for row in tied]
     who = listed(names) if len(names) <= _MOST_NAMES else f"{names[0]} and {len(names) - 1} others, marked =,"
-    sentence = f"{who} cannot be told apart at this budget"
+    sentence = f"{who} cannot be distinguished at this budget"
     if len(tied) == 2:  # noqa: PLR2004 - a pair has one ratio, which says how far apart they may be
         sentence += f": the second takes {_times(tied[1])} of the first"
     needed = [row.place.launches_to_settle for row in tied[1:] if row.place.launches_to_settle is not None]

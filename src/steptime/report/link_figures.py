@@ -59,7 +59,6 @@ def _line(row: NetRow) -> Iterator[Spec]:
     fit = row.fit
     if fit is None or fit.start_s.value is None:
         return
-    rate = fit.bandwidth_bytes_per_s.value
-    line = Line(fit.start_s.value, row.volume / rate if rate else 0.0)
+    line = Line.of_fit(fit.start_s.value, row.volume, fit.bandwidth_bytes_per_s.value)
     for size, seconds in line_points(line, row.sizes[0].bytes, row.sizes[-1].bytes):
         yield {"name": row.back_end, "bytes": size, "value": max(1e3 * seconds, 1e-6)}

@@ -95,7 +95,7 @@ class _Report:
             yield group.title, "cyan", [row.line for row in group.rows], ""
         if summary.published:
             lines = [f"{found.claim}: {published(found)} [{found.source}]" for found in summary.published]
-            yield "Published by others, beside the average measured here", "bold", lines, ""
+            yield "Published by others, compared with the average measured here", "bold", lines, ""
         failed = [check for check in summary.equivalence if not check.passed]
         if summary.equivalence:
             passed = f"{len(summary.equivalence) - len(failed)} of {count(len(summary.equivalence), 'check')} passed"
@@ -129,7 +129,8 @@ class _Report:
             yield (
                 (
                     f"Intervals hold the true value with {100 * level:.0f} % confidence. Efficiency is throughput per "
-                    "worker, relative to the baseline named beside it. = marks what cannot be told from the best."
+                    "worker, relative to the baseline named with it. "
+                    "= marks what cannot be distinguished from the best."
                 ),
                 "dim",
                 [],

@@ -17,7 +17,7 @@ class Names:
     def __init__(self, trials: Sequence[TrialSummary]) -> None:
         self._short = {}
         for group in dict.fromkeys(trial.group for trial in trials):
-            self._short.update(_told_apart([trial for trial in trials if trial.group == group]))
+            self._short.update(_distinct([trial for trial in trials if trial.group == group]))
         self._varying = {field for field in _CONDITIONS if _varies(trials, field)}
 
     def short(self, trial: TrialSummary) -> str:
@@ -71,7 +71,7 @@ def _varies(trials: Sequence[TrialSummary], field: str) -> bool:
     return len(values) > len({workload for workload, _ in values})
 
 
-def _told_apart(trials: Sequence[TrialSummary]) -> dict[str, str]:
+def _distinct(trials: Sequence[TrialSummary]) -> dict[str, str]:
     names = {trial.id: _base(trial) for trial in trials}
     for field in _DISTINCTIONS:
         repeated = _repeated(names)

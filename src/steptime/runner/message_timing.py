@@ -115,8 +115,8 @@ def _visits(rank: int, records: dict[str, dict[str, Any]]) -> WorkerVisits:
 
 
 def _first_wrong(collected: Collected, workers: int) -> str:
-    sentences: list[str] = [sentence for rank in range(workers) for sentence in collected.worker(rank)["net"]["told"]]
-    return sentences[0]
+    mistakes: list[str] = [each for rank in range(workers) for each in collected.worker(rank)["net"]["mistakes"]]
+    return mistakes[0]
 
 
 @dataclass(frozen=True)

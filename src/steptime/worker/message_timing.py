@@ -54,7 +54,7 @@ def _time_all(timer, job, rendezvous):
             operation, size = pairs[index]
             ends = timer.visit(operation, size, runs[index])
             visits.append({"operation": operation, "bytes": size, "round": number, "ends_s": ends})
-    return {"visits": visits, "checks": timer.checks, "wrong": timer.wrong, "told": timer.told}
+    return {"visits": visits, "checks": timer.checks, "wrong": timer.wrong, "mistakes": timer.mistakes}
 
 
 def _runs(cost_s, schedule):
@@ -68,7 +68,7 @@ class _MessageTimer(object):
 
     ``checks``, ``wrong``
         How many visits were checked, and how many of them had a wrong value on this worker.
-    ``told``
+    ``mistakes``
         The first wrong values, in words.
     """
 
@@ -78,7 +78,7 @@ class _MessageTimer(object):
         self._rendezvous = rendezvous
         self._messages = {}
         self._visits = 0
-        self.checks, self.wrong, self.told = 0, 0, []
+        self.checks, self.wrong, self.mistakes = 0, 0, []
 
     def warm(self, operation, size):
         """Make the message, run it a few times, and return the seconds of the quickest run."""
@@ -138,8 +138,8 @@ class _MessageTimer(object):
 
     def _describe(self, sentence):
         self.wrong += 1
-        if len(self.told) < _MOST_DESCRIBED:
-            self.told.append(sentence)
+        if len(self.mistakes) < _MOST_DESCRIBED:
+            self.mistakes.append(sentence)
 
 
 def contribution(numpy, count, rank, visit):

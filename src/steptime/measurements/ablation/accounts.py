@@ -57,7 +57,7 @@ def accounts(
     all_stage_times: Sequence[StageTimes],
     all_by_ablation: Sequence[Mapping[str, Array | None]],
 ) -> list[form.Account]:
-    """Return every duration that frameworks tell in all launches, beside the ablation's of the same phases.
+    """Return every duration that frameworks give in all launches, with the ablation's of the same phases.
 
     Blocks are paired: the difference of both accounts is taken in each block, whose steps are neighbours in time.
     Two accounts agree when the whole interval of that difference lies within ``TOLERANCE`` of the step, and disagree

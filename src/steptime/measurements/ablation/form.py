@@ -34,7 +34,7 @@ class Seconds(JsonForm):
 
 
 class Account(JsonForm):
-    """What a framework itself says that a part of a step takes, beside the ablation's account of the same part."""
+    """What a framework itself says that a part of a step takes, with the ablation's account of the same part."""
 
     source: str
     """The framework's log or timers, or `marks`."""
@@ -98,7 +98,7 @@ class StepBreakdown(JsonForm):
     native: dict[str, Phase]
     """Phases as the framework marks them, for a cross-check."""
     accounts: list[Account] = Field(default_factory=list)
-    """What the framework's timers and marks say, each beside the ablation."""
+    """What the framework's timers and marks say, each with the ablation's account."""
     overlap: Overlap | None
     imbalance: Imbalance | None
     input_s: Phase | None
@@ -108,6 +108,6 @@ class StepBreakdown(JsonForm):
     against_timing: Share | None
     """Step of the ablation runs divided by that of the timing runs, minus 1."""
     clock_uncertainty_s: float
-    """Arrivals of workers closer than this were not told apart."""
+    """Arrivals of workers closer than this were not distinguished."""
     flags: list[str] = Field(default_factory=list)
     """What else the machine did meanwhile, with how many of the launches it touched."""

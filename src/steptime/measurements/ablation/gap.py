@@ -29,7 +29,7 @@ class Gap(JsonForm):
     parts: dict[str, Difference]
     """By phase, in the order of phases; ``residual`` holds what neither trial's phases say, and what is folded."""
     folded: list[str]
-    """Phases that only one of both trials knows: no difference of them can be told from the rest."""
+    """Phases that only one of both trials knows: no difference of them can be separated from the rest."""
 
 
 def gap(first: str, one: StepBreakdown, second: str, other: StepBreakdown) -> Gap:

@@ -1,11 +1,17 @@
 """What the network benchmark found, as ``steptime net --json`` and ``steptime report --json`` (key ``net``) print it.
 
 docs/net.md says what each key means.
+
+Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
+
+1. First version.
 """
 
 from typing import Any
 
 from steptime.measurements.json_form import JsonForm
+
+SCHEMA = 1
 
 
 class NetValue(JsonForm):

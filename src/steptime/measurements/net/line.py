@@ -21,6 +21,17 @@ class Line:
         """Return the seconds of messages of so many bytes."""
         return self.start_s + self.per_byte_s * np.asarray(sizes, dtype=np.float64)
 
+    @classmethod
+    def of_fit(cls, start_s: float, volume: float, bytes_per_s: float | None) -> "Line":
+        """Return the line of a fit; without a bandwidth the time does not grow with the size.
+
+        Args:
+            start_s: of a message without a byte.
+            volume: bytes through the busiest link per byte of the message.
+            bytes_per_s: of that link.
+        """
+        return cls(start_s, volume / bytes_per_s if bytes_per_s else 0.0)
+
 
 _POINTS = 40
 """Points of a line: a straight one is bent where axes are logarithmic."""

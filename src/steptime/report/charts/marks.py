@@ -14,7 +14,7 @@ _SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down
 _DASHES = [[1, 0], [7, 3], [2, 2], [8, 2, 2, 2], [12, 4], [4, 4], [8, 2, 2, 2, 2, 2], [12, 3, 4, 3]]
 
 MOST = len(_COLOURS)
-"""More series than this cannot be told apart in one chart."""
+"""More series than this cannot be distinguished in one chart."""
 
 
 _LONG = 22
@@ -55,7 +55,7 @@ class Marks:
         ``labels`` are what that field holds, where it is not ``names``. Raises ValueError for more than ``MOST`` names.
         """
         if len(names) > MOST:
-            message = f"{len(names)} series cannot be told apart in one chart; at most {MOST} can"
+            message = f"{len(names)} series cannot be distinguished in one chart; at most {MOST} can"
             raise ValueError(message)
         marks = self._distinct(names)
         ranges = {
