@@ -178,13 +178,7 @@ class Store:
 
     def machine(self) -> dict[str, Any] | None:
         """Return the fingerprint of the machine that runs the study; None when none was given."""
-        found = self._files.json_object(self.path / "machine.json")
-        for key, kinds in _MACHINE_KINDS.items():
-            value = (found or {}).get(key)
-            if not isinstance(value, (*kinds, type(None))):
-                message = f"{self.path / 'machine.json'} is damaged: {key} cannot be {value!r}"
-                raise StoreError(message)
-        return found
+        return self._files.json_object(self.path / "machine.json")
 
     def add_trial(self, trial: Trial) -> bool:
         """Keep a configuration, and say whether it was not there; one that is there already stays as it is."""
@@ -273,14 +267,6 @@ class Store:
             message = f"{trial_id!r} cannot be the name of a trial's folder"
             raise ValueError(message)
         return self.path / "trials" / trial_id
-
-
-_MACHINE_KINDS = {
-    **dict.fromkeys(("cores", "threads", "machine_threads", "quota_cores", "memory_bytes"), (int, float)),
-    **dict.fromkeys(("cpu", "os", "hostname", "kernel"), (str,)),
-    "gpus": (list,),
-}
-"""Of the values of machine.json that are computed with or shown."""
 
 
 def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:
