@@ -7,6 +7,7 @@ tested by it. Every strategy of every framework is also started as usual by the 
 
 import atexit
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -113,5 +114,6 @@ def _start_server(
             start_new_session=True,
         )
     listener.close()
+    atexit.register(shutil.rmtree, folder)
     atexit.register(server.wait)
     atexit.register(server.kill)
