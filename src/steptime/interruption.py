@@ -6,13 +6,17 @@ raises Interrupted in the main thread, at the next moment that is not ``shielded
 what an interrupted run removes, it removes to the end.
 """
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+_AGAIN_S = 0.01
 
 
 class Interrupted(BaseException):
@@ -50,8 +54,22 @@ class _Receiver:
             self.raised = True
             raise Interrupted(self.first)
 
+    def deliver_again(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """Take what was raised where nothing can be raised, such as the end of an object; Interrupted is sent anew."""
+        if isinstance(unraisable.exc_value, Interrupted):
+            self.raised = False
+            # A moment later: here, too, nothing can be raised.
+            threading.Timer(_AGAIN_S, os.kill, [os.getpid(), unraisable.exc_value.number]).start()
+        else:
+            sys.__unraisablehook__(unraisable)
+
 
 _RECEIVER = _Receiver()
+
+
+def interruption() -> Interrupted | None:
+    """Return the signal that was raised since ``obeyed()`` began, where a library has made another error of it."""
+    return Interrupted(_RECEIVER.first) if _RECEIVER.raised and _RECEIVER.first is not None else None
 
 
 @contextmanager
@@ -61,6 +79,8 @@ def obeyed() -> Iterator[None]:
     A signal that is ignored stays so: ``nohup`` and the background jobs of shells mean it.
     """
     _RECEIVER.first, _RECEIVER.raised = None, False
+    hook = sys.unraisablehook
+    sys.unraisablehook = _RECEIVER.deliver_again
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:
@@ -70,6 +90,7 @@ def obeyed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = hook
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from program import PROGRAM, STUDY, start, write_study
 from test_study_faults import LONG, nothing_survives, wait_for_launches
 
+from steptime.cli import app as program_module
 from steptime.interruption import Interrupted, obeyed, shielded
 
 QUICK = "equivalence.enabled=false"
@@ -89,6 +90,33 @@ def test_a_second_signal_does_not_cut_short_what_the_first_began():
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
             os.kill(os.getpid(), signal.SIGINT)
+
+
+class Ending:
+    """An object at whose end a signal comes, where Python drops what is raised."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0)
+
+
+def test_a_signal_that_comes_at_the_end_of_an_object_is_not_lost():
+    with pytest.raises(Interrupted, match="SIGTERM"), obeyed():  # noqa: PT012 - the order within is what is tested
+        Ending()
+        time.sleep(5)
+
+
+def test_a_signal_of_which_a_library_makes_another_error_is_an_interruption(monkeypatch, capsys):
+    def library(_arguments: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except Interrupted:
+            raise ValueError from None
+
+    monkeypatch.setattr(program_module, "app", library)
+
+    assert program_module.run_program(["list"]) == 128 + signal.SIGTERM
+    assert "to begin again: steptime list" in capsys.readouterr().err
 
 
 def test_a_signal_that_nohup_has_ignored_stays_ignored():

@@ -11,7 +11,7 @@ import typer
 from steptime import __version__
 from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
 from steptime.cli import list as listing
-from steptime.interruption import Interrupted, obeyed
+from steptime.interruption import Interrupted, interruption, obeyed
 from steptime.report.plain_text import plain_text
 
 EXIT_REFUSED = 2
@@ -89,13 +89,12 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Interrupted as stop:
-        again = shlex.join(["steptime", *(sys.argv[1:] if arguments is None else arguments)])
-        lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [f"to begin again: {again}"])]
-        sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
-        return stop.exit_code
+        return _interrupted(stop, arguments)
     except Exception as error:
         from steptime.errors import SteptimeError, UsageError
 
+        if hidden := interruption():
+            return _interrupted(hidden, arguments)
         if isinstance(error, SteptimeError):
             _say(error.mistakes if isinstance(error, UsageError) else [str(error)])
             return error.exit_code
@@ -105,6 +104,13 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
         _say([refusal])
         return EXIT_REFUSED
     return 0
+
+
+def _interrupted(stop: Interrupted, arguments: Sequence[str] | None) -> int:
+    again = shlex.join(["steptime", *(sys.argv[1:] if arguments is None else arguments)])
+    lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [f"to begin again: {again}"])]
+    sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
+    return stop.exit_code
 
 
 def _refusal(error: Exception) -> str | None:
