@@ -20,7 +20,7 @@ from steptime.cli.env import app
 from steptime.environments.cache import address
 from steptime.environments.kinds import KINDS, CachedEnvironment, EnvironmentSpec
 from steptime.environments.lock_renewal import LockRenewal, changes
-from steptime.environments.locks import Header, current_lock, lock_of, requirement_lines
+from steptime.environments.locks import LockHeader, current_lock, lock_of, requirement_lines
 from steptime.environments.spec import BuildContext, ReadyEnvironment
 from steptime.environments.tools import Tool, Uv
 from steptime.errors import EnvironmentFailure
@@ -60,7 +60,7 @@ def lock(wheels: Path) -> Lock:
         for pin in pins:
             (file,) = wheels.glob(f"{pin.replace('==', '-')}[-.]*") if digest is None else [None]
             lines.append(f"{pin} --hash=sha256:{digest or hashlib.sha256(file.read_bytes()).hexdigest()}")
-        lock_of(requirements).write_text(f"{Header.of(requirements, [HERE])}" + "\n".join(lines) + "\n")
+        lock_of(requirements).write_text(f"{LockHeader.of(requirements, [HERE])}" + "\n".join(lines) + "\n")
 
     return write
 

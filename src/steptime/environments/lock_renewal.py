@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.environments.locks import Header, lock_of, read_text, version_numbers
+from steptime.environments.locks import LockHeader, lock_of, read_text, version_numbers
 from steptime.environments.spec import EnvironmentSpec
 from steptime.environments.subprocesses import ask
 from steptime.environments.tools import find_links
@@ -82,7 +82,7 @@ class LockRenewal:
         if not body:
             message = f"no lock of {path} can be made: {said}"
             raise EnvironmentFailure(message)
-        return f"{Header.of(path, pythons)}{body}"
+        return f"{LockHeader.of(path, pythons)}{body}"
 
 
 def changes(before: str, after: str) -> list[Change]:

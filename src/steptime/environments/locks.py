@@ -56,7 +56,7 @@ def is_locked(spec: EnvironmentSpec) -> bool:
 
 
 @dataclass(frozen=True)
-class Header:
+class LockHeader:
     """The first lines of a lock: what it was made from."""
 
     requirements: str
@@ -65,13 +65,13 @@ class Header:
     """Versions that the lock holds for."""
 
     @classmethod
-    def of(cls, requirements: Path, pythons: Iterable[str]) -> "Header":
+    def of(cls, requirements: Path, pythons: Iterable[str]) -> "LockHeader":
         """Return the header of a lock that is made from ``requirements`` for ``pythons``."""
         digest = hashlib.sha256("\n".join(requirement_lines(requirements)).encode()).hexdigest()
         return cls(digest[:16], sorted(pythons, key=version_numbers))
 
     @classmethod
-    def read(cls, lock: Path) -> "Header":
+    def read(cls, lock: Path) -> "LockHeader":
         """Return the header of a lock; its fields are empty where the lock lacks them."""
         said = dict(re.findall(r"^# (requirements|pythons): (.*)$", read_text(lock), re.MULTILINE))
         return cls(said.get("requirements", ""), said.get("pythons", "").split())
@@ -93,7 +93,7 @@ def current_lock(requirements: Path, spec: EnvironmentSpec, version: str) -> Pat
     lock = lock_of(requirements)
     if not lock.exists():
         return None
-    made, wanted = Header.read(lock), Header.of(requirements, spec.pythons)
+    made, wanted = LockHeader.read(lock), LockHeader.of(requirements, spec.pythons)
     optional = requirements in spec.local_builds
     if made.requirements != wanted.requirements or not (optional or set(wanted.pythons) <= set(made.pythons)):
         message = (

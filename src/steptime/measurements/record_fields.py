@@ -30,13 +30,13 @@ Duration = Annotated[float, Field(ge=0.0, le=1e12)]
 Option = bool | int | float | str
 
 
-class Strict(BaseModel):
+class StoredObject(BaseModel):
     """An object that somebody else may have written."""
 
     model_config = STRICT
 
 
-class _Environment(Strict):
+class _Environment(StoredObject):
     name: str | None = None
     kind: str | None = None
     interpreter: str | None = None
@@ -44,7 +44,7 @@ class _Environment(Strict):
     packages: dict[str, str] = {}
 
 
-class _Facts(Strict):
+class _StoredFramework(StoredObject):
     framework_version: str | None = None
 
 
@@ -75,7 +75,7 @@ def _moderate(value: Any) -> bool:  # noqa: ANN401 - any JSON value
 
 Environment = Annotated[dict[str, Any], _fits(_Environment)]
 """Name, kind, interpreter, Python version and versions of the main packages of a framework's environment."""
-Facts = Annotated[dict[str, Any], _fits(_Facts)]
+Facts = Annotated[dict[str, Any], _fits(_StoredFramework)]
 """What a framework says of itself, its ``framework_version`` among it."""
 FoundCluster = Annotated[dict[str, Any], _fits(ClusterFindings)]
 """The hosts and links that a launcher made, as it found them: see ``ClusterFindings`` of clusters/cluster.py."""
@@ -84,7 +84,7 @@ Record = TypeVar("Record")
 Reader = Callable[[bytes], Record]
 
 
-class _Kind(Strict):
+class _Kind(StoredObject):
     kind: str
 
 

@@ -10,13 +10,13 @@ import steptime
 from steptime.errors import StoreError
 from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.plain_file import read_plain
-from steptime.measurements.record_fields import STRICT, Count, Quantity, Reader, Record, Strict, first_mistake
+from steptime.measurements.record_fields import STRICT, Count, Quantity, Reader, Record, StoredObject, first_mistake
 from steptime.measurements.records import SCHEMA
 from steptime.study.study import Published
 from steptime.study.trial import Trial
 
 
-class Machine(Strict):
+class StoredMachine(StoredObject):
     """The fingerprint of a machine: what the report computes with, and any other plain values."""
 
     model_config = ConfigDict(extra="allow")
@@ -28,23 +28,23 @@ class Machine(Strict):
     gpus: list[dict[str, str | Quantity | None]] | None = None
 
 
-class Verdict(Strict):
+class StoredVerdict(StoredObject):
     """Why a trial has no result."""
 
     status: Literal["failed", "not_equivalent"]
     reason: str
 
 
-class Skipped(Strict):
+class StoredSkips(StoredObject):
     """Combinations of a study that cannot be, one line per reason."""
 
     lines: list[str] = Field(default_factory=list)
 
 
-class Header(BaseModel):
+class StoredStudy(BaseModel):
     """study.json, as far as it is read here."""
 
-    class Study(BaseModel):
+    class Question(BaseModel):
         """A study with all defaults filled in."""
 
         name: str = ""
@@ -52,15 +52,15 @@ class Header(BaseModel):
         published: list[Published] = []
 
     written_by: str = "of a newer version"
-    study: Study
+    study: Question
 
 
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any], config=STRICT)
 _FORMS: Mapping[str, TypeAdapter[Any]] = {
-    "study.json": TypeAdapter(Header),
-    "machine.json": TypeAdapter(Machine),
-    "verdicts.json": TypeAdapter(dict[str, Verdict]),
-    "skipped.json": TypeAdapter(Skipped),
+    "study.json": TypeAdapter(StoredStudy),
+    "machine.json": TypeAdapter(StoredMachine),
+    "verdicts.json": TypeAdapter(dict[str, StoredVerdict]),
+    "skipped.json": TypeAdapter(StoredSkips),
 }
 """By name, the form of a file that holds one JSON object; others may hold any object."""
 
