@@ -338,7 +338,7 @@ def kill_all(
         for index, number in enumerate(numbers):
             command = commands[index % len(commands)]
             kill_once(command, number, chance.uniform(0.0, command.usual_s), findings)
-            if index // len(commands) % _KILLS_OF_A_FOLDER == 0:
+            if index // len(commands) % _KILLS_OF_A_FOLDER == _KILLS_OF_A_FOLDER - 1:
                 complete(command, findings)
                 command.prepare()
             latest = findings.faults[-1] if findings.faults else "no fault"
