@@ -80,6 +80,6 @@ class LaunchError(SteptimeError):
 def choices_message(what: str, value: str, choices: Iterable[str]) -> str:
     """Say that ``value`` is no ``what``, name the nearest choice, and list all of them."""
     names = sorted(choices)
-    near = get_close_matches(value, names, n=1, cutoff=0.5)
+    near = get_close_matches(value, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"unknown {what} {value!r}{hint} (choices: {', '.join(names)})"
