@@ -73,8 +73,10 @@ def preloaded_interpreter(framework: str, interpreter: Path, threads: int = 1) -
         return interpreter
     request = Request(Path(), interpreter, 1, threads=threads)
     shared = shared_variables(request, "", "", [0, 0])
-    variables = {name: value for name, value in shared.items() if not name.startswith("STEPTIME_")}
-    return _stand_in(framework, interpreter, tuple(sorted({**inherited(os.environ), **variables}.items())))
+    variables = {**inherited(os.environ), **shared}
+    # What names the launch or the test would start a server for each of them.
+    environment = {name: value for name, value in variables.items() if not name.startswith(("STEPTIME_", "PYTEST_"))}
+    return _stand_in(framework, interpreter, tuple(sorted(environment.items())))
 
 
 @cache
