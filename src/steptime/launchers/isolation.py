@@ -67,7 +67,7 @@ def made_network(kind: str, folder: Path) -> Iterator[None]:
     try:
         table = folder.absolute() / "hosts"
         # Libraries look their own host's name up, whose address lies in the network outside.
-        table.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n")
+        table.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n::ffff:127.0.0.1 localhost\n")
         host: dict[str, object] = {
             "name": None,
             "namespace": str(path_of(network)),
