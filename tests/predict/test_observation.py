@@ -5,7 +5,7 @@ import pytest
 from launch_phases import launch_of
 from simulated import a_failure, a_launch, a_store, a_trial
 
-from steptime.clusters.cluster import cluster_for
+from steptime.clusters.cluster import ClusterFindings, HostFindings, PathFindings, cluster_for
 from steptime.errors import StoreError
 from steptime.predict.observation import deployment_of, key_of, observe
 
@@ -48,8 +48,10 @@ def test_links_of_emulated_hosts_are_those_measured(store):
     cluster = cluster_for(workers=2, own_servers=0, bandwidth_bits_per_s=2e8)
     trial = a_trial(strategy="allreduce", workers=2, launcher="emulated", cluster=cluster)
     store.add_trial(trial)
-    path = {"source": 0, "target": 1, "alpha_s": 1e-4, "bandwidth_bits_per_s": 1.9e8, "message_bytes": 1}
-    store.append(a_launch(trial, 0, [0.1] * 20, cluster={"paths": [path]}))
+    path = PathFindings(source=0, target=1, alpha_s=1e-4, bandwidth_bits_per_s=1.9e8, message_bytes=1)
+    hosts = [HostFindings(name, "10.0.0.1", [], [], 2e8, None, None, 0, 0) for name in ("first", "second")]
+    findings = ClusterFindings("emulated", 0.0, None, None, False, "reno", hosts, [path])
+    store.append(a_launch(trial, 0, [0.1] * 20, cluster=findings.to_json()))
     (found,) = observe(store)
     assert (found.alpha_s, found.rate) == (1e-4, 1.9e8 / 8)
     assert found.deployment.emulated
