@@ -15,7 +15,7 @@ import pytest
 from emulating import AS_SOMEBODY
 
 from steptime.launchers.orphans import end_marked, end_orphans
-from steptime.launchers.process_identity import ProcessIdentity
+from steptime.process_identity import ProcessIdentity
 
 SLEEP = ["sleep", "60"]
 OWN = ProcessIdentity.own()

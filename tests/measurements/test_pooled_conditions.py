@@ -56,6 +56,10 @@ def test_launches_of_one_environment_have_no_flag(tmp_path):
             {"schedule": {**SCHEDULE, "warmup_steps": 30}},
             f"schedules: {FEW} 3 (2 launches); {FEW} 30 (1 launch)",
         ),
+        (
+            {"isolation": "network namespace"},
+            "isolation: network namespace (1 launch); none (2 launches)",
+        ),
     ],
 )
 def test_a_launch_under_other_conditions_is_flagged_with_both(tmp_path, changes, flag):

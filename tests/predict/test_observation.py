@@ -7,6 +7,7 @@ from simulated import a_failure, a_launch, a_store, a_trial
 
 from steptime.clusters.cluster import ClusterFindings, HostFindings, PathFindings, cluster_for
 from steptime.errors import StoreError
+from steptime.predict.fit import fit
 from steptime.predict.observation import deployment_of, key_of, observe
 
 
@@ -23,6 +24,15 @@ def test_each_launch_gives_its_median_step(store):
     (found,) = observe(store)
     assert found.steps_s == pytest.approx((0.1, 0.2))
     assert found.step_count == 40
+
+
+def test_a_fit_to_launches_of_several_versions_says_so(store):
+    trial = a_trial()
+    store.add_trial(trial)
+    for number, version in enumerate(("0.1.0", "0.2.0")):
+        store.append(a_launch(trial, number, [0.1] * 20, steptime=version))
+    (group,) = fit(store, observe(store)).groups
+    assert "pooled over different versions of steptime: 0.1.0 (1 launch); 0.2.0 (1 launch)" in group.notes
 
 
 def test_failed_launches_say_nothing(store):

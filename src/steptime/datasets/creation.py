@@ -5,7 +5,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from typing import Any
 from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError, choices_message
+from steptime.process_identity import ProcessIdentity
 
 SCHEMA = 1
 """1: name, address, parameters, checksum, bytes, samples, classes."""
@@ -99,7 +99,7 @@ def make(name: str, folder: Path, interpreter: Path, **parameters: int) -> Datas
         return made
     _require_replaceable(folder)
     folder = folder.absolute()
-    partial = folder.parent / f".{folder.name}.partial-{os.getpid()}"
+    partial = folder.parent / f".{folder.name}.partial-{ProcessIdentity.own()}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(folder)
@@ -210,8 +210,8 @@ def _put_in_place(partial: Path, folder: Path, builtin: Builtin, address: str) -
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what makers left that were killed."""
+    """Remove what makers left that were killed; one of another container, or of a name that no maker gives, stays."""
     for partial in folder.parent.glob(f".{folder.name}.partial-*"):
-        process = partial.name.rpartition("-")[2]
-        if not Path("/proc", process).exists():
+        maker = ProcessIdentity.parse(partial.name.removeprefix(f".{folder.name}.partial-"))
+        if maker and maker.has_ended:
             shutil.rmtree(partial, ignore_errors=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from steptime.launchers.process_identity import ProcessIdentity, pid_namespace
+from steptime.process_identity import ProcessIdentity, pid_namespace
 
 _MARK = b"STEPTIME_RUN="
 _RUNNER = b"STEPTIME_RUNNER="

@@ -3,8 +3,8 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from steptime.launchers.process_identity import ProcessIdentity
 from steptime.launchers.request import Request
+from steptime.process_identity import ProcessIdentity
 
 # One thread pool per worker, whatever library makes it.
 _POOLS = (

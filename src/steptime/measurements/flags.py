@@ -7,7 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from steptime.measurements.pooled_conditions import ScheduledLaunch, pooled_schedules, pooled_versions
+from steptime.measurements.pooled_conditions import (
+    ScheduledLaunch,
+    pooled_isolation,
+    pooled_schedules,
+    pooled_versions,
+    versions_of,
+)
 from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
@@ -39,7 +45,8 @@ def trial_flags(
         found.append(OVERCOMMITTED)
     found += counted([launch.flags for launch in launches])
     apart = [launch for launch in ablations if launch.status == "ok"]
-    found += [*pooled_versions([*launches, *apart]), *pooled_schedules(launches), *pooled_schedules(apart)]
+    found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
+    found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
     if len(launches) == 1:
         found.append(SINGLE_LAUNCH)
     if failed:

@@ -1,10 +1,10 @@
-"""Flags of numbers over launches that ran under different conditions: other versions, other schedules.
+"""Flags of numbers over launches that ran under different conditions: versions, schedules, isolation.
 
 A results folder grows over days: a framework is updated, a study is edited, and launches of both kinds are one trial's.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 
@@ -33,19 +33,38 @@ class ScheduledLaunch(AnyLaunch, Protocol):
     def schedule(self) -> Mapping[str, float] | None: ...
 
 
+class IsolatedLaunch(Protocol):
+    """A launch whose record says what kept others out of its sockets."""
+
+    @property
+    def isolation(self) -> str | None: ...
+
+
 POOLED = "pooled over different"
 _LIBRARY = "library "
 _OLDER = "not recorded"
 
 
-def pooled_versions(launches: Sequence[AnyLaunch]) -> list[str]:
-    """Return a flag for each of framework, Python, libraries and steptime of which ``launches`` had several versions.
+def versions_of(launch: AnyLaunch) -> dict[str, str]:
+    """Return the versions of the framework, Python, steptime and every library of a launch, by name."""
+    found = {"Python": launch.environment.get("python") or _OLDER, "steptime": launch.steptime or _OLDER}
+    for worker in launch.workers[:1]:
+        found["the framework"] = worker.facts.get("framework_version") or _OLDER
+    packages = launch.environment.get("packages", {})
+    return found | {f"{_LIBRARY}{name}": version for name, version in packages.items()}
+
+
+def pooled_versions(launches: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return a flag for each of framework, Python, libraries and steptime of which launches had several versions.
 
     A number over such launches is none of either version. Each flag has every version with its number of launches.
+
+    Args:
+        launches: the versions of each, as ``versions_of`` returns them.
     """
     versions: dict[str, list[str]] = {}
     for launch in launches:
-        for name, version in _versions(launch):
+        for name, version in launch.items():
             versions.setdefault(name, []).append(version)
     libraries = {name for name in versions if name.startswith(_LIBRARY)}
     found = []
@@ -66,14 +85,10 @@ def pooled_schedules(launches: Sequence[ScheduledLaunch]) -> list[str]:
     return [f"{POOLED} schedules: {_listed(schedules)}"] if len(set(schedules)) > 1 else []
 
 
-def _versions(launch: AnyLaunch) -> Iterator[tuple[str, str]]:
-    """Yield names and versions; those of libraries are below the framework and named after it."""
-    for worker in launch.workers[:1]:
-        yield "the framework", worker.facts.get("framework_version") or _OLDER
-    yield "Python", launch.environment.get("python") or _OLDER
-    yield "steptime", launch.steptime or _OLDER
-    for name, version in launch.environment.get("packages", {}).items():
-        yield f"{_LIBRARY}{name}", version
+def pooled_isolation(launches: Sequence[IsolatedLaunch]) -> list[str]:
+    """Return a flag where the sockets of only some ``launches`` were kept from others, or in different ways."""
+    kinds = [launch.isolation or "none" for launch in launches]
+    return [f"{POOLED} isolation: {_listed(kinds)}"] if len(set(kinds)) > 1 else []
 
 
 def _listed(values: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from steptime.measurements.net.form import Fit, NetRow, NetSummary, NetValue, Si
 from steptime.measurements.net.line import METHODS, PREFERRED, Line, bounded
 from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.measurements.net.times import MessageTimes, message_times, size_time
-from steptime.measurements.pooled_conditions import pooled_versions
+from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.store import Store
 from steptime.model.collectives import OPERATIONS, Link
 
@@ -106,7 +106,10 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
         sizes=[_size_row(size, each, line) for size, each in times.items()] if not wrong else [],
         fit=fits.get(PREFERRED),
         least_squares=fits.get("least_squares"),
-        flags=[*sorted({flag for launch in good for flag in launch.flags}), *pooled_versions(good)],
+        flags=[
+            *sorted({flag for launch in good for flag in launch.flags}),
+            *pooled_versions([versions_of(launch) for launch in good]),
+        ],
         received_bytes=_received(good),
     )
 

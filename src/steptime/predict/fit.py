@@ -78,7 +78,7 @@ def fit_group(
         parameters={name: _parameter(values, how[name]) for name, values in draws.items()},
         spread=_launch_spread(used),
         held_out=[],
-        notes=[*found.notes, *_policy_notes(key)],
+        notes=[*found.notes, *_policy_notes(key), *sorted({note for each in used for note in each.pooled})],
     )
 
 

@@ -14,6 +14,7 @@ from steptime.measurements.ablation.overlap import communication_s
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import ablation_phases, stage_times_of
 from steptime.measurements.launch_times import launch_times
+from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.study.strategies import strategy_named
@@ -108,7 +109,8 @@ class Observation:
     """Of the links between hosts, measured before the launches; median over paths and launches."""
     rate: float | None = None
     """Likewise, bytes per second."""
-    flags: tuple[str, ...] = field(default=())
+    pooled: tuple[str, ...] = field(default=())
+    """Flags of launches under several versions, whose times are none of either version."""
 
 
 BUCKET = "bucket_mb"
@@ -129,7 +131,7 @@ def observe(store: Store) -> list[Observation]:
 
 
 def _observation(store: Store, trial: Trial) -> Observation:
-    steps, counts, flags = [], 0, set()
+    steps, counts, versions = [], 0, []
     links: list[tuple[float, float]] = []
     for launch in store.iter_launches(trial.id):
         times = launch_times(launch, trial.strategy)
@@ -137,9 +139,11 @@ def _observation(store: Store, trial: Trial) -> Observation:
             continue
         steps.append(float(np.exp(times.log_median)))
         counts += len(times.steady_s)
-        flags.update(launch.flags)
+        versions.append(versions_of(launch))
         links += _links(launch)
-    launch_phases = [each for launch in store.ablations(trial.id) for each in _launch_phases(trial, launch)]
+    ablations = store.ablations(trial.id)
+    versions += [versions_of(launch) for launch in ablations if launch.status == "ok"]
+    launch_phases = [each for launch in ablations for each in _launch_phases(trial, launch)]
     return Observation(
         trial=trial.id,
         key=key_of(trial),
@@ -149,7 +153,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
         launch_phases=tuple(launch_phases),
         alpha_s=_median(alpha for alpha, _ in links),
         rate=_median(rate for _, rate in links),
-        flags=tuple(sorted(flags)),
+        pooled=tuple(pooled_versions(versions)),
     )
 
 

@@ -5,7 +5,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from steptime.launchers.process_identity import pid_namespace, start_ticks
+from steptime.process_identity import pid_namespace, start_ticks
 
 _NAME = re.compile(r"steptime-(?P<namespace>\d+)-(?P<pid>\d+)-(?P<started>\d+)-(?P<number>\d+)(?:-\w+)?", re.ASCII)
 _NUMBERS = itertools.count()
