@@ -1,17 +1,18 @@
 """The manifests: what every framework can do, as the ``framework.toml`` in its folder says."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from steptime.errors import PluginError, UsageError, choices_message
 from steptime.plugins import OWN, Plugin, own_and_plugins
+from steptime.study.trial import OptionValue, Tuning
+from steptime.study.unknown_names import OptionFacts
 
-OptionValue = bool | int | float | str
 FILE = "framework.toml"
 _FRAMEWORKS = Path(__file__).parent
 
@@ -28,6 +29,9 @@ class StrategySupport(_ManifestForm):
     max_workers: int | None = None
     scheduler: bool = False
     """Whether it has a scheduler process."""
+    implementation: str = ""
+    """Who implements the strategy where the framework does not, as "steptime's exchange over MPI". A strategy that
+    says so is marked wherever it is shown, and takes no part in claims about the framework."""
 
 
 class Option(_ManifestForm):
@@ -41,6 +45,35 @@ class Option(_ManifestForm):
     """The launcher that a value needs, where it is not the strategy's own."""
     strategies: list[str] = Field(default_factory=list)
     """Where the option means something; empty means everywhere."""
+
+    @property
+    def facts(self) -> OptionFacts:
+        """What a study must know to check a value of the option."""
+        return OptionFacts(self.type, self.default, tuple(self.choices), tuple(self.strategies))
+
+    def typed(self, value: OptionValue) -> OptionValue:
+        """Return ``value`` in the option's type: 1 for a float option is 1.0, or one trial would have two ids."""
+        return float(value) if self.type == "float" else value
+
+
+class TunedOptions(_ManifestForm):
+    """The table ``[tuned]``: the values of options in the tier ``tuned``, where they are not the defaults.
+
+    The overrides of a device win over the table's own values, those of a strategy over both.
+    """
+
+    options: dict[str, OptionValue] = Field(default_factory=dict)
+    """The keys of the table itself."""
+    strategies: dict[str, dict[str, OptionValue]] = Field(default_factory=dict)
+    devices: dict[str, dict[str, OptionValue]] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _options_apart(cls, table: Any) -> Any:  # noqa: ANN401 - whatever the file holds
+        if not isinstance(table, dict):
+            return table
+        overrides = {key: table[key] for key in ("strategies", "devices") if key in table}
+        return {"options": {key: value for key, value in table.items() if key not in overrides}, **overrides}
 
 
 class BackEndSupport(_ManifestForm):
@@ -90,8 +123,18 @@ class Manifest(_ManifestForm):
     """Facts that a user of the framework should see beside its results."""
     strategies: dict[str, StrategySupport]
     options: dict[str, Option] = Field(default_factory=dict)
+    """The defaults are the tier ``documented``: what the framework's own guide and official example do."""
+    tuned: TunedOptions = TunedOptions()
+    """The tier ``tuned``: the best that an expert gets without changing what is computed."""
     back_ends: dict[str, BackEndSupport] = Field(default_factory=dict)
     """Back ends that the message benchmark can time, by names that no other framework uses."""
+
+    @model_validator(mode="after")
+    def _tuned_options_exist(self) -> "Manifest":
+        wrong = list(_tuned_mistakes(self))
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
 
     @property
     def finish_command(self) -> list[str]:
@@ -115,6 +158,51 @@ class Manifest(_ManifestForm):
             for name, option in self.options.items()
             if not option.strategies or strategy in option.strategies
         }
+
+    def tier_options(self, tuning: Tuning, strategy: str, device: str) -> dict[str, OptionValue]:
+        """Return every option that means something under ``strategy``, with its value in a tier on ``device``."""
+        tuned: dict[str, OptionValue] = {}
+        if tuning == "tuned":
+            of_device, of_strategy = self.tuned.devices.get(device, {}), self.tuned.strategies.get(strategy, {})
+            tuned = {**self.tuned.options, **of_device, **of_strategy}
+        return {
+            name: option.typed(tuned.get(name, option.default)) for name, option in self.options_for(strategy).items()
+        }
+
+
+def _tuned_mistakes(manifest: Manifest) -> Iterator[str]:
+    """Yield every key of ``[tuned]`` that means nothing, and every value that its option cannot have."""
+    tuned = manifest.tuned
+    yield from _option_mistakes(manifest, "[tuned]", tuned.options)
+    for name, value in tuned.options.items():
+        if name in manifest.options and value == manifest.options[name].default:
+            yield f"[tuned] {name}: {value!r} is the option's default; leave it out"
+    for strategy, options in tuned.strategies.items():
+        table = f"[tuned.strategies.{strategy}]"
+        if strategy not in manifest.strategies:
+            yield f"{table}: {choices_message('strategy', strategy, manifest.strategies)}"
+            continue
+        yield from _option_mistakes(manifest, table, options)
+        applying = manifest.options_for(strategy)
+        for name in options:
+            if name in manifest.options and name not in applying:
+                yield f"{table} {name}: the option means nothing under {strategy!r}"
+    for device, options in tuned.devices.items():
+        table = f"[tuned.devices.{device}]"
+        if device not in manifest.devices:
+            yield f"{table}: {choices_message('device', device, manifest.devices)}"
+            continue
+        yield from _option_mistakes(manifest, table, options)
+
+
+def _option_mistakes(manifest: Manifest, table: str, options: Mapping[str, OptionValue]) -> Iterator[str]:
+    for name, value in options.items():
+        if name not in manifest.options:
+            yield f"{table}: {choices_message('option', name, manifest.options)}"
+            continue
+        mistake = manifest.options[name].facts.mistake(name, value)
+        if mistake:
+            yield f"{table}: {mistake}"
 
 
 @cache

@@ -14,6 +14,7 @@ from types import ModuleType
 
 from steptime.errors import SteptimeError
 from steptime.frameworks import manifest
+from steptime.study.trial import OptionValue
 from steptime.worker.communication import CommunicationPlan, PlannedMessage, Policy, PolicyContext, Work
 from steptime.worker.policies import PLAINEST
 
@@ -66,7 +67,7 @@ def step_graph(work: Work, framework: str, strategy: str, context: PolicyContext
     return StepGraph(framework, strategy, work, plan, servers)
 
 
-def _defaults(framework: str, strategy: str) -> dict[str, manifest.OptionValue]:
+def _defaults(framework: str, strategy: str) -> dict[str, OptionValue]:
     known = manifest.load_manifests().get(framework)
     return {} if known is None else {name: option.default for name, option in known.options_for(strategy).items()}
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steptime.clusters.cluster import Cluster, cluster_for
-from steptime.frameworks.manifest import Manifest, OptionValue
+from steptime.frameworks.manifest import Manifest
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, LoaderChoice, WorkloadChoice
-from steptime.study.trial import Optimizer, ServerPlacement, Trial
+from steptime.study.trial import Optimizer, OptionValue, ServerPlacement, Trial
 
 
 @dataclass(frozen=True)
@@ -122,15 +122,8 @@ def _cluster(combination: Combination, context: ExpansionContext) -> Cluster | N
 
 def chosen_options(manifest: Manifest, strategy: str, values: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
     """Return every option of the framework that means something under ``strategy``: as chosen, or its default."""
-    return {
-        name: _typed(values.get(name, option.default), option.type)
-        for name, option in manifest.options_for(strategy).items()
-    }
-
-
-def _typed(value: OptionValue, kind: str) -> OptionValue:
-    """1 for a float option is 1.0, or the same trial would have two ids."""
-    return float(value) if kind == "float" else value
+    applying = manifest.options_for(strategy)
+    return {name: option.typed(values.get(name, option.default)) for name, option in applying.items()}
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:

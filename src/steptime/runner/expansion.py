@@ -7,12 +7,12 @@ from itertools import product
 from typing import Any
 
 from steptime.errors import StudyError
-from steptime.frameworks.manifest import Manifest, OptionValue
+from steptime.frameworks.manifest import Manifest
 from steptime.runner.combinations import Combination, ExpansionContext, chosen_options, devices_of, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
-from steptime.study.trial import Trial
+from steptime.study.trial import OptionValue, Trial
 
 AUTO = "auto"
 ALL = "all"

@@ -10,7 +10,7 @@ from steptime.frameworks.manifest import Manifest, broken_frameworks, load_manif
 from steptime.launchers.table import LAUNCHERS
 from steptime.study.study import Study
 from steptime.study.study_file import read_study
-from steptime.study.unknown_names import FrameworkFacts, OptionFacts, Vocabulary
+from steptime.study.unknown_names import FrameworkFacts, Vocabulary
 from steptime.workloads.table import LIBRARY
 
 
@@ -49,8 +49,5 @@ def _facts(manifest: Manifest) -> FrameworkFacts:
         devices=tuple(manifest.devices),
         precisions=tuple(manifest.precisions),
         loaders=tuple(manifest.loaders),
-        options={
-            name: OptionFacts(option.type, option.default, tuple(option.choices), tuple(option.strategies))
-            for name, option in manifest.options.items()
-        },
+        options={name: option.facts for name, option in manifest.options.items()},
     )

@@ -117,18 +117,6 @@ def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator
 
 def _option_values(document: Document, path: Path, option: OptionFacts) -> Iterator[Mistake]:
     for where, value in document.each(*path):
-        if not _fits(value, option.type):
-            yield Mistake(where, f"{value!r} is no {_TYPES[option.type]}, as {path[-1]} needs")
-        elif option.choices and value not in option.choices:
-            yield Mistake(where, choices_message(f"value of {path[-1]}", str(value), map(str, option.choices)))
-
-
-_TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
-
-
-def _fits(value: object, kind: str) -> bool:
-    if isinstance(value, bool):
-        return kind == "bool"
-    if isinstance(value, int):
-        return kind in ("int", "float")
-    return isinstance(value, float if kind == "float" else str) and kind in ("float", "str")
+        mistake = option.mistake(str(path[-1]), value)
+        if mistake:
+            yield Mistake(where, mistake)

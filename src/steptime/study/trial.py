@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, computed_field
 from steptime.clusters.cluster import Cluster
 
 OptionValue = bool | int | float | str
+Tuning = Literal["documented", "tuned"]
+"""The tier of a trial's options: what the framework's own guide and example do, or the best that an expert gets
+without changing what is computed."""
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
 

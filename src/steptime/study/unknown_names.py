@@ -10,8 +10,7 @@ from typing import Literal
 
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
-
-OptionValue = bool | int | float | str
+from steptime.study.trial import OptionValue
 
 
 @dataclass(frozen=True)
@@ -24,6 +23,25 @@ class OptionFacts:
     """The values it may have; empty where its type is the only limit."""
     strategies: tuple[str, ...] = ()
     """Where it means something; empty means everywhere."""
+
+    def mistake(self, name: str, value: object) -> str | None:
+        """Say in words why the option ``name`` cannot have ``value``; None where it can."""
+        if not _fits(value, self.type):
+            return f"{value!r} is no {_TYPES[self.type]}, as {name} needs"
+        if self.choices and value not in self.choices:
+            return choices_message(f"value of {name}", str(value), map(str, self.choices))
+        return None
+
+
+_TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
+
+
+def _fits(value: object, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "bool"
+    if isinstance(value, int):
+        return kind in ("int", "float")
+    return isinstance(value, float if kind == "float" else str) and kind in ("float", "str")
 
 
 @dataclass(frozen=True)
