@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,34 @@ def test_a_png_with_a_flipped_byte_is_broken(folder: Path, cache: Path) -> None:
     path.write_bytes(content)
 
     with pytest.raises(DatasetError, match="1 broken"):
+        open_dataset(str(folder), cache)
+
+
+@pytest.mark.parametrize(
+    "put",
+    [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to("nowhere"), Path.mkdir],
+    ids=["pipe", "endless device", "link to nothing", "folder"],
+)
+def test_what_is_called_an_image_and_is_no_file_is_left_out(
+    put: Callable[[Path], None], folder: Path, cache: Path
+) -> None:
+    put(folder / "cat" / "x.jpg")
+
+    assert open_dataset(str(folder), cache).samples == 6
+
+
+def test_a_file_of_a_terabyte_that_is_no_image_is_broken(folder: Path, cache: Path) -> None:
+    (folder / "cat" / "x.jpg").touch()
+    os.truncate(folder / "cat" / "x.jpg", 1 << 40)
+
+    with pytest.raises(DatasetError, match=r"x\.jpg: not a JPEG or PNG image"):
+        open_dataset(str(folder), cache)
+
+
+def test_a_link_to_itself_is_named(folder: Path, cache: Path) -> None:
+    (folder / "cat" / "x.jpg").symlink_to("x.jpg")
+
+    with pytest.raises(DatasetError, match=r"x\.jpg: Too many levels of symbolic links"):
         open_dataset(str(folder), cache)
 
 
