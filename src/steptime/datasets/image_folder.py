@@ -105,9 +105,8 @@ def scan(name: str, folder: Path, cache: Path) -> Dataset:
 def _classes(name: str, folder: Path) -> dict[str, list[str]]:
     """Return the images of each class, sorted; folders without images are no classes."""
     try:
-        folders = sorted(
-            entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(".")
-        )
+        with os.scandir(folder) as entries:
+            folders = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
         found = {each: _images(folder / each) for each in folders}
     except OSError as error:
         message = f"the dataset {name} cannot be read: {error.filename}: {error.strerror}"
@@ -119,11 +118,12 @@ def _classes(name: str, folder: Path) -> dict[str, list[str]]:
 
 
 def _images(folder: Path) -> list[str]:
-    return sorted(
-        entry.name
-        for entry in os.scandir(folder)
-        if entry.name.lower().endswith(ENDINGS) and not entry.name.startswith(".") and entry.is_file()
-    )
+    with os.scandir(folder) as entries:
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.name.lower().endswith(ENDINGS) and not entry.name.startswith(".") and entry.is_file()
+        )
 
 
 def _no_classes(name: str, folder: Path, folders: list[str]) -> str:
