@@ -7,7 +7,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
-from steptime.frameworks.pytorch.fsdp_ablation import ShardAblation
 from steptime.frameworks.pytorch.parameter_server import AsynchronousParameterServers, ParameterServers
 from steptime.libraries.torch.devices import join_group, leave_group
 from steptime.libraries.torch.strategy import TorchStrategy
@@ -92,6 +91,11 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         return super().prepare(built)  # an optimizer of the shards
 
     def ablate(self):
+        """Return the ablation; None where torch is too old to let anybody else send for FSDP2 (before 2.8)."""
+        try:
+            from steptime.frameworks.pytorch.fsdp_ablation import ShardAblation
+        except ImportError:
+            return None
         return ShardAblation(self, self._module)
 
     def whole(self, parameter):
