@@ -13,7 +13,8 @@ a folder resumes what a kill has left. After every kill this program counts
 
 - lines of records that were there before and are not any more (the record in flight may miss);
 - processes that still run after ten seconds, found by a variable that all of them inherit;
-- locks that are still held when all processes have ended;
+- locks that are still held after these ten seconds (a process that ends gives up its memory, with the variable, an
+  instant before its locks);
 - for SIGTERM and SIGHUP: another exit code than 128 and the signal's number, a traceback, a missing command to go on.
 
 At the end of a scenario its command runs to its end; then nothing may be missing in the results, and no namespace,
@@ -245,12 +246,15 @@ def kill_once(command: Command, number: signal.Signals, delay_s: float, findings
         findings.faults.append(f"{what}: still running after a minute")
         said = running.communicate()[1]
     deadline = time.monotonic() + _PATIENCE_S
-    while (left := processes_of(command.folder)) and time.monotonic() < deadline:
+    while True:
+        left, held = processes_of(command.folder), command.held_locks()
+        if not (left or held) or time.monotonic() > deadline:
+            break
         time.sleep(0.02)
     findings.kills[f"{command.scenario} {number.name}"] += 1
     findings.slowest_end_s = max(findings.slowest_end_s, time.monotonic() - sent)
     findings.faults += [f"{what}: left {each}" for each in left]
-    findings.faults += [f"{what}: {path} is still locked" for path in command.held_locks()]
+    findings.faults += [f"{what}: {path} is still locked" for path in held]
     findings.faults += [f"{what}: lost {line[:80]} of {path}" for path, line in before - command.records()]
     if "Traceback" in said:
         findings.faults.append(f"{what}: {said[-1500:]}")
