@@ -152,7 +152,9 @@ def test_every_field_of_a_trial_is_settled():
         "hosts": 1,
         "batch_per_worker": 32,
         "threads": 3,
+        "tuning": "documented",
         "options": {"bucket_mb": 1.0, "layout": "nchw"},
+        "documented_options": {},
         "optimizer": {"name": "sgd", "learning_rate": 0.5, "momentum": 0.9, "weight_decay": 0.0},
         "launcher": "local",
         "cluster": None,
@@ -445,6 +447,7 @@ def test_a_skip_says_which_combination_it_is():
         "servers": 0,
         "server_placement": None,
         "global_batch": 64,
+        "tuning": "documented",
         "options": {},
     }
 

@@ -1,6 +1,6 @@
 """The plan of a run in words or as JSON, for ``steptime run --dry-run``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptime.measurements.flags import in_words, varied_options
@@ -30,7 +30,9 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
         console.print(f"\n{group}")
         for trial in trials:
             if trial.group == group:
-                console.print(f"  {in_words(trial, varied)}")
+                implementation = plan.manifests[trial.framework].strategies[trial.strategy].implementation
+                mark = f" ({implementation})" if implementation else ""
+                console.print(f"  {in_words(trial, varied)}{mark}{_tier(trial, plan)}", soft_wrap=True)
     for line in _conditions(plan):
         console.print(line, soft_wrap=True)
     if trials:
@@ -48,6 +50,16 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
             f"{format_seconds(plan.ablation_s)}{' if the budget has room for them' if budget else ''}"
         )
     console.print(f"results go to {plan.folder}")
+
+
+def _tier(trial: Trial, plan: StudyPlan) -> str:
+    """Say in which tier a trial stands and what that changes; nothing where the study has the documented tier only."""
+    if plan.study.tuning == ["documented"] and trial.tuning == "documented":
+        return ""
+    if trial.tuning == "documented":
+        unchanged = "tuned" in plan.expansion.tiers[trial.id]
+        return ", documented=tuned (tuned changes nothing)" if unchanged else ", documented"
+    return ", tuned: " + ", ".join(f"{name}={trial.options[name]}" for name in trial.documented_options)
 
 
 def _conditions(plan: StudyPlan) -> Iterator[str]:
@@ -71,10 +83,13 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "budget_s": plan.budget_s,
         "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),
-        "trials": [_trial_as_json(trial, plan.commands(trial)) for trial in plan.expansion.trials],
+        "trials": [
+            _trial_as_json(trial, plan.expansion.tiers[trial.id], plan.commands(trial))
+            for trial in plan.expansion.trials
+        ],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
     }
 
 
-def _trial_as_json(trial: Trial, commands: list[str]) -> dict[str, Any]:
-    return {**trial.model_dump(mode="json"), "commands": commands}
+def _trial_as_json(trial: Trial, tiers: Sequence[str], commands: list[str]) -> dict[str, Any]:
+    return {**trial.model_dump(mode="json"), "tiers": tiers, "commands": commands}

@@ -37,12 +37,23 @@ def baseline_of(trial: Trial, candidates: Sequence[Measured]) -> Measured | None
         if all(getattr(each.trial, name) == getattr(trial, name) for name in _SAME)
         and each.trial.workers <= trial.workers
         and (strategy_named(each.trial.strategy).single_baseline or _same_strategy(each.trial, trial))
+        and _same_tier(each.trial, trial)
     ]
-    return min(comparable, key=lambda each: (each.trial.workers, not _same_strategy(each.trial, trial)), default=None)
+
+    def preference(each: Measured) -> tuple[int, bool, bool]:
+        return each.trial.workers, not _same_strategy(each.trial, trial), each.trial.tuning != trial.tuning
+
+    return min(comparable, key=preference, default=None)
 
 
 def _same_strategy(one: Trial, other: Trial) -> bool:
     return one.strategy == other.strategy and one.options == other.options
+
+
+def _same_tier(one: Trial, other: Trial) -> bool:
+    """Whether both are of one tier, or compute alike: with the same values of the options that both have."""
+    shared = one.options.keys() & other.options.keys()
+    return one.tuning == other.tuning or all(one.options[name] == other.options[name] for name in shared)
 
 
 def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:

@@ -31,6 +31,8 @@ _PLAIN = (
         "hosts",
         "threads",
         "batch_per_worker",
+        "tuning",
+        "implementation",
         "launches",
         "failed_launches",
     ),
@@ -70,6 +72,7 @@ def _trials(store: Store) -> "pl.DataFrame":
         for name, keys in _INTERVALS.items():
             row.update({f"{name}_{key}": trial[name][key] for key in keys})
         row["input_shape"] = "x".join(map(str, trial["input_shape"]))
+        row["tiers"] = ", ".join(trial["tiers"])
         row["options"] = ", ".join(f"{name}={value}" for name, value in trial["options"].items())
         row["flags"] = "; ".join(trial["flags"])
         rows.append(row)

@@ -15,7 +15,7 @@ from steptime.measurements.pooled_conditions import (
     versions_of,
 )
 from steptime.measurements.records import Launch
-from steptime.study.trial import Trial
+from steptime.study.trial import Trial, Tuning
 
 OVERCOMMITTED = "more workers than cores"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
@@ -60,23 +60,28 @@ def counted(flags: Sequence[Sequence[str]]) -> list[str]:
     return [f"{flag} ({count} of {len(flags)} launches)" for flag, count in sorted(counts.items())]
 
 
-Varied = dict[tuple[str, str], set[str]]
-"""Names of options, by framework and strategy."""
+Varied = dict[tuple[str, str, Tuning], set[str]]
+"""Names of options, by framework, strategy and tier."""
 
 
 def varied_options(trials: Sequence[Trial]) -> Varied:
-    """Return, by framework and strategy, the options that have more than one value."""
-    values: dict[tuple[str, str], dict[str, set[Any]]] = {}
+    """Return, by framework, strategy and tier, the options that have more than one value."""
+    values: dict[tuple[str, str, Tuning], dict[str, set[Any]]] = {}
     for trial in trials:
-        known = values.setdefault((trial.framework, trial.strategy), {})
+        known = values.setdefault((trial.framework, trial.strategy, trial.tuning), {})
         for name, value in trial.options.items():
             known.setdefault(name, set()).add(value)
     return {key: {name for name, seen in known.items() if len(seen) > 1} for key, known in values.items()}
 
 
+def varied_names(trial: Trial, varied: Varied) -> set[str]:
+    """Return the options in which trials of the framework, strategy and tier of ``trial`` differ."""
+    return varied.get((trial.framework, trial.strategy, trial.tuning), set())
+
+
 def in_words(trial: Trial, varied: Varied) -> str:
     """Return framework and strategy of ``trial``, its servers if it has any, and those of its options that vary."""
-    names = varied.get((trial.framework, trial.strategy), set())
+    names = varied_names(trial, varied)
     parts = [
         trial.framework,
         trial.strategy,

@@ -15,7 +15,14 @@ from steptime.measurements.comparison import Comparison, Measured, compare_trial
 from steptime.measurements.efficiency import baseline_of
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
-from steptime.measurements.flags import POOLED_SINGLE_LAUNCH, SINGLE_LAUNCH, trial_flags, varied_options
+from steptime.measurements.flags import (
+    POOLED_SINGLE_LAUNCH,
+    SINGLE_LAUNCH,
+    Varied,
+    trial_flags,
+    varied_names,
+    varied_options,
+)
 from steptime.measurements.interval import Bounded
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.published import average_ratio
@@ -33,7 +40,8 @@ from steptime.measurements.summary_form import (
     TrialSummary,
     Value,
 )
-from steptime.study.trial import Trial
+from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
+from steptime.study.trial import Trial, Tuning
 
 
 @dataclass(frozen=True)
@@ -52,13 +60,19 @@ class _Result:
     staleness: StalenessCounts | None
     breakdown: StepBreakdown | None
     cluster: ClusterForm | None
+    tiers: list[Tuning]
+    implementation: str | None
 
 
 def summarise(store: Store) -> Summary:
     """Return the summary of the study in ``store``; raises StoreError as the store does."""
     machine = store.machine() or {}
     verdicts = store.get("verdicts") or {}
-    alone = [_result(store, trial, _cores(machine)) for trial in sorted(store.trials(), key=_order)]
+    kept = store.get("tiers") or {}
+    implementations = store.get("implementations") or {}
+    alone = [
+        _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
+    ]
     spreads = pool_spread({each.trial.id: each.estimate.launches for each in alone if each.estimate})
     results = [_with_spread(each, spreads.get(each.trial.id)) for each in alone]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
@@ -70,14 +84,23 @@ def summarise(store: Store) -> Summary:
     ]
     study = store.study_json
     ranking = _ranking(list(ranked.values()))
+    raced = [tier for tier in TIERS if any(tier in each.tiers for each in results)]
+    # Claims are about frameworks: as their guides have them where a study races both tiers, and by their own code.
+    claimable = [each for each in ranked.values() if raced[0] in each.tiers and each.implementation is None]
     return Summary(
         study=study.get("name", store.path.name),
         question=study.get("question", ""),
         machine=machine,
         trials=trials,
         ranking=ranking,
+        tier_ranking={
+            tier: _ranking([each for each in ranked.values() if tier in each.tiers]) for tier in raced if len(raced) > 1
+        },
+        tuned=tuned_trials(
+            [each.trial for each in results], {trial_id: _measured(each) for trial_id, each in ranked.items()}
+        ),
         gaps=against_first((place.group, place.trial, ranked[place.trial].breakdown) for place in ranking),
-        published=[_published(claim, ranked.values()) for claim in study.get("published", [])],
+        published=[_published(claim, claimable) for claim in study.get("published", [])],
         equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=list(store.problems),
@@ -118,7 +141,16 @@ def _order(trial: Trial) -> tuple[Any, ...]:
     )
 
 
-def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
+def _implementation(trial: Trial, kept: Mapping[str, Any]) -> str | None:
+    """Who implements the trial's strategy where the framework does not, as a run kept it."""
+    of_framework = kept.get(trial.framework)
+    name = of_framework.get(trial.strategy) if isinstance(of_framework, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def _result(
+    store: Store, trial: Trial, cores: float | None, tiers: Mapping[str, Any], implementations: Mapping[str, Any]
+) -> _Result:
     ok: list[Launch] = []
     failures: list[Launch] = []
     for launch in store.iter_launches(trial.id):
@@ -142,6 +174,8 @@ def _result(store: Store, trial: Trial, cores: float | None) -> _Result:
         staleness=staleness(ok),
         breakdown=break_down(trial, ablations, timed),
         cluster=cluster_of(ok),
+        tiers=tiers_of(trial, tiers),
+        implementation=_implementation(trial, implementations),
     )
 
 
@@ -157,7 +191,7 @@ def _trial_summary(
     result: _Result,
     verdict: Mapping[str, str] | None,
     points: Sequence[Measured],
-    varied: Mapping[tuple[str, str], set[str]],
+    varied: Varied,
 ) -> TrialSummary:
     trial, found, taken_apart = result.trial, result.estimate, result.breakdown
     status, reason = "ok", None
@@ -165,7 +199,7 @@ def _trial_summary(
         status, reason = verdict["status"], verdict["reason"]
     elif found is None:
         status, reason = "failed", result.failure or "not run yet"
-    names = varied.get((trial.framework, trial.strategy), set())
+    names = varied_names(trial, varied)
     return TrialSummary(
         id=trial.id,
         group=trial.group,
@@ -185,6 +219,9 @@ def _trial_summary(
         hosts=trial.hosts,
         threads=trial.threads,
         batch_per_worker=trial.batch_per_worker,
+        tuning=trial.tuning,
+        tiers=tuple(result.tiers),
+        implementation=result.implementation,
         options=dict(trial.options),
         varied_options={name: value for name, value in trial.options.items() if name in names},
         launches=result.ok,

@@ -15,6 +15,7 @@ from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepB
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import JsonForm
+from steptime.study.trial import OptionValue, Tuning
 
 SCHEMA = 1
 
@@ -101,9 +102,15 @@ class TrialSummary(JsonForm):
     hosts: int
     threads: int
     batch_per_worker: int
+    tuning: Tuning = "documented"
+    """The tier of its options."""
+    tiers: tuple[Tuning, ...] = ("documented",)
+    """The tiers in whose races it stands: both, where ``tuned`` changes nothing in a study of both."""
+    implementation: str | None = None
+    """Who implements the strategy where the framework does not: it takes no part in claims about the framework."""
     options: dict[str, Any]
     varied_options: dict[str, Any]
-    """Those options in which trials of this framework and strategy differ within the study."""
+    """Those options in which trials of this framework, strategy and tier differ within the study."""
     launches: int
     """That ended well."""
     failed_launches: int
@@ -150,6 +157,28 @@ class RankedTrial(JsonForm):
     tied_with_best: bool
     launches_to_settle: int | None
     """About how many more launches would make the ratio's interval narrower than 3 % to each side; None where it is."""
+
+
+class OptionChange(JsonForm):
+    """The values of one option in the two tiers."""
+
+    documented: OptionValue
+    tuned: OptionValue | None
+
+
+class TunedTrial(JsonForm):
+    """What the tier ``tuned`` changes for one trial, and gains."""
+
+    group: str
+    trial: str
+    """The tuned one."""
+    documented_trial: str | None
+    """Its counterpart in the tier ``documented``; None where the study has none."""
+    changed: dict[str, OptionChange]
+    """By name of the option."""
+    speedup: LaunchValue | None
+    """Step time of the documented trial divided by that of the tuned one, from launches of the same blocks where there
+    are such; None where one of them was not measured."""
 
 
 class EquivalenceSummary(JsonForm):
@@ -200,6 +229,10 @@ class Summary(JsonForm):
     """The fingerprint of the machine that measured."""
     trials: list[TrialSummary]
     ranking: list[RankedTrial]
+    tier_ranking: dict[Tuning, list[RankedTrial]] = Field(default_factory=dict)
+    """The ranking of the trials of each tier alone; empty where the study races one tier only."""
+    tuned: list[TunedTrial] = Field(default_factory=list)
+    """Every tuned trial against its documented counterpart."""
     gaps: list[Gap] = Field(default_factory=list)
     """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
     equivalence: list[EquivalenceSummary]

@@ -18,7 +18,7 @@ from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.study.strategies import strategy_named
-from steptime.study.trial import OptionValue, ServerPlacement, Trial
+from steptime.study.trial import OptionValue, ServerPlacement, Trial, Tuning
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,10 @@ class GroupKey:
     precision: str
     threads: int
     options: tuple[tuple[str, OptionValue], ...]
-    """Sorted by name; without those that ``Setting`` has."""
+    """Sorted by name; without those that ``Deployment`` has."""
+    tuning: Tuning = "documented"
+    """Trials of two tiers are never one group, even where they differ in nothing but an option that ``Deployment``
+    has."""
 
     def computes_as(self, other: "GroupKey") -> bool:
         """Say whether workers of both compute the same, whatever they exchange."""
@@ -46,7 +49,7 @@ class GroupKey:
         return alike and all(
             getattr(self, name) == getattr(other, name)
             for name in self.__dataclass_fields__
-            if name not in ("strategy", "options")
+            if name not in ("strategy", "options", "tuning")
         )
 
 

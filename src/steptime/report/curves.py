@@ -71,6 +71,7 @@ def _beginning(own: Sequence[TrialSummary], trials: Sequence[TrialSummary], *, w
     named = {(each.efficiency.baseline_workers, each.efficiency.baseline_strategy) for each in own}
     for other in trials:
         same = (other.framework, other.threads) == (own[0].framework, own[0].threads)
+        same = same and own[0].tuning in {other.tuning, *other.tiers}
         if same and other.workers < own[0].workers:
             # Efficiency compares equal batches per worker, so in strong scaling it names no beginning.
             begins = (

@@ -112,8 +112,31 @@ def verdict(group: RankedGroup) -> str:
         row = group.rows[0]
         rate = throughput(row.trial.throughput_samples_per_s)
         return f"Only {row.name} was measured here: {Shown(f'{rate.text} samples/s', rate.interval).line}."
-    tied = group.tied
-    others = [row for row in group.rows if row not in tied]
+    own = [row for row in group.rows if not row.trial.implementation]
+    foreign = [row for row in group.rows if row.trial.implementation]
+    if not foreign or not own:
+        return _verdict(group.rows, group.tied)
+    if foreign[0].place.rank == 1:
+        return _behind(foreign[0], own)
+    sentence = _verdict(own, [row for row in group.tied if row in own]) if len(own) > 1 else f"{own[0].name} is first."
+    slower = [f"{row.name} takes {_times(row)}" for row in foreign[:_MOST_NAMES]]
+    return f"{sentence} No claim about the framework: {listed(slower)}."
+
+
+def _behind(best: RankedRow, own: list[RankedRow]) -> str:
+    """Say that a strategy is fastest that its framework does not implement, and who is first of the others."""
+    first, *rest = own
+    sentence = (
+        f"{best.name} is fastest, which is no claim about {best.trial.framework}; of what frameworks do themselves, "
+        f"{first.name} is first: it takes {_times(first)}"
+    )
+    if rest:
+        sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"
+    return f"{sentence}."
+
+
+def _verdict(rows: list[RankedRow], tied: list[RankedRow]) -> str:
+    others = [row for row in rows if row not in tied]
     if len(tied) == 1:
         return _fastest(tied[0], others)
     sentence = _tie(tied)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
-from steptime.report import breakdown, clusters
+from steptime.report import breakdown, clusters, tiers
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
@@ -49,6 +49,7 @@ class _Report:
             yield _wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
+        yield from self._tiers(options)
         yield from self._breakdown(options)
         yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
@@ -56,6 +57,17 @@ class _Report:
             yield _wrapped(title, title_style, options)
             for line in lines:
                 yield _wrapped(line, style, options, indent=2)
+
+    def _tiers(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        groups = tiers.tier_groups(self._summary, self._names)
+        if groups:
+            yield Text()
+            yield _wrapped("Documented and tuned", "bold", options)
+            yield _wrapped(tiers.EXPLANATION, "dim", options, indent=2)
+        for group in groups:
+            yield _wrapped(group.title, "cyan", options)
+            for line in group.lines:
+                yield _wrapped(line, "", options, indent=2)
 
     def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = breakdown.breakdown_groups(self._groups)

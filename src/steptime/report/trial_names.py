@@ -15,14 +15,26 @@ class Names:
     """The names of a study's trials."""
 
     def __init__(self, trials: Sequence[TrialSummary]) -> None:
-        self._short = {}
+        self._short: dict[str, str] = {}
+        self._without_tier: dict[str, str] = {}
+        tiered = any("tuned" in trial.tiers for trial in trials)
         for group in dict.fromkeys(trial.group for trial in trials):
-            self._short.update(_distinct([trial for trial in trials if trial.group == group]))
+            members = [trial for trial in trials if trial.group == group]
+            self._short.update(_distinct(members, tiered=tiered))
+            for tier in dict.fromkeys(trial.tuning for trial in members):
+                self._without_tier.update(_distinct([trial for trial in members if trial.tuning == tier], tiered=False))
         self._varying = {field for field in _CONDITIONS if _varies(trials, field)}
 
     def short(self, trial: TrialSummary) -> str:
-        """``pytorch allreduce``, with the options that vary; tells apart the trials of one group."""
+        """``pytorch allreduce``, with its tier and the options that vary; tells apart the trials of one group.
+
+        A strategy that the framework does not implement itself says who does: ``caffe allreduce (steptime's …)``.
+        """
         return self._short[trial.id]
+
+    def without_tier(self, trial: TrialSummary) -> str:
+        """The short name without the tier, for where the tier stands by itself."""
+        return self._without_tier[trial.id]
 
     def full(self, trial: TrialSummary) -> str:
         """The short name with the workload, the workers and every other condition that the study varies."""
@@ -71,8 +83,8 @@ def _varies(trials: Sequence[TrialSummary], field: str) -> bool:
     return len(values) > len({workload for workload, _ in values})
 
 
-def _distinct(trials: Sequence[TrialSummary]) -> dict[str, str]:
-    names = {trial.id: _base(trial) for trial in trials}
+def _distinct(trials: Sequence[TrialSummary], *, tiered: bool) -> dict[str, str]:
+    names = {trial.id: _base(trial, tiered=tiered) for trial in trials}
     for field in _DISTINCTIONS:
         repeated = _repeated(names)
         for name in repeated:
@@ -83,9 +95,18 @@ def _distinct(trials: Sequence[TrialSummary]) -> dict[str, str]:
     return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
 
 
-def _base(trial: TrialSummary) -> str:
+def _base(trial: TrialSummary, *, tiered: bool) -> str:
+    tier = f" {tier_name(trial)}" if tiered else ""
     options = "".join(f" {name}={value}" for name, value in trial.varied_options.items())
-    return f"{trial.framework} {trial.strategy}{options}"
+    implementation = f" ({trial.implementation})" if trial.implementation else ""
+    return f"{trial.framework} {trial.strategy}{tier}{options}{implementation}"
+
+
+def tier_name(trial: TrialSummary) -> str:
+    """``documented``, ``tuned``, or ``documented=tuned`` where ``tuned`` changes nothing."""
+    if trial.tuning == "documented" and "tuned" in trial.tiers:
+        return "documented=tuned"
+    return trial.tuning
 
 
 def _repeated(names: dict[str, str]) -> set[str]:

@@ -12,7 +12,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, LoaderChoice, WorkloadChoice
-from steptime.study.trial import Optimizer, OptionValue, ServerPlacement, Trial
+from steptime.study.trial import Optimizer, OptionValue, ServerPlacement, Trial, Tuning
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,11 @@ class Combination:
     """None where there are no servers."""
     batch: int
     batch_is_global: bool
+    tuning: Tuning
+    """The tier that was asked for; the trial's own is ``documented`` where ``tuned`` changes nothing."""
     options: Mapping[str, OptionValue]
+    documented_options: Mapping[str, OptionValue]
+    """The documented values of the options that the tier changes."""
 
     def to_json(self) -> dict[str, Any]:
         """The axes, as they are listed for the user."""
@@ -64,8 +68,14 @@ class Combination:
             "servers": self.servers,
             "server_placement": self.server_placement,
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
+            "tuning": self.tier,
             "options": dict(self.options),
         }
+
+    @property
+    def tier(self) -> Tuning:
+        """The tier of the trial."""
+        return "tuned" if self.documented_options else "documented"
 
     @property
     def batch_per_worker(self) -> float:
@@ -96,7 +106,9 @@ class Combination:
             hosts=len(cluster.hosts) if cluster else 1,
             batch_per_worker=int(self.batch_per_worker),
             threads=context.threads,
+            tuning=self.tier,
             options=dict(self.options),
+            documented_options=dict(self.documented_options),
             optimizer=context.optimizer,
             launcher=needed if context.launcher == "auto" else context.launcher,
             cluster=cluster,
@@ -118,12 +130,6 @@ def _cluster(combination: Combination, context: ExpansionContext) -> Cluster | N
         delay_s=chosen.delay,
         cpu_shares=chosen.cpu_share,
     )
-
-
-def chosen_options(manifest: Manifest, strategy: str, values: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    """Return every option of the framework that means something under ``strategy``: as chosen, or its default."""
-    applying = manifest.options_for(strategy)
-    return {name: option.typed(values.get(name, option.default)) for name, option in applying.items()}
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:

@@ -8,11 +8,11 @@ from typing import Any
 
 from steptime.errors import StudyError
 from steptime.frameworks.manifest import Manifest
-from steptime.runner.combinations import Combination, ExpansionContext, chosen_options, devices_of, why_impossible
+from steptime.runner.combinations import Combination, ExpansionContext, devices_of, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
-from steptime.study.trial import OptionValue, Trial
+from steptime.study.trial import OptionValue, Trial, Tuning
 
 AUTO = "auto"
 ALL = "all"
@@ -34,6 +34,8 @@ class Expansion:
     trials: list[Trial]
     """Different ones, in the order of the study's axes; trials that are compared stand together."""
     skipped: list[Skipped]
+    tiers: Mapping[str, tuple[Tuning, ...]]
+    """The tiers in which a trial stands, by its id: in both, where ``tuned`` changes nothing."""
 
 
 def expand(
@@ -60,6 +62,7 @@ def expand(
         study.cluster,
     )
     trials: dict[str, Trial] = {}
+    tiers: dict[str, dict[Tuning, None]] = {}
     skipped: dict[str, Skipped] = {}
     for combination in wanted(study, context):
         reason = why_impossible(combination, context)
@@ -68,8 +71,13 @@ def expand(
             skipped.setdefault(repr((axes, reason)), Skipped(axes, reason))
         else:
             trial = combination.trial(context)
-            trials.setdefault(trial.id, trial)
-    return Expansion(list(trials.values()), list(skipped.values()))
+            same = trial.configuration
+            if trial.tuning == "tuned":
+                trials[same] = trial  # also where a study names the tuned values of options itself
+            trials.setdefault(same, trial)
+            tiers.setdefault(same, {})[combination.tuning] = None
+    found = {trial.id: tuple(tiers[same]) for same, trial in trials.items()}
+    return Expansion(list(trials.values()), list(skipped.values()), found)
 
 
 def skipped_in_words(skipped: Iterable[Skipped]) -> list[str]:
@@ -143,20 +151,27 @@ class _Axes:
             serving = strategy in manifest.strategies and strategy_named(strategy).servers
             servers = self._values["servers"] if serving else [0]
             placements = self._values["server_placement"] if serving else [None]
-            for count, placement, options in product(servers, placements, self._option_sets(manifest, strategy)):
+            chosen_device = _chosen_device(device, manifest, context)
+            tiers = product(self._option_sets(manifest, strategy), self._values["tuning"])
+            for count, placement, (chosen, tuning) in product(servers, placements, tiers):
+                options, documented = (
+                    _options(manifest, strategy, tier, chosen_device, chosen) for tier in (tuning, "documented")
+                )
                 yield Combination(
                     workload=workload,
                     framework=framework,
                     strategy=strategy,
                     loader=_chosen_loader(loader, workload),
-                    device=_chosen_device(device, manifest, context),
+                    device=chosen_device,
                     precision=precision,
                     workers=workers,
                     servers=count,
                     server_placement=placement,
                     batch=batch[0],
                     batch_is_global=batch[1],
+                    tuning=tuning,
                     options=options,
+                    documented_options={name: value for name, value in documented.items() if value != options[name]},
                 )
 
     def _strategies(self, manifest: Manifest, workers: int) -> list[str]:
@@ -166,16 +181,36 @@ class _Axes:
         return list(result)
 
     def _option_sets(self, manifest: Manifest, strategy: str) -> Iterator[dict[str, OptionValue]]:
+        """Yield every choice of values for the options that the study names."""
         if strategy not in manifest.strategies:
             yield {}
             return
         chosen = self._options.get(manifest.name, {})
         varied = [name for name in chosen if name in manifest.options_for(strategy)]
         for values in product(*(chosen[name] for name in varied)):
-            yield chosen_options(manifest, strategy, dict(zip(varied, values, strict=True)))
+            yield {name: manifest.options[name].typed(value) for name, value in zip(varied, values, strict=True)}
 
 
-_PLAIN = ("frameworks", "strategies", "loaders", "workers", "servers", "server_placement", "precision", "device")
+def _options(
+    manifest: Manifest, strategy: str, tuning: Tuning, device: str, chosen: Mapping[str, OptionValue]
+) -> dict[str, OptionValue]:
+    """Return every option that means something under ``strategy``: as chosen, or as its tier has it."""
+    if strategy not in manifest.strategies:
+        return {}
+    return {**manifest.tier_options(tuning, strategy, device), **chosen}
+
+
+_PLAIN = (
+    "frameworks",
+    "strategies",
+    "loaders",
+    "workers",
+    "servers",
+    "server_placement",
+    "precision",
+    "device",
+    "tuning",
+)
 
 
 def _batches(source: Study | Inclusion | WorkloadChoice | None) -> list[tuple[int, bool]]:
@@ -242,6 +277,7 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
         "global_batch": combination.batch_per_worker * combination.workers,
         "precision": combination.precision,
         "device": combination.device,
+        "tuning": combination.tuning,
     }
     named = named_axes(exclusion)
     options = named.pop("options", None)

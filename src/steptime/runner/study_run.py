@@ -11,6 +11,7 @@ from steptime.interruption import shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.store import Store
+from steptime.measurements.tiers import merged_tiers
 from steptime.runner.block_runner import BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
@@ -83,6 +84,8 @@ class StudyRun:
         with store.lock():
             store.set_machine(fingerprint())
             store.put("skipped", {"lines": skipped_in_words(self.plan.expansion.skipped)})
+            store.put("tiers", merged_tiers(store.get("tiers") or {}, self.plan.expansion.tiers))
+            store.put("implementations", {**(store.get("implementations") or {}), **self._implementations()})
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
@@ -114,6 +117,17 @@ class StudyRun:
                 with shielded():
                     self._keep_verdicts(store)
         return self._count(store)
+
+    def _implementations(self) -> dict[str, dict[str, str]]:
+        """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""
+        return {
+            name: {
+                strategy: support.implementation
+                for strategy, support in self.plan.manifests[name].strategies.items()
+                if support.implementation
+            }
+            for name in {trial.framework for trial in self.plan.expansion.trials}
+        }
 
     def _keep_verdicts(self, store: Store) -> None:
         """Keep what this run found against trials, and what earlier ones did that this run has not looked at again."""

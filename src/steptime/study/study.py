@@ -28,7 +28,7 @@ from steptime.study.quantities import (
     form_if_true,
     from_name,
 )
-from steptime.study.trial import Optimizer, ServerPlacement
+from steptime.study.trial import Optimizer, ServerPlacement, Tuning
 
 
 class WorkloadChoice(Strict):
@@ -163,6 +163,7 @@ class Exclusion(Strict):
     global_batch: OneOrMany[Count] | None = None
     precision: OneOrMany[Precision] | None = None
     device: OneOrMany[Literal["cpu", "cuda"]] | None = None
+    tuning: OneOrMany[Tuning] | None = None
     options: Options | None = None
 
     @model_validator(mode="after")
@@ -190,6 +191,7 @@ class Inclusion(Strict):
     """Wins over a workload's own batch."""
     precision: OneOrMany[Precision] | None = None
     device: OneOrMany[Device] | None = None
+    tuning: OneOrMany[Tuning] | None = None
     options: Options | None = None
 
     @model_validator(mode="after")
@@ -240,6 +242,8 @@ class Study(Strict):
     """`bf16` is the framework's automatic mixed precision."""
     device: Annotated[OneOrMany[Device], Field(min_length=1)] = ["auto"]
     """`auto` is cuda where this machine has a device and the framework can use it, cpu elsewhere."""
+    tuning: Annotated[OneOrMany[Tuning], Field(min_length=1)] = ["documented"]
+    """Which values options have that the study does not name: those of the framework's own guide, or the best ones."""
     threads_per_worker: ProcessCount = 1
     """Compute threads of each worker, and cores that it is pinned to."""
     launcher: str = "auto"
@@ -249,7 +253,7 @@ class Study(Strict):
     isolation: Literal["required", "preferred"] = "preferred"
     """Whether launches run only where other users of the machine cannot reach their sockets."""
     options: Options = {}
-    """For each framework its own settings; each list is an axis of that framework alone."""
+    """For each framework its own settings; each list is an axis of that framework alone. They win over `tuning`."""
     environments: dict[str, EnvironmentChoice] = {}
     """For each framework, where it runs if not in the environment that steptime makes for it."""
     optimizer: Optimizer = Optimizer()

@@ -56,7 +56,11 @@ class Trial(BaseModel):
     batch_per_worker: int
     threads: int = 1
     """Compute threads of each worker."""
+    tuning: Tuning = "documented"
+    """``tuned`` where that tier changes an option; a trial in which it changes nothing is the documented one."""
     options: dict[str, OptionValue] = Field(default_factory=dict)
+    documented_options: dict[str, OptionValue] = Field(default_factory=dict)
+    """Of a tuned trial: the values in the tier ``documented`` of the options that the tier ``tuned`` changes."""
     optimizer: Optimizer = Optimizer()
     launcher: str = "local"
     cluster: Cluster | None = None
@@ -87,12 +91,20 @@ class Trial(BaseModel):
             f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{cluster}"
         )
 
+    @property
+    def configuration(self) -> str:
+        """The id without the tier: trials of both tiers that run the same have the same."""
+        return self.model_copy(update={"tuning": "documented"}).id
+
     def with_learning_rate(self, learning_rate: float) -> "Trial":
         """Return the same configuration with another learning rate."""
         return self.model_copy(update={"optimizer": self.optimizer.model_copy(update={"learning_rate": learning_rate})})
 
     def _digest(self) -> str:
-        fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id"})
+        fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id", "documented_options"})
+        # What has no cluster, or is documented, keeps the id that it had before there were clusters and tiers.
         if self.cluster is None:
-            del fields["cluster"]  # what has no cluster keeps the id that it had before there were any
+            del fields["cluster"]
+        if self.tuning == "documented":
+            del fields["tuning"]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]

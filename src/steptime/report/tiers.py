@@ -1,0 +1,98 @@
+"""The tiers of a study in words: the order of the race in each, and what ``tuned`` changed and gained."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steptime.measurements.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
+from steptime.report.number_format import UNKNOWN, Shown, ratio
+from steptime.report.trial_names import Names
+
+EXPLANATION = (
+    "documented: what the framework's own guide and official example do. tuned: the best that an expert gets without "
+    "changing what is computed. Both trained the same model on the same batches; options that the study names are as "
+    "it names them in both."
+)
+
+
+@dataclass(frozen=True)
+class TunedRow:
+    """What ``tuned`` changed for one trial."""
+
+    name: str
+    speedup: Shown
+    changed: str
+    """Every option that ``tuned`` changes, by name and value."""
+
+    @property
+    def line(self) -> str:
+        """One line for a terminal."""
+        return f"{self.name}: {self.speedup.line} as fast as documented, by {self.changed}"
+
+
+@dataclass(frozen=True)
+class TierGroup:
+    """The tiers of one group of trials that may be compared."""
+
+    title: str
+    orders: list[tuple[str, str]]
+    """Each tier with its race, fastest first; empty where only one tier was raced."""
+    rows: list[TunedRow]
+    unchanged: list[str]
+    """The trials for which ``tuned`` changes nothing."""
+
+    @property
+    def lines(self) -> list[str]:
+        """For a terminal."""
+        lines = [f"{tier}: {order}" for tier, order in self.orders]
+        lines += [row.line for row in self.rows]
+        return lines + ([f"tuned changes nothing for {', '.join(self.unchanged)}"] if self.unchanged else [])
+
+
+def tier_groups(summary: Summary, names: Names) -> list[TierGroup]:
+    """Return the groups in which any trial is tuned, or stands in the tier ``tuned``, in the order of the summary."""
+    trials = {trial.id: trial for trial in summary.trials}
+    groups = dict.fromkeys(trial.group for trial in summary.trials if "tuned" in trial.tiers)
+    found = []
+    for title in groups:
+        members = [trial for trial in summary.trials if trial.group == title]
+        places = {
+            tier: [place for place in ranking if place.group == title] for tier, ranking in summary.tier_ranking.items()
+        }
+        found.append(
+            TierGroup(
+                title=title,
+                orders=[(tier, _order(own, trials, names)) for tier, own in places.items() if own],
+                rows=[_row(each, trials, names) for each in summary.tuned if each.group == title],
+                unchanged=[names.without_tier(each) for each in members if _unchanged(each)],
+            )
+        )
+    return found
+
+
+def _unchanged(trial: TrialSummary) -> bool:
+    return trial.tuning == "documented" and "tuned" in trial.tiers
+
+
+def _order(places: Sequence[RankedTrial], trials: dict[str, TrialSummary], names: Names) -> str:
+    return ", ".join(_place(place, names.without_tier(trials[place.trial])) for place in places)
+
+
+def _place(place: RankedTrial, name: str) -> str:
+    if place.rank == 1:
+        return f"1. {name}"
+    return f"{place.rank}.{'=' if place.tied_with_best else ''} {name} {ratio(place.ratio_to_best).text}"
+
+
+def _row(tuned: TunedTrial, trials: dict[str, TrialSummary], names: Names) -> TunedRow:
+    changed = ", ".join(
+        f"{name}={_value(change.tuned)} (documented {_value(change.documented)})"
+        for name, change in tuned.changed.items()
+    )
+    speedup = ratio(tuned.speedup) if tuned.speedup else Shown(UNKNOWN, "")
+    return TunedRow(names.without_tier(trials[tuned.trial]), speedup, changed)
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - any value of an option
+    """As a study file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
