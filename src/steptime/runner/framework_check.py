@@ -29,6 +29,7 @@ from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import plan_study
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import make_run_folder
+from steptime.runner.settings_table import settings_mistakes
 from steptime.runner.study_run import StudyRun
 from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
@@ -152,6 +153,8 @@ def _about_files(manifest: Manifest) -> Iterator[Finding]:
     if manifest.finish and not (manifest.folder / manifest.finish[0]).is_file():
         wrong.append(f"finish names {manifest.finish[0]}, which is not in the folder")
     yield _finding("files", ", ".join(wanted), wrong)
+    if (manifest.folder / "README.md").is_file():
+        yield _finding("files", "README.md with the settings of both tiers", settings_mistakes(manifest))
     if manifest.requirements.is_file():
         lines = requirement_lines(manifest.requirements)
         wrong = [f"{line!r} has no version" for line in lines if not re.search(r"[=<>~@]", line)]
