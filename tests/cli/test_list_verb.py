@@ -11,7 +11,7 @@ from steptime.cli.list import _LISTS
 from steptime.datasets.builtins import BUILTINS
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.table import LAUNCHERS
-from steptime.runner.host import cuda_device_names
+from steptime.measurements.accelerators import find_accelerators
 from steptime.runner.net_plan import back_ends_of
 from steptime.study.strategies import STRATEGIES
 from steptime.study.study_file import study_files
@@ -56,11 +56,12 @@ def test_a_narrow_terminal_still_shows_every_name_whole(what, tmp_path):
 
 
 def test_a_framework_says_what_it_can_and_whether_it_is_here(frameworks):
+    found = find_accelerators()
     for row in frameworks:
         manifest = load_manifests()[row["name"]]
         assert row["strategies"] == list(manifest.strategies)
         assert row["possible_devices"] == list(manifest.devices)
-        assert row["devices"] == ["cpu", "cuda"][: 2 if cuda_device_names() and "cuda" in manifest.own_devices else 1]
+        assert row["devices"] == ["cpu", "cuda"][: 2 if len(found) and manifest.cuda_build(found) else 1]
         assert row["python"].startswith("3.")
         assert isinstance(row["installed"], bool)
 

@@ -97,6 +97,8 @@ def test_its_pythons_devices_and_loaders_are_said(manifest):
     assert all(re.fullmatch(r"3\.\d+", version) for version in manifest.python)
     assert manifest.devices[0] == "cpu"
     assert manifest.precisions[0] == "fp32"
+    assert set(manifest.precisions) <= {"fp32", "bf16"}, "processors have no others"
+    assert manifest.cuda_precisions[0] == "fp32"
     assert "synthetic" in manifest.loaders
     assert set(manifest.loaders) <= LOADERS
 
@@ -114,6 +116,15 @@ def test_the_distribution_that_gives_the_version_is_required_and_pinned(manifest
     assert len({str(line.marker) for line in own}) == len(own), "several lines must be of different Pythons"
     if manifest.environment == "own":
         assert {each.operator for line in own for each in line.specifier} == {"=="}
+
+
+def test_a_framework_has_a_build_for_cuda_devices_or_says_why_not(manifest):
+    assert bool(manifest.cuda) != bool(manifest.without_cuda)
+    for build in manifest.cuda:
+        assert re.fullmatch(r"requirements-cuda\d*\.txt", build.requirements)
+        assert requirement_lines(manifest.folder / build.requirements)
+        compile(build.verify, str(manifest.folder / "framework.toml"), "exec")
+        assert bool(build.newest) == bool(build.why_not_newer)
 
 
 def test_an_environment_can_be_verified(manifest):

@@ -7,6 +7,7 @@ import pytest
 from program import steptime
 
 from steptime.frameworks.manifest import load_manifests
+from steptime.measurements.accelerators import Accelerator, Accelerators
 from steptime.runner.expansion import expand
 from steptime.runner.preparation import dataset_facts
 from steptime.runner.vocabulary import read
@@ -22,7 +23,12 @@ def name(request: pytest.FixtureRequest) -> str:
 
 def trials(name: str, cuda_devices: int = 0) -> list[Trial]:
     study = read(name, [])
-    return expand(study, load_manifests(), dataset_facts(study), cuda_devices).trials
+    return expand(
+        study,
+        load_manifests(),
+        dataset_facts(study),
+        Accelerators((Accelerator("H100", "GPU-1", (9, 0)),) * cuda_devices, "580.65.06"),
+    ).trials
 
 
 def test_a_study_is_named_after_its_file(name):

@@ -170,7 +170,13 @@ def test_a_system_without_debians_tools_is_told_how_to_get_them(tmp_path: Path) 
     (tmp_path / "dnf").write_text("#!/bin/sh\n")
     (tmp_path / "dnf").chmod(0o755)
     manifest = load_manifests()["caffe"]
-    command = [sys.executable, "-I", *manifest.finish_command[:1], str(tmp_path / "made"), *manifest.finish_command[1:]]
+    command = [
+        sys.executable,
+        "-I",
+        *manifest.program_of(manifest.finish[:1]),
+        str(tmp_path / "made"),
+        *manifest.finish[1:],
+    ]
     ended = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "apt-get, dpkg-deb" in ended.stderr

@@ -152,7 +152,7 @@ def build(folder: Path, framework: str, *arguments: str, **variables: str) -> su
     """Run the building program of a framework in its environment, with nothing built before."""
     if framework not in load_manifests():
         pytest.skip(f"there is no framework {framework}")
-    program = load_manifests()[framework].finish_command[0]
+    program = load_manifests()[framework].program_of(load_manifests()[framework].finish)[0]
     return subprocess.run(
         [str(interpreter_for(framework)), "-I", program, str(folder), *arguments],
         env={**os.environ, "STEPTIME_WHEELS": str(folder), **variables},

@@ -141,7 +141,7 @@ def test_a_driver_that_fails_leaves_a_machine_without_gpus(monkeypatch):
     gpus._library.cache_clear()
     try:
         assert gpus.gpu_states() == []
-        assert gpus.driver_version() is None
+        assert gpus.find_accelerators().driver is None
     finally:
         gpus._library.cache_clear()
 

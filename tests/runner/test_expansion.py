@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.frameworks.manifest import Manifest
+from steptime.measurements.accelerators import Accelerator, Accelerators
 from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
@@ -24,13 +25,29 @@ def _manifest(name: str, strategies: dict[str, dict[str, Any]], **more: Any) -> 
     )
 
 
+RING_BUILD = {
+    "requirements": "requirements-cuda.txt",
+    "toolkit": "12.8",
+    "driver": "525.60.13",
+    "oldest": "7.0",
+    "newest": "9.0",
+    "why_not_newer": "it has machine code alone",
+}
+
+
+def devices(count: int, capability: tuple[int, int] = (9, 0), driver: str = "580.65.06") -> Accelerators:
+    """Return what a machine with so many CUDA devices tells."""
+    return Accelerators((Accelerator("H100", "GPU-1", capability, 8e10),) * count, driver)
+
+
 MANIFESTS = {
     "ring": _manifest(
         "ring",
         {"single": {}, "allreduce": {"min_workers": 2}, "fsdp": {"min_workers": 2, "max_workers": 4}},
         devices=["cpu", "cuda"],
-        own_devices=["cpu", "cuda"],
+        cuda=[RING_BUILD],
         precisions=["fp32", "bf16"],
+        cuda_precisions=["fp32", "tf32", "bf16", "fp16"],
         options={
             "bucket_mb": {"help": "", "type": "float", "default": 25.0, "strategies": ["allreduce"]},
             "layout": {"help": "", "type": "str", "default": "nchw"},
@@ -54,8 +71,8 @@ def _study(**axes: Any) -> Study:
     return Study.model_validate({"name": "test", "workloads": "lenet5", "frameworks": "ring", **axes})
 
 
-def _expand(cuda_devices: int = 0, **axes: Any) -> Expansion:
-    return expand(_study(**axes), MANIFESTS, DATASETS, cuda_devices)
+def _expand(cuda_devices: int = 0, accelerators: Accelerators | None = None, **axes: Any) -> Expansion:
+    return expand(_study(**axes), MANIFESTS, DATASETS, accelerators or devices(cuda_devices))
 
 
 def _names(expansion: Expansion) -> list[tuple[str, str, int]]:
@@ -323,7 +340,7 @@ def test_every_axis_can_be_excluded_by(exclusion):
     }
 
     def count(**more: Any) -> int:
-        return len(expand(_study(**axes, **more), {"served": manifest}, DATASETS, 0).trials)
+        return len(expand(_study(**axes, **more), {"served": manifest}, DATASETS, devices(0)).trials)
 
     assert (count(), count(exclude=exclusion)) == (1, 0)
 
@@ -463,18 +480,87 @@ def test_skips_are_told_in_one_line_per_reason_with_a_count_for_each_framework()
     ]
 
 
-def test_an_environment_without_cuda_trains_on_the_processor_and_an_interpreter_with_it_on_the_device():
-    manifests = {**MANIFESTS, "ring": MANIFESTS["ring"].model_copy(update={"own_devices": ["cpu"]})}
+def test_auto_is_one_device_for_all_frameworks_and_those_without_it_are_left_out_with_the_reason():
+    expansion = _expand(1, frameworks=["served", "ring", "alone"])
+
+    assert {(trial.framework, trial.device) for trial in expansion.trials} == {("ring", "cuda")}
+    assert _reasons(expansion) == ["no device 'cuda' (it has cpu)"]
+
+
+def test_auto_is_the_processor_for_all_where_no_framework_has_a_build_for_the_devices():
+    (trial,) = _expand(accelerators=devices(1, (10, 0))).trials
+
+    assert trial.device == "cpu"
+
+
+@pytest.mark.parametrize("axes", [{"workers": [2, 4]}, {"launcher": "emulated", "cluster": {"hosts": 1}}])
+def test_auto_is_the_processor_where_no_trial_of_the_study_could_run_on_the_devices(axes):
+    assert {trial.device for trial in _expand(1, **axes).trials} == {"cpu"}
+
+
+def test_auto_looks_at_the_frameworks_that_a_study_includes():
+    expansion = _expand(1, frameworks="alone", include=[{"frameworks": "ring"}])
+
+    assert {(trial.framework, trial.device) for trial in expansion.trials} == {("ring", "cuda")}
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "reason"),
+    [
+        (devices(1, driver="470.57.02"), "needs the driver 525.60.13 or newer, and this machine has 470.57.02"),
+        (devices(1, (6, 1)), "has code from compute capability 7.0 on, and a device here has 6.1"),
+        (devices(1, (12, 0)), "runs up to compute capability 9.0, and a device here has 12.0: it has machine code"),
+    ],
+)
+def test_a_build_that_cannot_run_on_the_driver_or_the_devices_is_refused_with_the_reason(accelerators, reason):
+    expansion = _expand(accelerators=accelerators, device="cuda")
+
+    assert not expansion.trials
+    assert reason in expansion.skipped[0].reason
+    assert "kind: existing" in expansion.skipped[0].reason
+
+
+def test_an_interpreter_of_the_users_own_is_taken_at_its_word():
     own = {"ring": {"kind": "existing", "python": "/usr/bin/python3"}}
 
-    made = expand(_study(frameworks="ring"), manifests, DATASETS, 1)
-    brought = expand(_study(frameworks="ring", environments=own), manifests, DATASETS, 1)
-    asked = expand(_study(frameworks="ring", device="cuda"), manifests, DATASETS, 1)
+    (trial,) = _expand(accelerators=devices(1, (12, 0)), environments=own).trials
 
-    assert {trial.device for trial in made.trials} == {"cpu"}
-    assert {trial.device for trial in brought.trials} == {"cuda"}
-    assert not asked.trials
-    assert "kind: existing" in asked.skipped[0].reason
+    assert trial.device == "cuda"
+
+
+def test_emulated_hosts_have_no_cuda_devices():
+    expansion = _expand(2, device="cuda", launcher="emulated", cluster={"hosts": 2}, workers=2)
+
+    assert not expansion.trials
+    assert "limits sockets" in expansion.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "capability", "reason"),
+    [
+        ("cpu", "tf32", (9, 0), "TF32 is a format of NVIDIA's tensor cores"),
+        (
+            "cpu",
+            "fp16",
+            (9, 0),
+            "no precision 'fp16' (it has fp32, bf16): CUDA devices have fast products of half precision",
+        ),
+        ("cuda", "tf32", (7, 5), "from compute capability 8.0 on"),
+        ("cuda", "bf16", (7, 5), "from compute capability 8.0 on"),
+    ],
+)
+def test_a_precision_that_the_device_does_not_have_is_refused_with_the_reason(device, precision, capability, reason):
+    expansion = _expand(accelerators=devices(1, capability), device=device, precision=precision)
+
+    assert not expansion.trials
+    assert reason in expansion.skipped[0].reason
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp16"])
+def test_a_device_that_has_a_precision_trains_in_it(precision):
+    (trial,) = _expand(1, device="cuda", precision=precision).trials
+
+    assert trial.precision == precision
 
 
 def _emulated(**axes: Any) -> Expansion:

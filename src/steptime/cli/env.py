@@ -32,6 +32,14 @@ Names = Annotated[
         metavar="[FRAMEWORK]...", help="As in steptime list frameworks.", autocompletion=_complete_framework
     ),
 ]
+OnDevice = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar="cpu|cuda",
+        help="cuda: the environment of the framework's CUDA build that fits this machine's driver and devices.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")]
 
 
@@ -39,10 +47,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print a list of objects an
 def create(
     names: Names = None,
     everything: Annotated[bool, typer.Option("--all", help="Every framework that this machine can have.")] = False,
+    device: OnDevice = None,
     as_json: AsJson = False,
 ) -> None:
     """Create environments, those that exist already excepted; an interrupted creation is begun anew.
 
+    An environment for CUDA devices is verified by importing its framework, and by a training step where a device is.
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
     from steptime.cli.console import stderr_console
@@ -51,7 +61,7 @@ def create(
     from steptime.frameworks.manifest import broken_frameworks
     from steptime.runner.preparation import prepare_environments
 
-    specs = _chosen(names or [], everything=everything)
+    specs, refused = _for_device(names or [], device or "cpu", everything=everything)
     console = stderr_console()
     try:
         with LiveObserver(console) as observer:
@@ -59,7 +69,7 @@ def create(
     except Interrupted as stop:
         stop.add_note(f"complete environments stay; go on with: {shlex.join(['steptime', *sys.argv[1:]])}")
         raise
-    broken = broken_frameworks() if everything else {}
+    broken = {**refused, **(broken_frameworks() if everything else {})}
     prepared.failures.update(broken)
     rows = [_made(name, prepared) for name in [*(spec.name for spec in specs), *broken]]
     columns = {"name": "environment", "state": "state", "reason": "why not", "fix": "what would help"}
@@ -103,6 +113,7 @@ def list_environments(as_json: AsJson = False) -> None:
 def remove(
     names: Names = None,
     everything: Annotated[bool, typer.Option("--all", help="Every environment in the cache.")] = False,
+    device: OnDevice = None,
 ) -> None:
     """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
     from steptime.environments import kinds as table
@@ -113,6 +124,10 @@ def remove(
     cache = cache_folder()
     listed = table.list_environments(cache)
     chosen = sorted({each.name for each in listed}) if everything else names or []
+    if device is not None:
+        _check_device(device)
+        of_device = {each.name for each in listed if ("-cuda" in each.name) == (device == "cuda")}
+        chosen = [name for name in of_device if everything or name.split("-cuda")[0] in chosen or name in chosen]
     if not chosen and not everything:
         message = "which environment? name one or more as in steptime env list, or say --all"
         raise UsageError(message)
@@ -130,6 +145,7 @@ def lock(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the present versions where the requirements still allow them.")
     ] = False,
+    device: OnDevice = None,
     as_json: AsJson = False,
 ) -> None:
     """Renew the lock files, which pin what environments are made of, and show what changes; all without a FRAMEWORK.
@@ -142,7 +158,7 @@ def lock(
 
     renewal = LockRenewal(keep=keep)
     rows = []
-    for spec in _chosen(names or [], everything=not names):
+    for spec in _locked(names or [], device):
         for path in spec.lockable_files:
             if renewal.knows(path):
                 continue
@@ -186,6 +202,52 @@ def _in_a_line(failure: str) -> str:
     lines = failure.splitlines()
     quoted = [line.removeprefix("  | ") for line in lines if line.startswith("  | ") and "| fix: " not in line]
     return " ".join([*lines[:1], *quoted[-1:]])
+
+
+def _check_device(device: str) -> None:
+    from steptime.errors import UsageError, choices_message
+
+    if device not in {"cpu", "cuda"}:
+        raise UsageError(choices_message("device", device, ["cpu", "cuda"]))
+
+
+def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
+    """Return the chosen environments for a device, and why there is none, by framework, for the others."""
+    from steptime.errors import EnvironmentFailure
+    from steptime.frameworks.manifest import load_manifests
+    from steptime.measurements.accelerators import find_accelerators
+    from steptime.runner.preparation import environment_spec
+
+    _check_device(device)
+    manifests, accelerators = load_manifests(), find_accelerators()
+    if device == "cpu":
+        named = _chosen(names, everything=everything)
+        return [spec for spec in named if "-cuda" not in spec.name or spec.name in names], {}
+    specs, refused = [], {}
+    for spec in _chosen(names, everything=everything):
+        if spec.name not in manifests:
+            specs += [spec] * (spec.name in names)
+            continue
+        try:
+            specs.append(environment_spec(manifests[spec.name], None, device, accelerators))
+        except EnvironmentFailure as failure:
+            refused[spec.name] = str(failure)
+    return specs, refused
+
+
+def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
+    """Return the environments whose locks are meant: of a framework all, or those for one device."""
+    if device is not None:
+        _check_device(device)
+    every = _chosen([], everything=True)
+    if names:
+        _chosen(names, everything=False)  # raises for unknown names
+    return [
+        spec
+        for spec in every
+        if (not names or spec.name in names or spec.name.split("-cuda")[0] in names)
+        and (device is None or ("-cuda" in spec.name) == (device == "cuda"))
+    ]
 
 
 def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":

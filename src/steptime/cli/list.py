@@ -41,10 +41,10 @@ def framework_rows() -> Rows:
     from steptime.environments.pythons import choose_python
     from steptime.errors import EnvironmentFailure
     from steptime.frameworks.manifest import broken_frameworks, load_manifests
-    from steptime.runner.host import cuda_device_names
+    from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.preparation import environment_spec
 
-    cuda = bool(cuda_device_names())
+    accelerators = find_accelerators()
     rows = []
     for name, manifest in load_manifests().items():
         ready = find_ready(environment_spec(manifest))
@@ -61,7 +61,7 @@ def framework_rows() -> Rows:
                 "provider": manifest.provider,
                 "title": manifest.title,
                 "strategies": list(manifest.strategies),
-                "devices": [device for device in manifest.own_devices if device == "cpu" or cuda],
+                "devices": ["cpu", *(["cuda"] if len(accelerators) and manifest.cuda_build(accelerators) else [])],
                 "possible_devices": manifest.devices,
                 "python": ready.python_version if ready else manifest.python[0],
                 "installed": ready is not None,

@@ -49,7 +49,7 @@ def net(
     """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
     from steptime.cli.arguments import Mistakes, count
     from steptime.frameworks.manifest import load_manifests
-    from steptime.runner.host import cuda_device_names
+    from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.net_plan import (
         NetQuery,
         back_ends_named,
@@ -77,7 +77,7 @@ def net(
         servers=servers,
         rounds=_ROUNDS,
         runs=-(-repeats // _ROUNDS),
-        device_count=len(cuda_device_names()),
+        device_count=len(find_accelerators()),
     )
     budget_s = mistakes.read("--budget", budget, parse_duration)
     named, unknown = back_ends_named(back_ends or [], known)

@@ -41,10 +41,17 @@ class EnvironmentSpec:
         """All requirements files, each of which may have a lock: in the folders of ``requirements`` and of ``finish``.
 
         ``requirements.NAME.txt`` asks for a local build (as ``torch==2.13.0+cpu``) that only some indexes have.
+        ``requirements-cuda.txt``, with its ``….txt`` of the same first name, is another environment's.
         """
         folders = [self.requirements.parent, *(Path(program).parent for program in self.finish[:1])]
-        found = {path for folder in folders for path in folder.glob("*requirements*.txt")}
+        found = {path for folder in folders for path in folder.glob("*requirements*.txt") if self._uses(path)}
         return sorted({self.requirements, *found})
+
+    def _uses(self, path: Path) -> bool:
+        """Whether a requirements file is not one of another environment that is made from the same folder."""
+        stem = path.name.split(".")[0]
+        ours = self.requirements.stem
+        return stem == ours if stem.startswith("requirements") else "cuda" not in stem or "cuda" in ours
 
     @property
     def lockable_files(self) -> list[Path]:

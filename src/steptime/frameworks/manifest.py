@@ -1,7 +1,7 @@
 """The manifests: what every framework can do, as the ``framework.toml`` in its folder says."""
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -9,8 +9,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from steptime.errors import PluginError, UsageError, choices_message
+from steptime.frameworks.cuda_build import CudaBuild
+from steptime.measurements.accelerators import Accelerators
 from steptime.plugins import OWN, Plugin, own_and_plugins
-from steptime.study.trial import OptionValue, Tuning
+from steptime.study.trial import OptionValue, Precision, Tuning
 from steptime.study.unknown_names import OptionFacts
 
 FILE = "framework.toml"
@@ -29,6 +31,8 @@ class StrategySupport(_ManifestForm):
     max_workers: int | None = None
     scheduler: bool = False
     """Whether it has a scheduler process."""
+    without_precisions: list[Precision] = Field(default_factory=list)
+    """Precisions of the framework that the strategy does not have."""
     implementation: str = ""
     """Who implements the strategy where the framework does not, as "steptime's exchange over MPI". A strategy that
     says so is marked wherever it is shown, and takes no part in claims about the framework."""
@@ -108,9 +112,14 @@ class Manifest(_ManifestForm):
     """``core`` runs with steptime's own interpreter, which needs nothing installed."""
     devices: list[Literal["cpu", "cuda"]] = ["cpu"]
     """What the framework can train on, with an interpreter that was built for it."""
-    own_devices: list[Literal["cpu", "cuda"]] = ["cpu"]
-    """What it can train on in the environment that steptime makes from the framework's requirements."""
-    precisions: list[Literal["fp32", "bf16"]] = ["fp32"]
+    cuda: list[CudaBuild] = Field(default_factory=list)
+    """The builds for CUDA devices, newest first; steptime makes an environment of the first that runs here."""
+    without_cuda: str = ""
+    """Why steptime makes no environment for CUDA devices, where it makes none."""
+    precisions: list[Precision] = ["fp32"]
+    """On processors."""
+    cuda_precisions: list[Precision] = ["fp32"]
+    """On CUDA devices."""
     loaders: list[str] = ["synthetic"]
     verify: str = ""
     """Python code that fails where the environment does not work; run after the installation."""
@@ -136,10 +145,22 @@ class Manifest(_ManifestForm):
             raise ValueError("; ".join(wrong))
         return self
 
-    @property
-    def finish_command(self) -> list[str]:
-        """``finish`` with the whole path of its program."""
-        return [str((self.folder / self.finish[0]).resolve()), *self.finish[1:]] if self.finish else []
+    def cuda_build(self, accelerators: Accelerators) -> CudaBuild | None:
+        """Return the first build that runs on these devices; the first of all where there are no devices to ask."""
+        return next((each for each in self.cuda if each.why_not(accelerators) is None), None)
+
+    def no_cuda_reason(self, accelerators: Accelerators) -> str:
+        """Say why no environment that steptime makes can train on these devices."""
+        reasons = "; ".join(filter(None, (each.why_not(accelerators) for each in self.cuda)))
+        return f"{self.title} has no CUDA build for this machine: {reasons or self.without_cuda or 'none is known'}"
+
+    def precisions_on(self, device: str) -> list[Precision]:
+        """Return the precisions that the framework has on a device."""
+        return self.cuda_precisions if device == "cuda" else self.precisions
+
+    def program_of(self, finish: Sequence[str]) -> list[str]:
+        """Return ``finish``, of the manifest or of a build for CUDA, with the whole path of its program."""
+        return [str((self.folder / finish[0]).resolve()), *finish[1:]] if finish else []
 
     @property
     def requirements(self) -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 import pynvml
 
 import steptime
+from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.kernel_counters import meminfo
 
 
@@ -41,18 +42,6 @@ def gpu_states() -> list[GpuState]:
         handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(library.nvmlDeviceGetCount())]
         states = [_state(library, handle) for handle in handles]
     return states
-
-
-def driver_version() -> str | None:
-    """Return the version of the NVIDIA driver, or None."""
-    library = _library()
-    if library is None:
-        return None
-    try:
-        version = library.nvmlSystemGetDriverVersion()
-    except library.NVMLError:
-        return None
-    return version.decode() if isinstance(version, bytes) else str(version)
 
 
 @cache
@@ -98,9 +87,10 @@ def fingerprint() -> dict[str, Any]:
     """Return what the machine is, as far as it says; null where it does not.
 
     ``cores`` are the physical cores that this process may use, ``threads`` their hardware threads, ``quota_cores``
-    the limit of a container, ``memory_bytes`` all memory.
+    the limit of a container, ``memory_bytes`` all memory, ``gpus`` the devices that ``CUDA_VISIBLE_DEVICES`` leaves
+    visible, in the order in which workers use them.
     """
-    usable = os.sched_getaffinity(0)
+    usable, accelerators = os.sched_getaffinity(0), find_accelerators()
     return {
         "hostname": socket.gethostname(),
         "cpu": _cpu_name(),
@@ -112,8 +102,8 @@ def fingerprint() -> dict[str, Any]:
         "memory_bytes": meminfo().get("MemTotal"),
         "kernel": platform.release(),
         "os": _os_name(),
-        "gpus": [{"name": gpu.name, "memory_bytes": gpu.memory_bytes} for gpu in gpu_states()],
-        "gpu_driver": driver_version(),
+        "gpus": [{"name": each.name, "memory_bytes": each.memory_bytes} for each in accelerators.devices],
+        "gpu_driver": accelerators.driver,
         "python": platform.python_version(),
         "steptime": steptime.__version__,
     }

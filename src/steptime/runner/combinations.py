@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import Manifest
+from steptime.measurements.accelerators import Accelerators, Version
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, LoaderChoice, WorkloadChoice
-from steptime.study.trial import Optimizer, OptionValue, ServerPlacement, Trial, Tuning
+from steptime.study.trial import Optimizer, OptionValue, Precision, ServerPlacement, Trial, Tuning
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class ExpansionContext:
 
     manifests: Mapping[str, Manifest]
     shapes: WorkloadShapes
-    cuda_devices: int
+    accelerators: Accelerators
+    """The CUDA devices of this machine."""
     interpreters: frozenset[str]
     """Frameworks that run in an interpreter of the user's own."""
     launcher: str
@@ -30,6 +32,8 @@ class ExpansionContext:
     seed: int
     cluster: ClusterChoice | None = None
     """The hosts that the launcher ``emulated`` may make."""
+    automatic_device: Literal["cpu", "cuda"] = "cpu"
+    """What ``auto`` means, for all frameworks alike."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Combination:
     strategy: str
     loader: LoaderChoice
     device: Literal["cpu", "cuda"]
-    precision: Literal["fp32", "bf16"]
+    precision: Precision
     workers: int
     servers: int
     server_placement: ServerPlacement | None
@@ -161,34 +165,68 @@ def _wrong_workers(combination: Combination, manifest: Manifest, _: ExpansionCon
     return None
 
 
-def _unsupported(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
-    for what, value, known in (
-        ("precision", combination.precision, manifest.precisions),
-        ("device", combination.device, manifest.devices),
-        ("loader", combination.loader.name, manifest.loaders),
-    ):
-        if value not in known:
-            return f"no {what} {value!r} (it has {', '.join(known)})"
+def _no_loader(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    if combination.loader.name not in manifest.loaders:
+        return f"no loader {combination.loader.name!r} (it has {', '.join(manifest.loaders)})"
     return None
 
 
-def devices_of(manifest: Manifest, context: ExpansionContext) -> list[str]:
-    """Return the devices of a framework here: in the user's interpreter, or in steptime's own environment."""
-    return list(manifest.devices if manifest.name in context.interpreters else manifest.own_devices)
+def can_use_cuda(manifest: Manifest, context: ExpansionContext) -> bool:
+    """Whether a framework has CUDA here: in the user's interpreter, or in an environment that steptime makes."""
+    if manifest.name in context.interpreters:
+        return "cuda" in manifest.devices
+    return manifest.cuda_build(context.accelerators) is not None
 
 
 def _no_device(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
-    if combination.device not in devices_of(manifest, context):
+    """The reason is the same whether ``cuda`` was asked for or is what ``auto`` means for the whole study."""
+    if combination.device not in manifest.devices:
+        because = f": {manifest.without_cuda}" if manifest.without_cuda else ""
+        return f"no device {combination.device!r} (it has {', '.join(manifest.devices)}){because}"
+    if combination.device != "cuda":
+        return None
+    if not len(context.accelerators):
+        return "no CUDA device on this machine"
+    if not can_use_cuda(manifest, context):
         return (
-            f"no {combination.device!r} in the environment that steptime makes; "
-            "name an interpreter of your own that has it: "
+            f"{manifest.no_cuda_reason(context.accelerators)}; it is not raced on processors against GPUs: set "
+            "device=cpu for all, or name an interpreter of your own that has CUDA: "
             f"environments: {{{combination.framework}: {{kind: existing, python: /path/to/python}}}}"
         )
-    if combination.device != "cuda" or combination.workers <= context.cuda_devices:
+    if combination.workers > len(context.accelerators):
+        return (
+            f"{_workers(combination.workers)} need as many CUDA devices, since two on one would measure how they "
+            f"share it; this machine has {len(context.accelerators)}"
+        )
+    return None
+
+
+def _emulated_device(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
+    if combination.device != "cuda" or context.launcher != "emulated":
         return None
-    if not context.cuda_devices:
-        return "no CUDA device on this machine"
-    return f"{_workers(combination.workers)} need as many CUDA devices; this machine has {context.cuda_devices}"
+    return "the launcher 'emulated' limits sockets, and CUDA devices of one machine exchange gradients without any"
+
+
+_NEEDED_CAPABILITY: Mapping[str, tuple[Version, str]] = {
+    "tf32": ((8, 0), "TF32 is a format of NVIDIA's tensor cores from compute capability 8.0 on"),
+    "bf16": ((8, 0), "CUDA devices compute in bfloat16 from compute capability 8.0 on"),
+    "fp16": ((7, 0), "CUDA devices have fast products of half precision from compute capability 7.0 on"),
+}
+
+
+def _no_precision(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+    precision, device = combination.precision, combination.device
+    known = manifest.precisions_on(device)
+    if precision not in known:
+        because = f": {_NEEDED_CAPABILITY[precision][1]}" if device == "cpu" and precision in {"tf32", "fp16"} else ""
+        return f"no precision {precision!r} (it has {', '.join(known)}){because}"
+    if precision in manifest.strategies[combination.strategy].without_precisions:
+        return f"{combination.strategy!r} has no precision {precision!r}"
+    if device == "cuda" and precision in _NEEDED_CAPABILITY:
+        least, fact = _NEEDED_CAPABILITY[precision]
+        if any(each < least for each in context.accelerators.capabilities):
+            return f"no precision {precision!r} on this machine's devices: {fact}"
+    return None
 
 
 def _no_data(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
@@ -226,8 +264,10 @@ def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -
 _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], ...] = (
     _no_strategy,
     _wrong_workers,
-    _unsupported,
+    _no_loader,
     _no_device,
+    _emulated_device,
+    _no_precision,
     _no_data,
     _wrong_launcher,
     _too_few_hosts,

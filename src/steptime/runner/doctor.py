@@ -21,7 +21,8 @@ from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
 from steptime.launchers.isolation import NO_NAMESPACE, isolation_kind
 from steptime.launchers.table import LAUNCHERS
-from steptime.runner.host import cuda_device_names, usable_cores
+from steptime.measurements.accelerators import find_accelerators
+from steptime.runner.host import usable_cores
 from steptime.runner.preparation import environment_spec
 from steptime.study.study_file import broken_studies
 from steptime.units import format_bytes
@@ -120,10 +121,11 @@ def _frequency() -> MachineFinding:
 
 
 def _cuda() -> MachineFinding:
-    names = cuda_device_names()
+    found = find_accelerators()
+    names = [each.name for each in found.devices]
     if not names:
         return MachineFinding("cuda", "note", "no CUDA device; studies with device: auto use the processor")
-    return MachineFinding("cuda", "ok", ", ".join(names))
+    return MachineFinding("cuda", "ok", f"{', '.join(names)}, driver {found.driver}")
 
 
 def _mpi() -> MachineFinding:

@@ -62,14 +62,21 @@ class Executor:
 
     manifests: Mapping[str, Manifest]
     environments: Mapping[str, ReadyEnvironment]
-    """Of every framework that is launched, by its name."""
+    """Of every framework that is launched, by its name: for processors, or the user's interpreter for all devices."""
     cores: tuple[int, ...]
     time_limit_s: float
     """Of one launch."""
     isolation: Isolation = "preferred"
     """Whether nobody else may reach the sockets of a launch."""
+    cuda_environments: Mapping[str, ReadyEnvironment] = field(default_factory=dict)
+    """Those that steptime made for CUDA devices, by framework."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
+
+    def environment(self, configuration: Launchable) -> ReadyEnvironment:
+        """Return the environment that a configuration is launched in: one of its own where its device has one."""
+        own = self.cuda_environments.get(configuration.framework) if configuration.device == "cuda" else None
+        return own or self.environments[configuration.framework]
 
     def launch(  # noqa: PLR0913 - the last three differ between checks and measured launches
         self,
@@ -95,7 +102,7 @@ class Executor:
             keep_folder: whether the run folder stays after a good launch; that of a failed one always does.
         """
         manifest = self.manifests[configuration.framework]
-        interpreter = self.environments[configuration.framework].interpreter
+        interpreter = self.environment(configuration).interpreter
         spec = LaunchSpec.of(configuration, manifest)
         cores = self.cores if pinned else ()
         request = spec.request(folder, interpreter, cores, self.time_limit_s, self.isolation)
@@ -140,7 +147,7 @@ class Executor:
             "started_at": result.started_at,
             "wall_s": result.wall_s,
             "steptime": steptime.__version__,
-            "environment": _environment_json(self.environments[configuration.framework]),
+            "environment": _environment_json(self.environment(configuration)),
             "noise": result.noise,
             "flags": noise_flags + diverged,
             "stderr": result.stderr,

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from steptime.errors import StudyError
 from steptime.frameworks.manifest import Manifest
-from steptime.runner.combinations import Combination, ExpansionContext, devices_of, why_impossible
+from steptime.measurements.accelerators import Accelerators
+from steptime.runner.combinations import Combination, ExpansionContext, can_use_cuda, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
@@ -39,7 +40,7 @@ class Expansion:
 
 
 def expand(
-    study: Study, manifests: Mapping[str, Manifest], datasets: Mapping[str, DatasetFacts], cuda_devices: int
+    study: Study, manifests: Mapping[str, Manifest], datasets: Mapping[str, DatasetFacts], accelerators: Accelerators
 ) -> Expansion:
     """Return all trials of ``study``.
 
@@ -47,13 +48,13 @@ def expand(
         study: checked against the same manifests.
         manifests: of every framework that the study names.
         datasets: facts of the datasets, by the name or folder that the study gives.
-        cuda_devices: how many this machine has.
+        accelerators: of this machine.
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
     context = ExpansionContext(
         manifests,
         WorkloadShapes(datasets),
-        cuda_devices,
+        accelerators,
         own,
         study.launcher,
         study.threads_per_worker,
@@ -61,6 +62,7 @@ def expand(
         study.seed,
         study.cluster,
     )
+    context = replace(context, automatic_device=automatic_device(study, context))
     trials: dict[str, Trial] = {}
     tiers: dict[str, dict[Tuning, None]] = {}
     skipped: dict[str, Skipped] = {}
@@ -151,7 +153,7 @@ class _Axes:
             serving = strategy in manifest.strategies and strategy_named(strategy).servers
             servers = self._values["servers"] if serving else [0]
             placements = self._values["server_placement"] if serving else [None]
-            chosen_device = _chosen_device(device, manifest, context)
+            chosen_device = context.automatic_device if device == AUTO else device
             tiers = product(self._option_sets(manifest, strategy), self._values["tuning"])
             for count, placement, (chosen, tuning) in product(servers, placements, tiers):
                 options, documented = (
@@ -257,10 +259,19 @@ def _chosen_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoi
     return LoaderChoice(name="native" if workload.dataset else "synthetic", processes=loader.processes)
 
 
-def _chosen_device(device: str, manifest: Manifest, context: ExpansionContext) -> Any:  # noqa: ANN401 - one of two literals
-    if device != AUTO:
-        return device
-    return "cuda" if context.cuda_devices and "cuda" in devices_of(manifest, context) else "cpu"
+def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", "cuda"]:
+    """Return what the device ``auto`` means in a study: one device for all frameworks, so that the race is one.
+
+    CUDA where this machine has devices enough for the study's fewest workers, and any of its frameworks can use them;
+    those that cannot are left out of the study, with their reason. The launchers that know no CUDA device mean the
+    processor.
+    """
+    inclusions = [named_axes(each) for each in study.include]
+    frameworks = {*study.frameworks, *(name for axes in inclusions for name in axes.get("frameworks", ()))}
+    workers = min([*study.workers, *(count for axes in inclusions for count in axes.get("workers", ()))])
+    if study.launcher in {"emulated", "inline"} or not 0 < workers <= len(context.accelerators):
+        return "cpu"
+    return "cuda" if any(can_use_cuda(context.manifests[name], context) for name in frameworks) else "cpu"
 
 
 def _matches(exclusion: Exclusion, combination: Combination) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.orphans import end_orphans
+from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store
@@ -153,15 +154,26 @@ class NetRun:
         store = self._store()
         with store.lock():
             store.set_machine(fingerprint())
-            frameworks = dict.fromkeys(setting.framework for setting in self.plan.settings)
-            specs = (environment_spec(self.manifests[name]) for name in frameworks)
-            prepared = prepare_environments(specs, self.observer)
-            settings = [each for each in self.plan.settings if each.framework not in prepared.failures]
+            accelerators = find_accelerators()
+            needed = dict.fromkeys((setting.framework, setting.device) for setting in self.plan.settings)
+            specs = {
+                (name, device): environment_spec(self.manifests[name], None, device, accelerators)
+                for name, device in needed
+            }
+            prepared = prepare_environments(specs.values(), self.observer)
+            ready = {each: found for each, spec in specs.items() if (found := prepared.environments.get(spec.name))}
+            settings = [each for each in self.plan.settings if (each.framework, each.device) in ready]
             before = store.net()
             # Environments are made once per machine; the budget is for what every run does.
             _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
             not_run = BlockRunner(
-                executor=Executor(self.manifests, prepared.environments, usable_cores(), self.time_limit_s),
+                executor=Executor(
+                    self.manifests,
+                    {name: found for (name, device), found in ready.items() if device == "cpu"},
+                    usable_cores(),
+                    self.time_limit_s,
+                    cuda_environments={name: found for (name, device), found in ready.items() if device == "cuda"},
+                ),
                 runs=MessageRuns(self.folder / RUN_FOLDERS),
                 keep=store.append_net,
                 observer=self.observer,

@@ -8,6 +8,7 @@ from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
 from steptime.frameworks.manifest import BackEndSupport, Manifest
 from steptime.launchers.emulation.requirements import missing_requirement
+from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.study.quantities import MOST_PROCESSES
@@ -88,13 +89,20 @@ def back_ends_named(
 
 def ready_back_ends(known: Mapping[str, FrameworkBackEnd]) -> tuple[list[FrameworkBackEnd], list[str]]:
     """Return the back ends whose environments exist, and one line for each other."""
-    manifests = {each.manifest.name: each.manifest for each in known.values()}
-    there = {name for name, manifest in manifests.items() if find_ready(environment_spec(manifest))}
-    found = [each for each in known.values() if each.manifest.name in there]
+    accelerators = find_accelerators()
+    specs = {}
+    for each in known.values():
+        device = each.support.device
+        usable = device == "cpu" or each.manifest.cuda_build(accelerators)
+        specs[each.name] = environment_spec(each.manifest, None, device, accelerators) if usable else None
+    there = {name for name, spec in specs.items() if spec and find_ready(spec)}
+    found = [each for each in known.values() if each.name in there]
     missing = [
-        f"{each.name}: no environment yet; make it with 'steptime env create {each.manifest.name}'"
-        for each in known.values()
-        if each.manifest.name not in there
+        f"{name}: no environment yet; make it with 'steptime env create {spec.name}'"
+        if spec
+        else f"{name}: {known[name].manifest.no_cuda_reason(accelerators)}"
+        for name, spec in specs.items()
+        if name not in there
     ]
     return found, missing
 

@@ -5,18 +5,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.environments.kinds import addresses, find_ready
+from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.isolation import NO_NAMESPACE
 from steptime.launchers.request import Process
 from steptime.launchers.table import launcher_named
+from steptime.measurements.accelerators import Accelerators, find_accelerators
 from steptime.plugins import OWN
 from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
-from steptime.runner.host import cuda_device_names, usable_cores
+from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec
-from steptime.runner.preparation import dataset_facts, environment_spec
+from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.vocabulary import read
 from steptime.study.study import Study
@@ -41,6 +42,8 @@ class StudyPlan:
     budget_s: float | None
     command: str
     """The command that resumes the run."""
+    accelerators: Accelerators = NO_ACCELERATORS
+    """The CUDA devices of this machine."""
 
     @property
     def estimate_s(self) -> float:
@@ -77,7 +80,7 @@ class StudyPlan:
         manifest = self.manifests[trial.framework]
         spec = LaunchSpec.of(trial, manifest)
         folder = trial_run_folder(self.folder, trial, "launch", 0)
-        interpreter = self._interpreter(manifest)
+        interpreter = self._interpreter(manifest, trial.device)
         request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
         return spec.processes(request, ports)
 
@@ -96,9 +99,14 @@ class StudyPlan:
             )
             raise LaunchError(message)
 
-    def _interpreter(self, manifest: Manifest) -> Path:
+    def environment_spec(self, framework: str, device: str) -> EnvironmentSpec:
+        """Return what the environment of a framework must be that trains on a device."""
+        chosen = self.study.environments.get(framework)
+        return environment_spec(self.manifests[framework], chosen, device, self.accelerators)
+
+    def _interpreter(self, manifest: Manifest, device: str) -> Path:
         """Return a framework's Python, without running it: a study from somebody else may name any program."""
-        environment = environment_spec(manifest, self.study.environments.get(manifest.name))
+        environment = self.environment_spec(manifest.name, device)
         if environment.interpreter is not None:
             return environment.interpreter
         ready = find_ready(environment)
@@ -142,8 +150,8 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
     text = study_text(name)
     study = read(name, all_overrides, text)
-    manifests = load_manifests()
-    expansion = expand(study, manifests, dataset_facts(study), len(cuda_device_names()))
+    manifests, accelerators = load_manifests(), find_accelerators()
+    expansion = expand(study, manifests, dataset_facts(study), accelerators)
     if not expansion.trials:
         reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
         message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
@@ -162,4 +170,5 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
         folder=folder,
         budget_s=parse_duration(study.budget) if study.budget is not None else None,
         command=shlex.join(command),
+        accelerators=accelerators,
     )

@@ -14,13 +14,16 @@ from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
 from steptime.errors import EnvironmentFailure
+from steptime.frameworks.cuda_build import CudaBuild
 from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.measurements.accelerators import Accelerators
 from steptime.runner.progress import Observer
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 
 DATA_ENVIRONMENT = "data"
+NO_ACCELERATORS = Accelerators()
 
 
 @dataclass
@@ -34,18 +37,32 @@ class Prepared:
     """The command that would help, for those failures that know one."""
 
 
-def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None) -> EnvironmentSpec:
+def environment_spec(
+    manifest: Manifest,
+    chosen: EnvironmentChoice | None = None,
+    device: str = "cpu",
+    accelerators: Accelerators = NO_ACCELERATORS,
+) -> EnvironmentSpec:
     """Return what the environment of a framework must be.
 
     Args:
         manifest: the framework's.
         chosen: from the study's ``environments``, where the user wants another kind or has an interpreter.
+        device: that is trained on.
+        accelerators: of this machine, by which the build for ``cuda`` is chosen; without any it is the newest.
+
+    Raises EnvironmentFailure where no build of the framework runs on the device.
     """
     kind = "core" if manifest.environment == "core" else "venv"
     interpreter = None
     if chosen:
         kind = chosen.kind
         interpreter = Path(chosen.python).expanduser() if chosen.python else None
+    if device == "cuda" and interpreter is None:
+        build = manifest.cuda_build(accelerators)
+        if build is None:
+            raise EnvironmentFailure(manifest.no_cuda_reason(accelerators))
+        return cuda_environment_spec(manifest, build)
     return EnvironmentSpec(
         name=manifest.name,
         requirements=manifest.requirements,
@@ -53,7 +70,19 @@ def environment_spec(manifest: Manifest, chosen: EnvironmentChoice | None = None
         verify=manifest.verify,
         kind=kind,
         interpreter=interpreter,
-        finish=manifest.finish_command,
+        finish=manifest.program_of(manifest.finish),
+        program=manifest.interpreter,
+    )
+
+
+def cuda_environment_spec(manifest: Manifest, build: CudaBuild) -> EnvironmentSpec:
+    """Return what the environment of one of a framework's builds for CUDA must be."""
+    return EnvironmentSpec(
+        name=manifest.name + build.suffix,
+        requirements=manifest.folder / build.requirements,
+        pythons=build.python or manifest.python,
+        verify=build.verify or manifest.verify,
+        finish=manifest.program_of(build.finish),
         program=manifest.interpreter,
     )
 
@@ -120,9 +149,14 @@ def data_environment_spec() -> EnvironmentSpec:
 
 
 def all_environment_specs() -> dict[str, EnvironmentSpec]:
-    """Return what every environment must be that steptime makes, by name: the frameworks', and the one for data."""
-    specs = {name: environment_spec(manifest) for name, manifest in load_manifests().items()}
-    return {**specs, DATA_ENVIRONMENT: data_environment_spec()}
+    """Return what every environment must be that steptime makes, by name: the frameworks', and the one for data.
+
+    A framework's environments for CUDA are named after it and their requirements: ``pytorch-cuda``.
+    """
+    manifests = load_manifests()
+    specs = {name: environment_spec(manifest) for name, manifest in manifests.items()}
+    cuda = (cuda_environment_spec(manifest, build) for manifest in manifests.values() for build in manifest.cuda)
+    return {**specs, **{spec.name: spec for spec in cuda}, DATA_ENVIRONMENT: data_environment_spec()}
 
 
 def _data_interpreter(observer: Observer) -> Path:

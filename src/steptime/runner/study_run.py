@@ -22,7 +22,6 @@ from steptime.runner.host import memory_shortage, usable_cores
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
-    environment_spec,
     loader_of,
     prepare_datasets,
     prepare_environments,
@@ -173,13 +172,21 @@ class StudyRun:
     def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
         """Make the environments; return what launches in them, and the trials that have one."""
         study, manifests = self.plan.study, self.plan.manifests
-        frameworks = dict.fromkeys(trial.framework for trial in trials)
+        needed = dict.fromkeys((trial.framework, trial.device) for trial in trials)
         if study.equivalence.enabled:
-            frameworks.setdefault(REFERENCE)
-        specs = [environment_spec(manifests[name], study.environments.get(name)) for name in frameworks]
-        prepared = prepare_environments(specs, self.observer)
-        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation)
-        failures = {trial.id: prepared.failures.get(trial.framework) for trial in trials}
+            needed.setdefault((REFERENCE, "cpu"))
+        names = {each: self.plan.environment_spec(*each) for each in needed}
+        prepared = prepare_environments({spec.name: spec for spec in names.values()}.values(), self.observer)
+        ready = {each: prepared.environments.get(spec.name) for each, spec in names.items()}
+        executor = Executor(
+            manifests,
+            {framework: found for (framework, _), found in ready.items() if found and found.name == framework},
+            usable_cores(),
+            study.time_limit,
+            study.isolation,
+            {framework: found for (framework, _), found in ready.items() if found and found.name != framework},
+        )
+        failures = {trial.id: prepared.failures.get(names[trial.framework, trial.device].name) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 
     def _equivalent(

@@ -170,7 +170,6 @@ Sides = Annotated[
     ),
 ]
 Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["fp32", "bf16"]
 
 
 class Strict(BaseModel):

@@ -17,7 +17,6 @@ from steptime.study.quantities import (
     NameAllowed,
     OneOrMany,
     OptionValue,
-    Precision,
     ProcessCount,
     Seed,
     Share,
@@ -28,7 +27,7 @@ from steptime.study.quantities import (
     form_if_true,
     from_name,
 )
-from steptime.study.trial import Optimizer, ServerPlacement, Tuning
+from steptime.study.trial import Optimizer, Precision, ServerPlacement, Tuning
 
 
 class WorkloadChoice(Strict):
@@ -239,9 +238,9 @@ class Study(Strict):
     global_batch: Annotated[OneOrMany[Count], Field(min_length=1)] | None = None
     """Samples per step over all workers: strong scaling. Not together with `batch_per_worker`."""
     precision: Annotated[OneOrMany[Precision], Field(min_length=1)] = ["fp32"]
-    """`bf16` is the framework's automatic mixed precision."""
+    """Of products: `bf16` and `fp16` are the framework's automatic mixed precision; `tf32` and `fp16` need a GPU."""
     device: Annotated[OneOrMany[Device], Field(min_length=1)] = ["auto"]
-    """`auto` is cuda where this machine has a device and the framework can use it, cpu elsewhere."""
+    """`auto` is one device for the whole study: cuda where any of its frameworks can use a GPU of this machine."""
     tuning: Annotated[OneOrMany[Tuning], Field(min_length=1)] = ["documented"]
     """Which values options have that the study does not name: those of the framework's own guide, or the best ones."""
     threads_per_worker: ProcessCount = 1

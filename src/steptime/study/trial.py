@@ -12,6 +12,8 @@ OptionValue = bool | int | float | str
 Tuning = Literal["documented", "tuned"]
 """The tier of a trial's options: what the framework's own guide and example do, or the best that an expert gets
 without changing what is computed."""
+Precision = Literal["fp32", "tf32", "bf16", "fp16"]
+"""What products are computed in: docs/gpu.md says what each means in every framework."""
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
 
@@ -47,7 +49,7 @@ class Trial(BaseModel):
     loader: str
     loader_processes: int = 0
     device: Literal["cpu", "cuda"]
-    precision: Literal["fp32", "bf16"]
+    precision: Precision
     workers: int
     servers: int = 0
     server_placement: ServerPlacement | None = None

@@ -139,7 +139,7 @@ class EquivalenceCheck:
         trial = case.trial
         workload = self.workloads[case.stands_for[0]]
         executor = self.checker.executor
-        ready = executor.environments[trial.framework]
+        ready = executor.environment(trial)
         manifest = executor.manifests[trial.framework]
         setting = f"{self.checker.steps} steps, {self.checker.repeats} repeats"
         key = self.cache.key(trial, workload, manifest, ready, setting)

@@ -1,0 +1,148 @@
+"""The CUDA devices of this host that a process may use, asked of NVIDIA's management library without any framework."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Version = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One CUDA device; None where its driver does not say."""
+
+    name: str
+    uuid: str = ""
+    capability: Version | None = None
+    """The compute capability, as ``(9, 0)``: the architecture that code must be compiled for."""
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True)
+class Accelerators:
+    """The CUDA devices that a process sees, in its order, and their driver."""
+
+    devices: tuple[Accelerator, ...] = ()
+    driver: str | None = None
+    """Its version, as ``580.65.06``."""
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    @property
+    def capabilities(self) -> list[Version]:
+        """The compute capabilities that the devices tell."""
+        return [each.capability for each in self.devices if each.capability is not None]
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """The memory of the smallest device; None where none tells."""
+        return min((each.memory_bytes for each in self.devices if each.memory_bytes is not None), default=None)
+
+
+def version_of(text: str) -> Version:
+    """Return the numbers of a version as ``580.65.06``, to compare by."""
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())
+
+
+class NvmlFunctions(Protocol):
+    """The functions of NVIDIA's management library that list accelerators, as the module ``pynvml`` names them."""
+
+    NVMLError: type[Exception]
+
+    def nvmlInit(self) -> Any: ...  # noqa: ANN401, N802 - the library's
+    def nvmlShutdown(self) -> Any: ...  # noqa: ANN401, N802
+    def nvmlSystemGetDriverVersion(self) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetCount(self) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetName(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetUUID(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetCudaComputeCapability(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+
+
+def find_accelerators(nvml: NvmlFunctions | None = None, visible: str | None = None) -> Accelerators:
+    """Return the CUDA devices that a process sees; none where there is no driver.
+
+    Launches set ``CUDA_DEVICE_ORDER=PCI_BUS_ID``, without which CUDA would number the devices by speed, and not as the
+    management library does.
+
+    Args:
+        nvml: the management library; ``pynvml`` by default.
+        visible: the value of ``CUDA_VISIBLE_DEVICES``; by default this process's, which may have none.
+    """
+    if nvml is None:
+        import pynvml  # noqa: PLC0415 - needed by few verbs, and quick ones must stay quick
+
+        nvml = pynvml
+    if visible is None:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return Accelerators()
+    try:
+        driver = _text(nvml.nvmlSystemGetDriverVersion())
+        if visible is not None and visible.startswith("MIG-"):  # CUDA uses one instance of a divided device at most
+            handles = [nvml.nvmlDeviceGetHandleByUUID(visible.split(",")[0].strip())]
+            return Accelerators(tuple(_accelerator(nvml, each) for each in handles), driver)
+        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
+        found = [_accelerator(nvml, handle) for handle in handles]
+    except nvml.NVMLError:
+        return Accelerators()
+    finally:
+        nvml.nvmlShutdown()
+    if visible is not None:
+        found = [found[index] for index in visible_devices(visible, [each.uuid for each in found])]
+    return Accelerators(tuple(found), driver)
+
+
+def _accelerator(nvml: NvmlFunctions, handle: Any) -> Accelerator:  # noqa: ANN401 - the library's
+    def ask(question: str) -> Any:  # noqa: ANN401
+        try:
+            return getattr(nvml, question)(handle)
+        except (nvml.NVMLError, AttributeError):
+            return None
+
+    capability, memory = ask("nvmlDeviceGetCudaComputeCapability"), ask("nvmlDeviceGetMemoryInfo")
+    return Accelerator(
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        uuid=_text(ask("nvmlDeviceGetUUID") or ""),
+        capability=None if capability is None else tuple(capability),
+        memory_bytes=None if memory is None else float(memory.total),
+    )
+
+
+def visible_devices(visible: str, uuids: Sequence[str]) -> list[int]:
+    """Return the indices of the devices that a value of ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order.
+
+    As the CUDA programming guide has it, the list ends before its first entry that is no device; an empty value hides
+    all devices. An entry is an index, or ``GPU-`` with the beginning of one device's UUID. A device that is named
+    twice makes the whole list invalid, so that none is visible.
+
+    >>> visible_devices("1,-1,0", ["GPU-a", "GPU-b"])
+    [1]
+    """
+    found: list[int] = []
+    for entry in visible.split(","):
+        index = _device_index(entry.strip(), uuids)
+        if index is None:
+            break
+        found.append(index)
+    return found if len(set(found)) == len(found) else []
+
+
+def _device_index(entry: str, uuids: Sequence[str]) -> int | None:
+    if entry.isdecimal():
+        return int(entry) if int(entry) < len(uuids) else None
+    if not entry.startswith("GPU-"):
+        return None
+    matching = [index for index, uuid in enumerate(uuids) if uuid.startswith(entry)]
+    return matching[0] if len(matching) == 1 else None
+
+
+def _text(value: str | bytes) -> str:
+    """Old versions of the management library's module return bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)

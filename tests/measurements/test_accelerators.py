@@ -1,0 +1,124 @@
+"""The CUDA devices that a process may use, by what NVIDIA's management library tells."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from steptime.measurements import machine
+from steptime.measurements.accelerators import find_accelerators, version_of
+
+UUIDS = ["GPU-1a2b0000", "GPU-1a2b1111", "GPU-9f9f2222"]
+
+
+class FakeNvml:
+    """The management library of a host with three devices, or without a driver."""
+
+    class NVMLError(Exception):
+        """As the library's own."""
+
+    def __init__(self, names: tuple[str, ...] = ("A100", "H100", "T4"), *, driver: bool = True) -> None:
+        self._names, self._driver = names, driver
+        self.open = False
+
+    def nvmlInit(self) -> None:  # noqa: N802 - the library's name, as all below
+        if not self._driver:
+            raise self.NVMLError
+        self.open = True
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.open = False
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return len(self._names)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
+        if uuid != "MIG-5c":
+            raise self.NVMLError
+        return uuid
+
+    def nvmlDeviceGetName(self, handle: int | str) -> str:  # noqa: N802
+        return "A100 MIG 1g.5gb" if isinstance(handle, str) else self._names[handle]
+
+    def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
+        return b"580.65.06"
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: int) -> tuple[int, int]:  # noqa: N802
+        return (8, 0) if isinstance(handle, str) else [(8, 0), (9, 0), (7, 5)][handle]
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        if handle in {2, "MIG-5c"}:
+            raise self.NVMLError
+        return SimpleNamespace(total=[40, 80][handle] * 10**9)
+
+    def nvmlDeviceGetUUID(self, handle: int | str) -> str:  # noqa: N802
+        return handle if isinstance(handle, str) else UUIDS[handle]
+
+
+def names_of(nvml: FakeNvml, visible: str | None = None) -> list[str]:
+    return [each.name for each in find_accelerators(nvml, visible).devices]
+
+
+@pytest.mark.parametrize(
+    ("visible", "names"),
+    [
+        ("0", ["A100"]),
+        ("1", ["H100"]),
+        ("2,0", ["T4", "A100"]),
+        (" 1 , 2 ", ["H100", "T4"]),
+        ("", []),
+        ("-1", []),
+        ("0,-1,1", ["A100"]),
+        ("0,3,1", ["A100"]),
+        ("none", []),
+        ("1,1", []),
+        ("GPU-9f9f2222", ["T4"]),
+        ("GPU-9f,0", ["T4", "A100"]),
+        ("GPU-1a2b", []),
+        ("GPU-0", []),
+        ("MIG-5c", ["A100 MIG 1g.5gb"]),
+        ("MIG-00", []),
+    ],
+)
+def test_the_devices_are_those_that_cuda_leaves_visible_in_its_order(visible, names):
+    assert names_of(FakeNvml(), visible) == names
+
+
+def test_without_the_variable_all_devices_are_listed(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert names_of(FakeNvml()) == ["A100", "H100", "T4"]
+
+
+def test_the_variable_of_this_process_decides_where_no_other_is_given(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert names_of(FakeNvml()) == ["H100"]
+
+
+def test_a_host_without_a_driver_has_no_devices():
+    assert names_of(FakeNvml(driver=False), "0") == []
+
+
+def test_the_library_is_closed_again():
+    nvml = FakeNvml()
+    names_of(nvml, "0")
+    assert not nvml.open
+
+
+def test_what_the_driver_tells_of_the_visible_devices_is_kept():
+    found = find_accelerators(FakeNvml(), "1,2")
+
+    assert found.driver == "580.65.06"
+    assert found.capabilities == [(9, 0), (7, 5)]
+    assert found.memory_bytes == 80e9
+
+
+def test_versions_are_compared_by_their_numbers():
+    assert version_of("525.60.13") < version_of("525.105.17") < version_of("580.65.06")
+
+
+def test_the_machine_of_the_results_names_the_devices_that_workers_use_and_no_others(monkeypatch):
+    monkeypatch.setattr(machine, "find_accelerators", lambda: find_accelerators(FakeNvml(), "1"))
+
+    assert [gpu["name"] for gpu in machine.fingerprint()["gpus"]] == ["H100"]
