@@ -194,10 +194,8 @@ def _no_device(combination: Combination, manifest: Manifest, context: ExpansionC
             f"environments: {{{combination.framework}: {{kind: existing, python: /path/to/python}}}}"
         )
     if combination.workers > len(context.accelerators):
-        return (
-            f"{_workers(combination.workers)} need as many CUDA devices, since two on one would measure how they "
-            f"share it; this machine has {len(context.accelerators)}"
-        )
+        have = len(context.accelerators)
+        return f"{_workers(combination.workers)} need as many CUDA devices; this machine has {have}"
     return None
 
 
