@@ -8,11 +8,10 @@ from typing import Any
 import launching
 import numpy as np
 import pytest
-from launching import LaunchResult, check_job, launch, launch_ok, library_workload, trial_of
+from launching import TOLERANCES, LaunchResult, check_job, launch, launch_ok, library_workload, trial_of, weight_error
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.ablation.records import PHASES as PARTS
-from steptime.runner.equivalence.tolerances import TOLERANCES, weight_error
 from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.run_folder import make_run_folder
 from steptime.study.strategies import STRATEGIES

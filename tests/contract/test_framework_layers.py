@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from launching import LaunchResult, check_job, launch_ok, relative_error
+from launching import LaunchResult, check_job, launch_ok, relative_error, update_error, weight_error
 from layer_workloads import OF_EVERY_KIND, WORKLOADS
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.equivalence.tolerances import update_error, weight_error
 from steptime.study.strategies import STRATEGIES
 from steptime.worker.weights import initial_weights
 from steptime.workloads.kinds import KINDS

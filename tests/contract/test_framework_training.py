@@ -6,10 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
+from launching import TOLERANCES, LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.equivalence.tolerances import TOLERANCES, weight_error
 from steptime.study.strategies import STRATEGIES
 
 ALLOWED = TOLERANCES["fp32"]

@@ -148,7 +148,7 @@ def check_job(
         fields: see ``trial_of``; besides, ``input_shape`` and ``classes`` of a named workload.
     """
     built = _workload(workload, fields)
-    return jobs.check_job(trial_of(framework, strategy, built, **fields), built, steps=steps, save_weights=True)
+    return jobs.check_job(trial_of(framework, strategy, built, **fields), built, (1,) * steps, save_weights=True)
 
 
 def timing_job(  # noqa: PLR0913 - each is one degree of freedom of a timing run
@@ -208,6 +208,40 @@ def relative_error(value: Any, expected: Any) -> float:
     assert value.shape == expected.shape, f"shapes differ: {value.shape} and {expected.shape}"
     assert np.all(np.isfinite(value)), "a value is not finite"
     return float(np.max(np.abs(value - expected)) / max(float(np.max(np.abs(expected))), 1e-30))
+
+
+TOLERANCES = {
+    "fp32": {"first_loss": 1e-4, "last_loss": 1e-2, "weights": 1e-4, "update": 1e-2},
+    "bf16": {"first_loss": 2e-2, "last_loss": 1e-1, "weights": 5e-2, "update": 0.5},
+}
+"""How far losses and weights may be from the reference's after a few steps of a shallow workload."""
+
+
+def weight_error(weights: Weights, expected: Weights) -> tuple[float, str]:
+    """Return the largest distance of a weight, relative to the largest of its array but not below 0.01, and the array.
+
+    An array that starts at zero has only noise to be relative to.
+    """
+    assert sorted(weights) == sorted(expected)
+    worst, where = 0.0, ""
+    for name, truth in expected.items():
+        assert weights[name].shape == truth.shape, name
+        distance = np.abs(weights[name].astype(np.float64) - truth).max() / max(1e-2, np.abs(truth).max())
+        if not distance <= worst:
+            worst, where = float(distance), name
+    return worst, where
+
+
+def update_error(weights: Weights, expected: Weights, initial: Weights) -> tuple[float, str]:
+    """Return the largest Euclidean distance of an update since ``initial``, relative to it, and its array."""
+    assert sorted(weights) == sorted(expected)
+    worst, where = 0.0, ""
+    for name, truth in expected.items():
+        update = np.linalg.norm(truth.astype(np.float64) - initial[name])
+        distance = np.linalg.norm(weights[name].astype(np.float64) - truth) / max(update, 1e-9)
+        if not distance <= worst:
+            worst, where = float(distance), name
+    return worst, where
 
 
 def weight_errors(weights: Weights, expected: Weights) -> dict[str, float]:

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 from image_files import SIDE, photos
-from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, timing_job
+from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
 from layer_workloads import every_kind
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.runner.run_folder import make_run_folder
 from steptime.workloads.layers import Network, Workload
 

@@ -14,11 +14,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, relative_error, timing_job
+from launching import (
+    LaunchResult,
+    check_job,
+    interpreter_for,
+    launch,
+    launch_ok,
+    relative_error,
+    timing_job,
+    weight_error,
+)
 
 from steptime.environments.pythons import how_to_get
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.worker.process_context import ProcessContext
 
 pytestmark = pytest.mark.framework("cntk")

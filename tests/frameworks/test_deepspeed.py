@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 from killing import survivors_of
-from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
+from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
 
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("deepspeed")

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launching import LaunchResult, Weights, check_job, interpreter_for, launch, launch_ok, timing_job
+from launching import LaunchResult, Weights, check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network, Workload
 
 FRAMEWORKS = [name for name in load_manifests() if name.startswith("horovod_")]

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from image_files import SIDE, photos
-from launching import check_job, interpreter_for, launch, launch_ok, timing_job
+from launching import check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
 
 import steptime
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network
 
 pytestmark = pytest.mark.framework("jax")

@@ -71,7 +71,7 @@ def run(folder: Path, failing: int | None) -> LaunchOutcome:
     room = folder / "ending"
     room.mkdir()
     (room / "adapter.py").write_text(ROOM)
-    job = {"framework": "ending", "mode": "check", "schedule": {"check_steps": 1}, "failing": failing}
+    job = {"framework": "ending", "mode": "check", "schedule": {"rounds": [1]}, "failing": failing}
     make_run_folder(folder / "run", room, job)
     return MpiLauncher().run(Request(folder / "run", interpreter_for("chainer"), workers=2, time_limit_s=60))
 

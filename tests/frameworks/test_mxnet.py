@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 from image_files import SAMPLES, SIDE, photos
-from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, relative_error, timing_job
+from launching import (
+    LaunchResult,
+    check_job,
+    interpreter_for,
+    launch,
+    launch_ok,
+    relative_error,
+    timing_job,
+    weight_error,
+)
 
 import steptime
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
 from steptime.workloads.table import build_workload

@@ -18,11 +18,11 @@ from launching import (
     launch_ok,
     relative_error,
     timing_job,
+    weight_error,
 )
 from layer_workloads import autoencoder_of_values, values_read_twice
 
 import steptime
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import LIBRARY, build_workload
 

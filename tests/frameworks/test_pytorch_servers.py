@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from killing import survivors_of
-from launching import check_job, interpreter_for, launch_ok, timing_job
+from launching import check_job, interpreter_for, launch_ok, timing_job, weight_error
 
 import steptime
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("pytorch")

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 from image_files import SIDE, digits, photos
-from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job
+from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
 
-from steptime.runner.equivalence.tolerances import weight_error
 from steptime.workloads.layers import Network
 
 pytestmark = pytest.mark.framework("tensorflow1")

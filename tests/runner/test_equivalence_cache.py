@@ -48,17 +48,27 @@ class Installation:
     def manifest(self, name: str) -> Manifest:
         return load_manifests()[name].model_copy(update={"folder": self.package / "frameworks" / name})
 
-    def cache(self) -> CheckCache:
-        return CheckCache(self.package.parent / "kept", self.manifest("reference"), self.package)
+    def cache(self, **machine: object) -> CheckCache:
+        here = {"cpu": "Xeon", "gpus": [], "gpu_driver": None, **machine}
+        return CheckCache(self.package.parent / "kept", self.manifest("reference"), self.package, here)
 
-    def key(self, workload: str = "lenet5", ready: ReadyEnvironment = READY, setting: str = "5 steps") -> str:
+    def key(
+        self, workload: str = "lenet5", ready: ReadyEnvironment = READY, setting: str = "5 steps", **machine: object
+    ) -> str:
         checked = trial("pytorch", strategy="allreduce", workers=2, workload=workload)
-        return self.cache().key(checked, build_workload(workload), self.manifest("pytorch"), ready, setting)
+        return self.cache(**machine).key(checked, build_workload(workload), self.manifest("pytorch"), ready, setting)
 
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Installation:
-    for name in ("worker", "libraries", "frameworks/pytorch", "frameworks/mxnet", "frameworks/reference"):
+    for name in (
+        "worker",
+        "libraries",
+        "frameworks/pytorch",
+        "frameworks/mxnet",
+        "frameworks/reference",
+        "runner/equivalence",
+    ):
         shutil.copytree(PACKAGE / name, tmp_path / "steptime" / name)
     return Installation(tmp_path / "steptime")
 
@@ -77,6 +87,7 @@ def test_nothing_changed_is_the_same_check(installation):
         "frameworks/pytorch/requirements.txt",
         "frameworks/pytorch/framework.toml",
         "frameworks/reference/adapter.py",
+        "runner/equivalence/distance.py",
     ],
 )
 def test_a_change_of_code_that_the_check_runs_invalidates_it(installation, path):
@@ -103,10 +114,13 @@ def test_a_change_of_what_the_check_does_not_run_leaves_it_valid(installation, p
         {"ready": replace(READY, packages={"torch": "2.1"})},
         {"ready": replace(READY, python_version="3.12.0")},
         {"setting": "1 step"},
+        {"cpu": "EPYC"},
+        {"gpus": [{"name": "H100", "memory_bytes": 2**36}]},
+        {"gpu_driver": "550.54"},
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_another_workload_environment_or_manner_is_another_check(installation, change):
+def test_another_workload_environment_manner_or_machine_is_another_check(installation, change):
     assert installation.key(**change) != installation.key()
 
 

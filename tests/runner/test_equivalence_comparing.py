@@ -1,63 +1,95 @@
-"""How the gate holds numbers against each other."""
+"""How sketches of a framework's weights are held against the right ones, and how good sketches are."""
 
 import math
 
 import numpy as np
 import pytest
 
-from steptime.runner.equivalence.tolerances import relative_error, update_error, weight_error
+from steptime.runner.equivalence.distance import Round, distances
+from steptime.runner.equivalence.probes import rounds_of
+from steptime.worker.sketch import LENGTH, Sketcher
 
-EXPECTED = {"a.weight": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), "a.bias": np.zeros(3, np.float32)}
-
-
-def changed(name: str, by: float) -> dict[str, np.ndarray]:
-    weights = {key: value.copy() for key, value in EXPECTED.items()}
-    weights[name].flat[1] += by
-    return weights
+START = {"a.weight": np.linspace(-1, 1, 12), "a.bias": np.zeros(3)}
+END = {"a.weight": START["a.weight"] + 0.1, "a.bias": np.array([0.01, -0.02, 0.0])}
+RIGHT = Round(1, START, END, dict.fromkeys(END, 1e-6), 1.0, 1e-7)
 
 
-def test_equal_weights_have_no_error():
-    assert weight_error(EXPECTED, EXPECTED) == (0.0, "")
+def worst(end: dict[str, np.ndarray], right: Round = RIGHT, precision: str = "fp32"):
+    return max(distances(right.start, end, right, precision), key=lambda each: each.excess)
 
 
-def test_one_changed_weight_is_found_and_named():
-    error, where = weight_error(changed("a.weight", 0.25), EXPECTED)
-    assert (round(error, 6), where) == (0.25, "a.weight")
+def test_the_right_weights_have_no_distance():
+    assert worst(END).distance == 0.0
 
 
-def test_an_array_that_starts_at_zero_is_compared_too():
-    error, where = weight_error(changed("a.bias", 1e-3), EXPECTED)
-    assert error == pytest.approx(0.1)
-    assert where == "a.bias"
+def test_an_update_that_was_half_made_is_half_its_length_away():
+    halfway = {name: (START[name] + END[name]) / 2 for name in END}
+    assert worst(halfway).relative == pytest.approx(0.5)
+
+
+def test_an_update_that_was_not_made_in_one_small_array_is_found_and_named():
+    found = worst({**END, "a.bias": START["a.bias"]})
+    assert (found.name, found.relative) == ("a.bias", pytest.approx(1.0))
+    assert found.excess > 1
+
+
+def test_a_rate_that_is_ten_percent_off_is_found_in_every_array():
+    faster = {name: START[name] + 1.1 * (END[name] - START[name]) for name in END}
+    assert all(each.excess > 1 for each in distances(START, faster, RIGHT, "fp32"))
+
+
+def test_what_rounding_does_is_allowed():
+    rounded = {name: END[name] + 4e-6 for name in END}
+    assert worst(rounded).excess < 1
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_weight_that_is_no_number_is_infinitely_far(value):
-    assert weight_error(changed("a.weight", value), EXPECTED)[0] == math.inf
+    assert worst({**END, "a.bias": np.array([value, 0.0, 0.0])}).excess == math.inf
 
 
 def test_missing_weights_are_named():
     with pytest.raises(ValueError, match=r"missing: \['a.bias'\]"):
-        weight_error({"a.weight": EXPECTED["a.weight"]}, EXPECTED)
+        worst({"a.weight": END["a.weight"]})
 
 
-def test_a_wrong_shape_is_named():
-    with pytest.raises(ValueError, match=r"a.bias has the shape \(1, 3\)"):
-        weight_error({**EXPECTED, "a.bias": np.zeros((1, 3), np.float32)}, EXPECTED)
+def test_a_wrong_size_is_named():
+    with pytest.raises(ValueError, match=r"a\.bias has 2 values, not 3"):
+        worst({**END, "a.bias": np.zeros(2)})
 
 
-def test_a_loss_that_is_no_number_is_infinitely_far():
-    assert relative_error(math.nan, 1.0) == math.inf
+@pytest.mark.parametrize("size", [LENGTH + 1, 10_000, 2_000_003])
+def test_the_distance_of_sketches_is_that_of_the_arrays(size):
+    stream = np.random.default_rng(size)
+    first = stream.standard_normal(size).astype(np.float32)
+    second = first + stream.standard_normal(size).astype(np.float32) * 1e-3
+    sketcher = Sketcher()
+    apart = sketcher.sketch({"a": first})["a"] - sketcher.sketch({"a": second})["a"]
+    assert np.linalg.norm(apart) == pytest.approx(np.linalg.norm(first - second), rel=0.25)
 
 
-INITIAL = {name: array - 0.5 for name, array in EXPECTED.items()}
+def test_a_small_array_is_its_own_sketch():
+    array = np.arange(6.0).reshape(2, 3)
+    assert Sketcher().sketch({"a": array})["a"].tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_an_update_that_was_half_made_is_half_its_length_away():
-    halfway = {name: (array + INITIAL[name]) / 2 for name, array in EXPECTED.items()}
-    assert update_error(halfway, EXPECTED, INITIAL)[0] == pytest.approx(0.5)
+def test_sketches_of_two_processes_have_the_same_signs():
+    array = np.random.default_rng(0).standard_normal(5000)
+    assert np.array_equal(Sketcher().sketch({"a": array})["a"], Sketcher().sketch({"a": array})["a"])
 
 
-def test_an_update_that_was_not_made_in_one_small_array_is_found():
-    error, where = update_error({**EXPECTED, "a.bias": INITIAL["a.bias"]}, EXPECTED, INITIAL)
-    assert (error, where) == (pytest.approx(1.0), "a.bias")
+def test_one_changed_value_of_many_is_in_the_sketch():
+    array = np.zeros(100_000)
+    array[77_777] = 1.0
+    assert np.linalg.norm(Sketcher().sketch({"a": array})["a"]) == 1.0
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 19, 40])
+def test_rounds_have_all_steps_and_the_first_has_one(steps):
+    rounds = rounds_of(steps)
+    assert sum(rounds) == steps
+    assert rounds[0] == 1
+
+
+def test_eighteen_rounds_are_in_two_launches_of_the_default():
+    assert 2 * len(rounds_of(19)) >= 18

@@ -1,6 +1,7 @@
 """A check whose processes a signal ends once, which says nothing about what they compute."""
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,8 @@ class Crashing:
 
 
 def check(real: Executor, folder: Path, times: int) -> Any:
-    truth = Oracle(real, folder).truth(TRIAL, WORKLOAD, 2)
-    return Checker(Crashing(real, times), folder, steps=2, repeats=2).check(TRIAL, WORKLOAD, truth, "1.0")
+    truth_of = partial(Oracle(real, folder).truth, workload=WORKLOAD)
+    return Checker(Crashing(real, times), folder, steps=2, repeats=2).check(TRIAL, WORKLOAD, truth_of, "1.0")
 
 
 def test_a_crash_is_repeated_and_counted(executor: Executor, tmp_path: Path) -> None:  # noqa: F811 - the fixture

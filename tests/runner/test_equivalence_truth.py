@@ -1,15 +1,18 @@
-"""The gate's truth and what it finds, with real runs of the reference and planted faults."""
+"""The truth of a check and what it finds, with real runs of the reference and planted faults."""
 
 import math
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 import trials
 
 from steptime.frameworks.manifest import load_manifests
+from steptime.runner.equivalence import oracle
 from steptime.runner.equivalence.check import Checker
-from steptime.runner.equivalence.oracle import Oracle, Truth, _diverges, read_weights, weights_path
+from steptime.runner.equivalence.oracle import Oracle, Truth, _diverges
+from steptime.runner.equivalence.probes import Probe, probes, rounds_of
 from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
@@ -19,10 +22,15 @@ from steptime.study.trial import Optimizer, Trial
 from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")
+ROUNDS = rounds_of(5)
 
 
-def trial(strategy: str = "allreduce", workers: int = 2, learning_rate: float = 0.01) -> Trial:
-    return trials.trial(strategy=strategy, workers=workers, optimizer=Optimizer(learning_rate=learning_rate))
+def trial(strategy: str = "allreduce", workers: int = 2, learning_rate: float = 0.01, **fields: Any) -> Trial:
+    return trials.trial(strategy=strategy, workers=workers, optimizer=Optimizer(learning_rate=learning_rate, **fields))
+
+
+def probe(which: Trial | None = None, answer: str = "mean", turns: int = 0) -> Probe:
+    return Probe("as trained", which or trial(), ROUNDS if not turns else (2,), turns=turns, answer=answer)
 
 
 @pytest.fixture(scope="module")
@@ -34,72 +42,80 @@ def executor() -> Executor:
 
 @pytest.fixture(scope="module")
 def truth(executor: Executor, tmp_path_factory: pytest.TempPathFactory) -> Truth:
-    found = Oracle(executor, tmp_path_factory.mktemp("truth")).truth(trial(), WORKLOAD, 5)
+    found = Oracle(executor, tmp_path_factory.mktemp("truth")).truth(probe(), WORKLOAD)
     assert isinstance(found, Truth)
     return found
 
 
-def run(executor: Executor, which: Trial, folder: Path, seed: int = 0):
-    job = check_job(which.model_copy(update={"seed": seed}), WORKLOAD, steps=5, save_weights=True)
-    return executor.launch(which, job, folder, last_record="check", pinned=False)
+def found_in(executor: Executor, truth: Truth, folder: Path, which: Trial, **job: Any) -> list[str]:
+    """Return the reasons against a run of ``which`` where ``trial()`` was asked for."""
+    asked = check_job(which, WORKLOAD, ROUNDS)
+    ran = executor.launch(which, {**asked, **job}, folder, last_record="check", pinned=False)
+    found = Findings(trial(), WORKLOAD)
+    found.add(probe(), ran, folder, truth)
+    return found.reasons
 
 
-def test_real_workers_over_sockets_pass(executor, truth, tmp_path):
-    result = Checker(executor, tmp_path, steps=5, repeats=3).check(trial(), WORKLOAD, truth, "1")
+def test_real_workers_over_sockets_pass(executor, tmp_path):
+    checker = Checker(executor, tmp_path, steps=5, repeats=2)
+    truth_of = partial(Oracle(executor, tmp_path).truth, workload=WORKLOAD)
+    result = checker.check(trial(), WORKLOAD, truth_of, "1")
     assert result.passed, result.reason
-    assert (result.repeats, result.steps, result.parameters) == (3, 5, 61_706)
-    assert result.weight_error < 1e-5
+    assert (result.repeats, result.rounds, result.steps, result.parameters) == (2, 6, 5, 61_706)
+    assert result.gradient_error < 1e-5
+    assert result.update_error < 1e-4
 
 
 def test_rounding_is_known_and_small_in_a_shallow_workload(truth):
-    assert truth.steps == 5
-    assert 0 < truth.rounding.update < 1e-4
+    assert [each.steps for each in truth.rounds] == [1, 2, 2]
+    assert all(0 < each.rounding < 1e-4 for each in truth.rounds)
 
 
-def test_a_worker_that_never_exchanged_its_gradients_does_not_pass(executor, truth, tmp_path):
-    alone = run(executor, trial("single", 1), tmp_path / "run")
-    found = Findings(trial(), WORKLOAD, exact=True)
-    found.add(alone, tmp_path / "run", truth)
-    assert any("the update of" in reason for reason in found.reasons)
+def test_the_right_run_has_no_reason_against_it(executor, truth, tmp_path):
+    assert found_in(executor, truth, tmp_path, trial()) == []
 
 
-def test_one_small_array_that_was_never_exchanged_is_found_and_named(executor, truth, tmp_path):
-    folder = tmp_path / "run"
-    ran = run(executor, trial(), folder)
-    alone_folder = tmp_path / "alone"
-    run(executor, trial("single", 1), alone_folder)
-    weights = {**read_weights(folder, 1), "fc3.bias": read_weights(alone_folder, 0)["fc3.bias"]}
-    np.savez(weights_path(folder, 1), **weights)
-    found = Findings(trial(), WORKLOAD, exact=True)
-    found.add(ran, folder, truth)
-    assert found.reasons
-    assert all("worker 1" in reason and "fc3.bias" in reason for reason in found.reasons)
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        {"learning_rate": 0.011},
+        {"momentum": 0.0},
+        {"weight_decay": 0.1},
+        {"learning_rate": 0.005},
+    ],
+    ids=["rate 10 % off", "momentum missing", "weight decay surplus", "gradients divided twice"],
+)
+def test_another_optimizer_is_found(executor, truth, tmp_path, optimizer):
+    assert found_in(executor, truth, tmp_path, trial(**optimizer))
+
+
+def test_a_worker_that_never_exchanged_its_gradients_is_found_in_the_gradient(executor, truth, tmp_path):
+    asked = check_job(trial("single", 1), WORKLOAD, ROUNDS)
+    ran = executor.launch(trial("single", 1), asked, tmp_path, last_record="check", pinned=False)
+    found = Findings(trial(), WORKLOAD)
+    one = Truth(truth.learning_rate, truth.ranks[:1])
+    found.add(probe(), ran, tmp_path, one)
+    assert any("the gradient of" in reason for reason in found.reasons)
 
 
 def test_other_initial_weights_are_found_in_the_first_loss(executor, truth, tmp_path):
-    ran = run(executor, trial(), tmp_path / "run", seed=1)
-    found = Findings(trial(), WORKLOAD, exact=True)
-    found.add(ran, tmp_path / "run", truth)
-    assert any(reason.startswith("first loss") for reason in found.reasons)
+    reasons = found_in(executor, truth, tmp_path, trial(), seed=1)
+    assert any("the first loss is" in reason for reason in reasons)
 
 
-def test_where_rounding_alone_would_decide_fewer_steps_are_compared(executor, tmp_path, monkeypatch):
-    monkeypatch.setattr("steptime.runner.equivalence.oracle._LARGEST_ROUNDING", 1e-7)
-    found = Oracle(executor, tmp_path).truth(trial(), WORKLOAD, 8)
+def test_rounds_in_which_rounding_alone_would_decide_are_left_out(executor, tmp_path, monkeypatch):
+    monkeypatch.setattr(oracle, "_LARGEST_ROUNDING", 1e-7)
+    found = Oracle(executor, tmp_path).truth(probe(), WORKLOAD)
     assert isinstance(found, Truth)
-    assert found.steps < 8
-    assert len(found.losses) == found.steps
+    assert len(found.rounds) < len(ROUNDS)
 
 
 def test_where_training_diverges_the_learning_rate_is_a_tenth_until_it_does_not(executor, tmp_path):
-    diverging = trial(learning_rate=3.0)
-    found = Oracle(executor, tmp_path / "truth").truth(diverging, WORKLOAD, 5)
+    found = Oracle(executor, tmp_path / "truth").truth(probe(trial(learning_rate=3.0)), WORKLOAD)
     assert isinstance(found, Truth)
     assert found.learning_rate < 3.0
-    assert max(found.losses) <= 2 * found.losses[0]
-    result = Checker(executor, tmp_path / "check", steps=5, repeats=1).check(diverging, WORKLOAD, found, "1")
-    assert result.passed, result.reason
-    assert result.learning_rate == found.learning_rate
+    losses = [each.loss for each in found.rounds]
+    assert max(losses) <= 2 * losses[0]
 
 
 @pytest.mark.parametrize("losses", [[2.0, 4.1], [2.0, math.nan], [2.0, math.inf, 1.0], [math.nan]])
@@ -112,6 +128,34 @@ def test_a_loss_that_rises_by_less_does_not_diverge():
 
 
 def test_a_reference_that_fails_is_a_reason_and_no_crash(executor, tmp_path):
-    result = Checker(executor, tmp_path, steps=5, repeats=1).check(trial(), WORKLOAD, "the reference failed: why", "1")
+    checker = Checker(executor, tmp_path, steps=5, repeats=1)
+    result = checker.check(trial(), WORKLOAD, lambda _: "the reference failed: why", "1")
     assert not result.passed
     assert result.reason == "the reference failed: why"
+
+
+def test_pushes_in_turn_and_at_frozen_weights_differ_little_where_the_order_does_not_matter(executor, tmp_path):
+    found = Oracle(executor, tmp_path).truth(probe(trial("ps_async", momentum=0.0), "any_order", turns=2), WORKLOAD)
+    assert isinstance(found, Truth)
+    assert len(found.ranks) == 2
+    for (each,) in found.ranks:
+        assert each.steps == 4
+        assert each.rounding < 0.01
+
+
+def test_an_asynchronous_strategy_is_checked_alone_and_with_all_workers():
+    found = list(probes(trial("ps_async", 3), WORKLOAD, 5, 2))
+    assert [(each.answer, each.trial.workers) for each in found] == [("mean", 1), ("any_order", 3), ("any_order", 3)]
+    assert found[0].trial.optimizer.weight_decay > 0
+    assert found[1].trial.optimizer.momentum == 0
+
+
+def test_a_synchronous_strategy_is_checked_as_trained_and_with_all_terms():
+    found = list(probes(trial("allreduce", 3), WORKLOAD, 5, 3))
+    assert [each.trial.optimizer.weight_decay > 0 for each in found] == [False, True, False]
+    assert {each.trial.workers for each in found} == {3}
+
+
+def test_a_large_workload_takes_fewer_steps():
+    (first, *_) = probes(trial(), build_workload("resnet50", (3, 64, 64), 10), 19, 2)
+    assert 3 <= sum(first.rounds) < 19

@@ -30,7 +30,7 @@ def executor() -> Executor:
 
 
 def run(executor: Executor, folder: Path, job=None):
-    job = job or check_job(TRIAL, WORKLOAD, steps=1, save_weights=False)
+    job = job or check_job(TRIAL, WORKLOAD, (1,))
     return executor.launch(TRIAL, job, folder, last_record="check", pinned=False)
 
 
@@ -87,7 +87,7 @@ def test_a_crash_is_told_from_a_failure_that_somebody_meant(reason, crashed):
 
 
 def test_the_worker_that_failed_first_is_the_reason_and_not_its_peers(executor, tmp_path):
-    job = check_job(TRIAL, WORKLOAD, steps=1, save_weights=False)
+    job = check_job(TRIAL, WORKLOAD, (1,))
     job["workload"]["layers"][0]["kind"] = "no-such-kind"
 
     ran = run(executor, tmp_path / "run", job)

@@ -29,9 +29,9 @@ def test_a_job_is_json_and_nothing_else():
 
 def test_dropout_is_on_in_timing_and_off_in_checks():
     assert rates(timing_job(TRIAL, WORKLOAD, {}, TimingSchedule(5, 3.0, 10, 2000))) == {0.5}
-    assert rates(check_job(TRIAL, WORKLOAD, steps=5, save_weights=True)) == {0.0}
+    assert rates(check_job(TRIAL, WORKLOAD, (1, 4))) == {0.0}
 
 
 def test_a_check_has_a_batch_of_its_own_for_every_step():
-    job = check_job(TRIAL, WORKLOAD, steps=5, save_weights=True)
+    job = check_job(TRIAL, WORKLOAD, (1, 4))
     assert job["loader"] == {"kind": "synthetic", "distinct_batches": 5}

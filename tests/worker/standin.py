@@ -129,7 +129,7 @@ def stage_standin(folder: Path, *, mode: str = "time", room: str = ROOM, **optio
         "strategy": "single",
         "options": options,
         "mode": mode,
-        "schedule": {**SCHEDULE, "check_steps": 2},
+        "schedule": {**SCHEDULE, "rounds": [1, 1], "save_weights": True},
     }
     make_run_folder(run, source, job)
     return run

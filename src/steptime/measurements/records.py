@@ -126,19 +126,20 @@ class EquivalenceResult:
     input_shape: list[Count]
     workers: Count
     repeats: Count
+    """Launches that were compared."""
     steps: Count
+    """Of the longest launch."""
     parameters: int | None
     parameters_expected: int
     output_shape: list[int] | None
     first_loss_error: float | None
     """Relative, against the reference, with the same weights and the same batch."""
     last_loss_error: float | None
-    """Relative, after the equivalence check's steps."""
+    """Relative, the largest of all rounds behind the first."""
     weight_error: float | None
-    """Largest distance of a weight from the reference after the last checked step, over all repeats and workers,
-    relative to the largest weight of its array; None where nothing is defined (asynchronous strategies)."""
+    """Largest distance of an array of weights from the reference's after any round, relative to its length."""
     update_error: float | None
-    """Likewise, but of an array's whole update since the initial weights, relative to it."""
+    """Likewise, but of an array's update in one round, relative to the length of the update."""
     update_rounding: float | None
     """The same of the reference in single precision against itself in double: what no framework can better."""
     passed: bool
@@ -151,6 +152,13 @@ class EquivalenceResult:
     learning_rate: float | None = None
     """With which all were trained; below the trial's where its own makes the loss grow. None in older records, and
     where the reference failed."""
+    gradient_error: float | None = None
+    """As ``update_error``, of the gradient of the first step, with what weight decay adds to it. None in older records
+    and where workers do not wait for each other."""
+    gradient_rounding: float | None = None
+    """As ``update_rounding``."""
+    rounds: Count = 0
+    """Of steps that were compared by themselves, over all launches; 0 in older records."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

@@ -203,6 +203,9 @@ class EquivalenceSummary(JsonForm):
     options: dict[str, Any] = Field(default_factory=dict)
     crashes: int = 0
     learning_rate: float | None = None
+    gradient_error: float | None = None
+    gradient_rounding: float | None = None
+    rounds: int = 0
 
 
 class PublishedRatio(JsonForm):

@@ -1,6 +1,6 @@
 """The ``job.json`` of a launch, as docs/worker-protocol.md defines it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -77,14 +77,16 @@ def ablation_job(
     }
 
 
-def check_job(trial: Trial, workload: Workload, *, steps: int, save_weights: bool) -> dict[str, Any]:
-    """Return the job that checks ``trial``: a few steps on known batches, without dropout."""
+def check_job(
+    trial: Trial, workload: Workload, rounds: Sequence[int], *, turns: int = 0, save_weights: bool = False
+) -> dict[str, Any]:
+    """Return the job that checks ``trial``: ``rounds`` of steps on known batches, then ``turns``, without dropout."""
     return {
         **_shared(trial),
         "workload": workload.to_json(dropout=False),
-        "loader": {"kind": "synthetic", "distinct_batches": steps},
+        "loader": {"kind": "synthetic", "distinct_batches": sum(rounds) + turns},
         "mode": "check",
-        "schedule": {"check_steps": steps, "save_weights": save_weights},
+        "schedule": {"rounds": list(rounds), "turns": turns, "save_weights": save_weights},
     }
 
 

@@ -8,6 +8,18 @@ from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["optimizer", "gradients", "weights"]
+Answer = Literal["mean", "any_order", "error_feedback", "blocks"]
+"""What is right of several workers' weights, which the equivalence check asks:
+
+``mean``
+    Each update uses the mean of all workers' gradients: the weights are those of one worker with all batches.
+``any_order``
+    Each gradient updates once, in whatever order they come.
+``error_feedback``
+    What was sent so far is the mean of all gradients but for a residue that does not grow.
+``blocks``
+    Each worker updates alone for a block of samples; then all take the mean of their weights, with momentum.
+"""
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,7 @@ class Strategy:
     exact: bool = True
     """Whether p workers compute the weights that one worker computes with p times the batch: such a strategy can be
     checked against the reference weight by weight, and is one of those that ``auto`` stands for."""
+    answer: Answer = "mean"
     servers: bool = False
     """Whether processes of their own hold the weights: parameter servers."""
     shards: tuple[State, ...] = ()
@@ -53,6 +66,7 @@ STRATEGIES: dict[str, Strategy] = {
             servers=True,
             synchronous=False,
             exact=False,
+            answer="any_order",
             aliases=("parameter_server_async",),
         ),
         Strategy(
@@ -80,12 +94,14 @@ STRATEGIES: dict[str, Strategy] = {
             "block_momentum",
             "workers train alone for a block of samples, then average their weights with momentum",
             exact=False,
+            answer="blocks",
             curve_model=False,
         ),
         Strategy(
             "onebit",
             "as allreduce, but gradients travel as one bit per value, and the error is added to the next",
             exact=False,
+            answer="error_feedback",
             curve_model=False,
         ),
     )

@@ -137,10 +137,10 @@ class EquivalenceSettings(Strict):
 
     enabled: bool = True
     """False ranks frameworks that nobody compared; the report says so."""
-    steps: Count = 5
-    """Training steps that are compared with the reference."""
-    repeats: Count = 3
-    """Runs of each synchronous strategy; faults may be intermittent."""
+    steps: Count = 19
+    """Training steps of a launch, at most, that are compared with the reference in rounds of one to three."""
+    repeats: Count = 2
+    """Launches of every kind, as trained and with momentum and weight decay; faults may be intermittent."""
 
 
 NamedWorkload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]

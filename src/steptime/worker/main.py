@@ -10,10 +10,11 @@ import time
 import traceback
 
 from steptime.worker.ablation import run_ablation
+from steptime.worker.check import run_check
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.process_context import ProcessContext
 from steptime.worker.tether import die_with_parent
-from steptime.worker.timing import run_check, run_timed
+from steptime.worker.timing import run_timed
 
 
 class RecordFile(object):

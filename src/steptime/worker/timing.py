@@ -1,8 +1,4 @@
-"""The two loops that run a session's own steps: the timing run, and the equivalence check's few steps.
-
-Both are the same for every framework. The timing run measures whole steps and nothing else; the check takes steps
-from known weights on known batches and keeps the losses and the weights.
-"""
+"""The loop of the timing run, the same for every framework: it measures whole steps and nothing else."""
 
 import json
 import os
@@ -101,25 +97,3 @@ def _peak_memory_bytes():
             return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def run_check(session, job, context, records):
-    """Step ``job["schedule"]["check_steps"]`` times, write each loss, and save the weights at the end.
-
-    The weights go to ``weights-<rank>.npz`` in the run folder, from every worker that holds them: comparing with a
-    reference, and not only worker with worker, is what finds a fault that all workers share.
-    """
-    # Here, not at the top: timing needs no numpy, and every process of a launch imports this module.
-    import numpy
-
-    losses = []
-    for _ in range(job["schedule"]["check_steps"]):
-        session.step()
-        session.wait()
-        losses.append(session.loss())
-    weights = session.get_weights()
-    if weights is not None and job["schedule"].get("save_weights", True):
-        numpy.savez(os.path.join(context.folder, "weights-%d.npz" % context.rank), **weights)
-    records.write(
-        "check", losses=losses, parameters=session.parameter_count(), output_shape=list(session.output_shape())
-    )

@@ -42,8 +42,49 @@ class ReferenceSession(Session):
         self._average = connect(context)
         self._workers = context.workers
         self._loss = None
+        self._updates = job["options"].get("updates", "together")
+        self._first_values = self._network.values.copy() if self._updates == "frozen" else None
+        self._pushes = 0
+        self._blocks = Blocks(job["options"], self._network.values, self._shards) if self._updates == "blocks" else None
 
     def step(self):
+        if self._updates == "together":
+            self._step_together()
+        elif self._updates == "blocks":
+            self._step_in_block()
+        else:
+            self._push()
+
+    def _step_in_block(self):
+        """Take one step of every shard by itself, and let them agree where that ends a block."""
+        values, blocks = self._network.values, self._blocks
+        losses = []
+        for shard, (feed, stream) in enumerate(zip(self._feeds, self._streams)):
+            values[:], self._velocity[:] = blocks.values[shard], blocks.velocities[shard]
+            inputs, targets = next(feed)
+            self._network.set_mask_stream(stream)
+            losses.append(self._network.backpropagate(inputs, targets))
+            self._update(self._network.slopes)
+            blocks.values[shard], blocks.velocities[shard] = values, self._velocity
+        self._loss = losses[0]
+        blocks.count_step()
+        values[:] = blocks.values[0]
+
+    def _push(self):
+        """Update with the gradient of the next shard alone, as an asynchronous server does."""
+        shard = self._pushes % self._shards
+        self._pushes += 1
+        values = self._network.values
+        now = values.copy()
+        if self._first_values is not None:
+            values[:] = self._first_values
+        inputs, targets = next(self._feeds[shard])
+        self._network.set_mask_stream(self._streams[shard])
+        self._loss = self._network.backpropagate(inputs, targets)
+        values[:] = now
+        self._update(self._network.slopes)
+
+    def _step_together(self):
         slopes = self._network.slopes
         losses, total = [], None
         for feed, stream in zip(self._feeds, self._streams):
@@ -85,7 +126,8 @@ class ReferenceSession(Session):
         return [self._batch] + list(self._network.output_shape)
 
     def get_weights(self):
-        return {name: array.astype(numpy.float32) for name, array in self._network.weights.items()}
+        """Return float64 arrays where the job wants 64 bits."""
+        return {name: array.copy() for name, array in self._network.weights.items()}
 
     def facts(self):
         return {
@@ -98,6 +140,38 @@ class ReferenceSession(Session):
 
     def close(self):
         self._average.close()
+
+
+class Blocks(object):
+    """The weights of shards that train alone for a block of steps, and then all take the filtered mean.
+
+    K. Chen, Q. Huo, blockwise model-update filtering, ICASSP 2016, with the gain (1 - momentum) x learning rate of the
+    sum over the shards, and CNTK's form of Nesterov's momentum.
+    """
+
+    def __init__(self, options, values, shards):
+        self.values = numpy.tile(values, (shards, 1))
+        self.velocities = numpy.zeros_like(self.values)
+        self._options = options
+        self._before = values.copy()
+        self._smoothed = numpy.zeros_like(values)
+        self._steps = 0
+
+    def count_step(self):
+        """Count a step of all shards; at the end of a block, replace their weights."""
+        options = self._options
+        self._steps += 1
+        if self._steps % options["block_steps"]:
+            return
+        momentum = options["block_momentum"]
+        change = (self._before - self.values).sum(axis=0)
+        self._smoothed = momentum * self._smoothed + (1.0 - momentum) * options["block_learning_rate"] * change
+        self._before = self._before - self._smoothed
+        if options["nesterov"]:
+            self._before = self._before - momentum * self._smoothed
+        self.values[:] = self._before
+        if options["reset_momentum"]:
+            self.velocities[:] = 0.0
 
 
 class ReferenceAblation(AblatedStep):

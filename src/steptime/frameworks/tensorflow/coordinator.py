@@ -6,6 +6,7 @@ asks for it.
 """
 
 import collections
+import os
 import threading
 
 import numpy
@@ -150,13 +151,18 @@ class Coordinator(object):
                 answers["step"] = step
                 step()
 
+            def weights():
+                path = os.path.join(self._context.folder, "served-%d.npz" % rank)
+                numpy.savez(path, **self._network.get_weights())
+                return path
+
             def stages():
                 with self._building:
                     built = ServedAblation(self._job, self._training, batches).stages()
                 answers.update((STAGE + name, _silent(run)) for name, run in built.items())
                 return list(built)
 
-            answers.update(step=first_step, stages=stages)
+            answers.update(step=first_step, stages=stages, weights=weights)
             asked = line.receive()
             while asked in answers:
                 line.send({"is": answers[asked]()})

@@ -1,6 +1,9 @@
 """A worker of the strategy ``ps_async``: its TensorFlow server computes, and its Python asks for each step."""
 
 import functools
+import os
+
+import numpy
 
 from steptime.frameworks.tensorflow.cluster import STAGE, call, start_server
 from steptime.worker.ablated_step import AblatedStep
@@ -55,8 +58,12 @@ class CoordinatedSession(Session):
         return self._ask("output_shape")
 
     def get_weights(self):
-        """The servers hold the weights, and only the coordinator knows them."""
-        return
+        """Return what the servers hold, which only the coordinator knows; it leaves it in the run folder."""
+        path = self._ask("weights")
+        with numpy.load(path) as file:
+            weights = dict(file)
+        os.remove(path)
+        return weights
 
     def facts(self):
         facts = {

@@ -5,16 +5,21 @@ import hashlib
 import json
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import steptime
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.frameworks.manifest import Manifest
+from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import EquivalenceResult, read_equivalence
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
 _PACKAGE = Path(steptime.__file__).parent
+_OF_MACHINE = ("cpu", "architecture", "gpus", "gpu_driver")
+"""Facts of a machine on which the result of a check depends."""
 _PARTIAL = ".partial"
 _ABANDONED_S = 60.0
 """Since a partial file was written: whoever wrote it is gone, since it is written in one piece and renamed."""
@@ -23,26 +28,35 @@ _ABANDONED_S = 60.0
 class CheckCache:
     """One small file per check; only passed checks are kept, so that a failure is always looked at afresh."""
 
-    def __init__(self, folder: Path, reference: Manifest, package: Path = _PACKAGE) -> None:
+    def __init__(
+        self, folder: Path, reference: Manifest, package: Path = _PACKAGE, machine: Mapping[str, Any] | None = None
+    ) -> None:
         """Open the cache.
 
         Args:
             folder: of the files; made when the first is kept.
             reference: the manifest of the framework that all others are compared with.
             package: steptime's own folder, with the code of workers and libraries.
+            machine: as ``fingerprint`` returns it; this one by default.
         """
+        machine = fingerprint() if machine is None else machine
+        # The same code computes in other ways on another processor or GPU, and with another driver.
+        self._machine = json.dumps([machine.get(name) for name in _OF_MACHINE])
         self._folder = folder
         self._package = package
-        self._shared = _digest_files(package / "worker") + self._digest_framework(reference)
+        own = package / "runner" / "equivalence"
+        self._shared = _digest_files(package / "worker") + _digest_files(own) + self._digest_framework(reference)
 
     def key(self, trial: Trial, workload: Workload, manifest: Manifest, ready: ReadyEnvironment, setting: str) -> str:
         """Return the name under which a check is kept.
 
-        It covers the code of the worker half, of both frameworks and of the libraries that they share, the
-        environment's packages, the workload, the configuration and ``setting``, which says how the check is done.
+        It covers the code of the check, of the worker half, of both frameworks and of the libraries that they share,
+        the environment's packages, the machine's processor, GPUs and driver, the workload, the configuration and
+        ``setting``, which says how the check is done.
         """
         parts = [
             self._shared,
+            self._machine,
             self._digest_framework(manifest),
             json.dumps(ready.packages, sort_keys=True),
             ready.python_version,

@@ -1,6 +1,6 @@
 """The equivalence check of a study: which checks its trials need, each from the cache or run now.
 
-A check holds a framework's run of a few steps against the reference's, as often as its strategy needs.
+A check launches the probes of a framework and strategy, and holds each against what the reference computes.
 """
 
 import shutil
@@ -8,24 +8,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.oracle import Oracle, Truth
+from steptime.runner.equivalence.probes import Probe, check_trial, probes
 from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor
-from steptime.runner.jobs import check_job
 from steptime.runner.progress import Observer
-from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
-
-_BATCH = 8
-"""Samples per worker: enough for batch statistics, small enough for the reference."""
-_WORKERS = 2
-"""Workers of a check with several: a fault of the exchange shows with two."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +43,6 @@ def equivalence_cases(trials: Sequence[Trial], manifests: Mapping[str, Manifest]
     return [Case(check, tuple(covered[key])) for key, check in small.items()]
 
 
-def check_trial(trial: Trial, manifest: Manifest) -> Trial:
-    """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
-    here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
-    return trial.model_copy(
-        update={
-            "dataset": None,
-            "loader": "synthetic",
-            "loader_processes": 0,
-            "workers": min(trial.workers, _WORKERS),
-            "batch_per_worker": min(trial.batch_per_worker, _BATCH),
-            "threads": 1,
-            **(here if trial.cluster else {}),
-        }
-    )
-
-
 @dataclass(frozen=True)
 class Checker:
     """Runs checks in a scratch folder."""
@@ -71,30 +50,31 @@ class Checker:
     executor: Executor
     scratch: Path
     steps: int
-    """At most; fewer where rounding alone would decide after so many."""
+    """Of a launch, at most."""
     repeats: int
-    """Of exact strategies with several workers, whose faults may be intermittent."""
+    """Launches of every kind of probe."""
 
-    def check(self, trial: Trial, workload: Workload, truth: Truth | str, version: str) -> EquivalenceResult:
-        """Run ``trial`` and hold it against ``truth``, or report why there is none."""
-        exact = strategy_named(trial.strategy).exact
-        repeats = self.repeats if exact and trial.workers > 1 else 1
-        found = Findings(trial, workload, exact=exact)
-        if isinstance(truth, str):
-            found.reasons.append(truth)
-            return found.result(None, 0, version)
-        job = check_job(trial.with_learning_rate(truth.learning_rate), workload, steps=truth.steps, save_weights=exact)
-        for repeat in range(repeats):
-            folder = self.scratch / f"{trial.id}-{repeat}"
+    def check(
+        self, trial: Trial, workload: Workload, truth_of: Callable[[Probe], Truth | str], version: str
+    ) -> EquivalenceResult:
+        """Launch the probes of ``trial`` and hold each against its truth, until one does not pass."""
+        found = Findings(trial, workload)
+        for number, probe in enumerate(probes(trial, workload, self.steps, self.repeats)):
+            truth = truth_of(probe)
+            if isinstance(truth, str):
+                found.reasons.append(truth)
+                break
+            job = probe.job(workload, truth.learning_rate)
+            folder = self.scratch / f"{trial.id}-{number}"
             # Checks run side by side, which pins would put on the same cores.
-            ran = self.executor.launch(trial, job, folder, last_record="check", pinned=False)
+            ran = self.executor.launch(probe.trial, job, folder, last_record="check", pinned=False)
             if ran.crashed:
                 found.note_crash()
-                ran = self.executor.launch(trial, job, folder, last_record="check", pinned=False)
-            found.add(ran, folder, truth)
+                ran = self.executor.launch(probe.trial, job, folder, last_record="check", pinned=False)
+            found.add(probe, ran, folder, truth)
             if found.reasons:
                 break
-        return found.result(truth, repeats, version)
+        return found.result(version)
 
 
 @dataclass
@@ -148,7 +128,7 @@ class EquivalenceCheck:
         if result is None:
             self.observer.working_on(what)
             version = ready.packages.get(manifest.distribution.lower(), "unknown")
-            result = self.checker.check(trial, workload, self._truth(trial, workload), version)
+            result = self.checker.check(trial, workload, partial(self.truth, workload=workload), version)
             if executor.cancelled.is_set() and not result.passed:
                 return  # ended before its time, which says nothing about the framework
         with self._lock:
@@ -162,13 +142,16 @@ class EquivalenceCheck:
                     self.failures[each] = f"did not pass the equivalence check: {result.reason}"
         self.observer.finished(what, ok=result.passed)
 
-    def _truth(self, trial: Trial, workload: Workload) -> Truth | str:
+    def truth(self, probe: Probe, workload: Workload) -> Truth | str:
+        """Return what is right of ``probe``, computed once for all frameworks."""
+        trial = probe.trial
         key = f"{trial.workload}/{trial.input_shape}/{trial.classes}/{trial.workers}/{trial.batch_per_worker}"
-        key += f"/{trial.seed}/{trial.optimizer.model_dump_json()}"
+        key += f"/{trial.seed}/{trial.precision}/{trial.optimizer.model_dump_json()}"
+        key += f"/{probe.answer}/{probe.rounds}/{probe.turns}/{probe.batches}/{sorted(probe.settings.items())}"
         with self._lock:
             lock = self._truth_locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._truths:
                 oracle = Oracle(self.checker.executor, self.checker.scratch)
-                self._truths[key] = oracle.truth(trial, workload, self.checker.steps)
+                self._truths[key] = oracle.truth(probe, workload)
             return self._truths[key]

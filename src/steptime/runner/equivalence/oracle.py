@@ -1,48 +1,66 @@
-"""The oracle: the losses and weights that the reference computes for a check, and how much of them is rounding."""
+"""The oracle: what the reference computes for a probe, and how much of it is rounding or a matter of order."""
 
+import math
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.runner.equivalence.tolerances import relative_error, update_error, weight_error
-from steptime.runner.equivalence.weight_stream import InitialWeights, SavedWeights, Weights
+from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
+from steptime.runner.equivalence.probes import Probe
 from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
 from steptime.study.strategies import SINGLE
-from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
 REFERENCE = "reference"
-_LARGEST_ROUNDING = 0.05
-"""Of an update. Beyond it, rounding begins to look like a fault, and the case is looked at after fewer steps."""
+_LARGEST_ROUNDING = 5e-3
+"""Of an update. Beyond it, rounding begins to look like a fault."""
+_LARGEST_SPREAD = 5e-3
+"""Likewise, of what the order of asynchronous updates changes."""
 _LARGEST_GROWTH = 2.0
 """Of the loss over its first value. Beyond it training diverges, where activations are in the thousands, a rounded one
 near zero decides over whole rows, and some frameworks cap the loss."""
-_TENTHS = 3
+_LEAST_ROUNDS = 2
+"""The gradient, and one round of several steps; with fewer, a smaller learning rate is tried."""
+_TENTHS = 4
 """How often the learning rate may be divided by ten."""
-
-
-@dataclass(frozen=True)
-class Rounding:
-    """How far the reference in single precision is from itself in double precision: what no framework can better."""
-
-    first_loss: float
-    last_loss: float
-    weights: float
-    update: float
+_SHARE_OF_SPREAD = 1 / 8
+"""Of the distance between the orders, that counts as a unit of rounding, so that twice the distance is allowed."""
+_SHARE_OF_LOSS = 1 / 32
+"""Likewise, of what all updates change of the loss, so that half of it is allowed."""
+_LARGEST_CHANGE = 0.05
+"""Of the loss, in a probe whose gradients must hardly change."""
+_RESIDUE = 0.8
+"""Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
+_BITS = {"fp32": 32, "bf16": 16}
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What the reference computed, in double precision."""
+    """What is right of a probe."""
 
-    steps: int
     learning_rate: float
+    ranks: tuple[tuple[Round, ...], ...]
+    """The rounds of each worker."""
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """Of the first worker."""
+        return self.ranks[0]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of the reference."""
+
     losses: list[float]
-    """Of worker 0, one per step."""
-    weights: Weights
-    initial: Weights
-    """Before the first step."""
-    rounding: Rounding
+    sketches: list[Sketch]
+    """Before the first round, and behind each."""
+
+
+class _ReferenceFailureError(Exception):
+    """The reference did not come to its end; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -52,38 +70,106 @@ class Oracle:
     executor: Executor
     scratch: Path
 
-    def truth(self, trial: Trial, workload: Workload, steps: int) -> Truth | str:
-        """Return what ``trial``'s workers must compute together, or why the reference could not say.
+    def truth(self, probe: Probe, workload: Workload) -> Truth | str:
+        """Return what is right of ``probe``, or why the reference could not say.
 
-        The reference computes every worker's share with its own batch statistics in one process and averages the
-        gradients: exactly what a synchronous strategy must do, whatever layers the workload has. Where rounding
-        alone changes an update by more than 5 % after ``steps`` steps, half as many are taken, down to one. Where
-        training diverges, the learning rate is a tenth, down to a thousandth of the trial's.
+        Where training diverges, or rounding or order decide too early, the learning rate is a tenth, down to a
+        ten-thousandth of the trial's. Rounds in which rounding decides even then are left out.
         """
-        initial = InitialWeights(workload.to_json()["layers"], trial.seed)
-        tenths = 0
-        while True:
-            double = self._ask(trial, workload, steps, bits=64)
-            if isinstance(double, str):
-                return double
-            rate = trial.optimizer.learning_rate
-            if _diverges(double[0]) and tenths < _TENTHS:
-                trial, tenths = trial.with_learning_rate(rate / 10), tenths + 1
-                continue
-            single = self._ask(trial, workload, steps, bits=32)
-            if isinstance(single, str):
-                return single
-            rounding = Rounding(
-                first_loss=relative_error(single[0][0], double[0][0]),
-                last_loss=relative_error(single[0][-1], double[0][-1]),
-                weights=weight_error(single[1], double[1])[0],
-                update=update_error(single[1], double[1], initial)[0],
-            )
-            if rounding.update <= _LARGEST_ROUNDING or steps == 1:
-                return Truth(steps, rate, double[0], double[1], initial, rounding)
-            steps //= 2
+        answer = {
+            "mean": self._mean,
+            "any_order": self._any_order,
+            "error_feedback": self._error_feedback,
+            "blocks": self._mean,
+        }[probe.answer]
+        rate, least = probe.trial.optimizer.learning_rate, probe.trial.optimizer.learning_rate / 10**_TENTHS
+        try:
+            while True:
+                found = answer(probe, workload, rate, last=rate <= least)
+                if isinstance(found, Truth):
+                    return found
+                rate = max(found, least)
+        except _ReferenceFailureError as failure:
+            return f"the reference failed: {failure}"
 
-    def _ask(self, trial: Trial, workload: Workload, steps: int, *, bits: int) -> tuple[list[float], Weights] | str:
+    def _mean(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
+        """Every worker's share with its own batch statistics, in one process, and the mean of the gradients.
+
+        That is what a synchronous strategy must do, whatever layers the workload has. Returns the learning rate to try
+        next where this one does not do.
+        """
+        exact = self._ask(probe, workload, rate, probe.rounds)
+        if _diverges(exact.losses) and not last:
+            return rate / 10
+        rounded = self._ask(probe, workload, rate, probe.rounds, bits=_BITS[probe.trial.precision])
+        rounds = [
+            _round(probe, number, exact, rounded.sketches, rounded.losses[number])
+            for number in range(len(probe.rounds))
+        ]
+        limit = _LARGEST_ROUNDING if probe.trial.precision == "fp32" else math.inf
+        clear = next((number for number, each in enumerate(rounds) if each.rounding > limit), len(rounds))
+        if clear < min(_LEAST_ROUNDS, len(rounds)) and not last:
+            return rate / 10
+        return Truth(rate, (tuple(rounds[: max(clear, 1)]),) * probe.trial.workers)
+
+    def _any_order(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
+        """The weights when each gradient has updated once: of workers that saw all updates before, and that saw none.
+
+        All orders and all staleness lie between the two, whose distance is a part of what is allowed.
+        """
+        workers = probe.trial.workers
+        steps = sum(probe.rounds) + probe.turns
+        # All pushes but those of the last turn, and then one by one.
+        rounds = ((steps - 1) * workers, *(1,) * workers)
+        seen = self._ask(probe, workload, rate, rounds, updates="in_turn")
+        unseen = self._ask(probe, workload, rate, rounds, updates="frozen")
+        first, end = seen.sketches[0], seen.sketches[-1]
+        apart = math.hypot(*(norm(unseen.sketches[-1][name] - end[name]) for name in end))
+        spread = apart / math.hypot(*(norm(end[name] - first[name]) for name in end))
+        if not last and _diverges(seen.losses):
+            return rate / 10
+        if not last and spread > _LARGEST_SPREAD:
+            return rate * _LARGEST_SPREAD / spread / 2  # it is proportional to the rate, or nearly
+        rounded = self._ask(probe, workload, rate, rounds, updates="in_turn", bits=_BITS[probe.trial.precision])
+        ranks = []
+        for number in range(1, workers + 1):
+            right, others, stored = (run.sketches[number + 1] for run in (seen, unseen, rounded))
+            units = {
+                name: norm(stored[name] - right[name]) + norm(others[name] - right[name]) * _SHARE_OF_SPREAD
+                for name in right
+            }
+            # A worker that never pulled has the loss at the first weights; half of the way to it is allowed.
+            unit = abs(seen.losses[number] - unseen.losses[number]) * _SHARE_OF_LOSS
+            ranks.append((Round(steps, first, right, units, seen.losses[number], unit),))
+        return Truth(rate, tuple(ranks))
+
+    def _error_feedback(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
+        """The mean of all gradients, but for a residue that does not grow with the steps.
+
+        The sum of what was sent is the sum of the gradients less the residue, which after n steps is at most some
+        gradients long. The learning rate is so small that gradients hardly change.
+        """
+        steps = sum(probe.rounds)
+        exact = self._ask(probe, workload, rate, (1, steps - 1))
+        if not last and not abs(exact.losses[-1] - exact.losses[0]) <= _LARGEST_CHANGE * abs(exact.losses[0]):
+            return rate / 10
+        start, end = exact.sketches[0], exact.sketches[-1]
+        units = {name: norm(end[name] - start[name]) * _RESIDUE / steps for name in end}
+        right = Round(steps, start, end, units, None, 0.0)
+        return Truth(rate, ((right,),) * probe.trial.workers)
+
+    def _ask(  # noqa: PLR0913 - the last two choose the kind of answer
+        self,
+        probe: Probe,
+        workload: Workload,
+        rate: float,
+        rounds: tuple[int, ...],
+        *,
+        bits: int = 64,
+        updates: str = "together",
+    ) -> _Run:
+        """Run the reference as one process that does the work of all workers."""
+        trial = probe.trial.with_learning_rate(rate)
         reference = trial.model_copy(
             update={
                 "framework": REFERENCE,
@@ -92,29 +178,33 @@ class Oracle:
                 "device": "cpu",
                 "workers": 1,
                 "servers": 0,
+                "server_placement": None,
                 "launcher": "local",
-                "options": {"shards": trial.workers, "bits": bits},
+                "options": {"updates": updates, "bits": bits, "shards": trial.workers},
             }
         )
-        folder = self.scratch / f"truth-{trial.id}-{bits}"
-        job = check_job(reference, workload, steps=steps, save_weights=True)
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="truth-", dir=self.scratch))  # truths are asked for side by side
+        job = probe.with_batches(check_job(reference, workload, (0, *rounds)))  # behind no step, the first weights
+        job["options"].update(probe.settings)
         ran = self.executor.launch(reference, job, folder, last_record="check", pinned=False)
         if ran.reason:
-            return f"the reference failed: {ran.reason}"
-        losses: list[float] = ran.collected.worker(0)["check"]["losses"]
-        return losses, read_weights(folder, 0)
+            raise _ReferenceFailureError(ran.reason)
+        losses: list[float] = ran.collected.worker(0)["check"]["losses"][1:]
+        found = read_sketches(folder, 0)
+        shutil.rmtree(folder, ignore_errors=True)
+        return _Run(losses, [found[number] for number in sorted(found)])
+
+
+def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: float) -> Round:
+    start, end = exact.sketches[number], exact.sketches[number + 1]
+    units = {
+        name: norm((rounded[number + 1][name] - rounded[number][name]) - (end[name] - start[name])) for name in end
+    }
+    right = exact.losses[number]
+    return Round(probe.rounds[number], start, end, units, right, abs(loss - right))
 
 
 def _diverges(losses: list[float]) -> bool:
     # Each by itself: Python's maximum passes over what is no number.
     return not all(loss <= _LARGEST_GROWTH * losses[0] for loss in losses)
-
-
-def weights_path(folder: Path, rank: int) -> Path:
-    """Return where a worker of a check saves its weights."""
-    return folder / f"weights-{rank}.npz"
-
-
-def read_weights(folder: Path, rank: int) -> SavedWeights:
-    """Return the weights that a worker saved; the file must stay as long as they are looked at."""
-    return SavedWeights(weights_path(folder, rank))

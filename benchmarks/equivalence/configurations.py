@@ -1,0 +1,94 @@
+"""The configurations that the programs of this folder check: every strategy of every framework that is installed."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.measurements.records import EquivalenceResult
+from steptime.runner.equivalence.cache import CheckCache
+from steptime.runner.equivalence.check import Checker, EquivalenceCheck
+from steptime.runner.equivalence.oracle import REFERENCE
+from steptime.runner.executor import Executor
+from steptime.runner.preparation import environment_spec, prepare_environments, ready_interpreter
+from steptime.runner.progress import Silent
+from steptime.study.strategies import STRATEGIES
+from steptime.study.trial import Optimizer, Trial
+from steptime.workloads.table import build_workload
+
+SMALL_BLOCKS = {"block_momentum": {"block_size": 48}}
+"""Options by strategy, of which the defaults are too large for a check."""
+
+
+def configurations(
+    frameworks: Sequence[str], workers: Sequence[int], workload: str = "lenet5", shape: Sequence[int] = ()
+) -> Iterator[Trial]:
+    """Yield a trial for every strategy of the frameworks with these numbers of workers, where it takes them."""
+    manifests = load_manifests()
+    built = build_workload(workload, tuple(shape)) if shape else build_workload(workload)
+    for framework in frameworks:
+        for strategy, support in manifests[framework].strategies.items():
+            for count in workers:
+                if support.min_workers <= count <= (support.max_workers or count):
+                    yield trial_of(manifests[framework], strategy, built.name, built.input_shape, built.classes, count)
+
+
+def trial_of(  # noqa: PLR0913, PLR0917 - one per fact
+    manifest: Manifest, strategy: str, workload: str, shape: tuple[int, ...], classes: int, workers: int
+) -> Trial:
+    """Return a trial with the framework's default options."""
+    options = {name: option.default for name, option in manifest.options_for(strategy).items()}
+    servers = int(STRATEGIES[strategy].servers)
+    return Trial(
+        framework=manifest.name,
+        strategy=strategy,
+        workload=workload,
+        input_shape=shape,
+        classes=classes,
+        dataset=None,
+        loader="synthetic",
+        device="cpu",
+        precision="fp32",
+        workers=workers,
+        servers=servers,
+        server_placement="own" if servers else None,
+        batch_per_worker=8,
+        options=options | {k: v for k, v in SMALL_BLOCKS.get(strategy, {}).items() if k in options},
+        optimizer=Optimizer(),
+        launcher=manifest.launcher_for(strategy, options),
+    )
+
+
+def installed() -> list[str]:
+    """Return the frameworks whose environment is there."""
+    return [name for name, each in load_manifests().items() if each.environment == "core" or ready_interpreter(name)]
+
+
+@dataclass
+class Bench:
+    """Checks trials without a study, a cache or a report."""
+
+    frameworks: Sequence[str]
+    steps: int = 19
+    repeats: int = 2
+    scratch: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="equivalence-")))
+
+    def __post_init__(self) -> None:
+        manifests = load_manifests()
+        specs = [environment_spec(manifests[name]) for name in dict.fromkeys([*self.frameworks, REFERENCE])]
+        self.environments = dict(prepare_environments(specs, Silent()).environments)
+        self.executor = Executor(manifests, self.environments, (), 300.0)
+        self._truths = self._check(self.executor)
+
+    def _check(self, executor: Executor) -> EquivalenceCheck:
+        checker = Checker(executor, self.scratch, self.steps, self.repeats)
+        cache = CheckCache(self.scratch / "kept", executor.manifests[REFERENCE])
+        return EquivalenceCheck(checker, cache, {}, lambda _: None, Silent())
+
+    def check(self, trial: Trial, executor: Executor | None = None) -> EquivalenceResult:
+        """Check one trial, launched by ``executor`` where it is given; the reference is always launched as it is."""
+        workload = build_workload(trial.workload, trial.input_shape, trial.classes)
+        checker = self._check(executor or self.executor).checker
+        return checker.check(trial, workload, partial(self._truths.truth, workload=workload), "")

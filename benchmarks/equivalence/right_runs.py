@@ -1,0 +1,62 @@
+"""Check frameworks as they are, again and again: none of them may be refused.
+
+::
+
+    python benchmarks/equivalence/right_runs.py OUT.jsonl --runs 200 [--frameworks pytorch mxnet] [--workers 1 2 3]
+
+Appends one line of JSON per check and goes on where an earlier run ended; prints how many were refused, and why.
+"""
+
+import argparse
+import json
+import shutil
+import time
+from itertools import cycle
+from pathlib import Path
+
+from configurations import Bench, configurations, installed
+
+
+def main() -> None:
+    """Run the checks and print each."""
+    arguments = _parse()
+    done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
+    bench = Bench(arguments.frameworks)
+    trials = list(configurations(arguments.frameworks, arguments.workers, arguments.workload, arguments.shape))
+    for number, trial in enumerate(cycle(trials)):
+        if number >= arguments.runs:
+            break
+        if number < len(done):
+            continue
+        started = time.monotonic()
+        result = bench.check(trial.model_copy(update={"seed": number // len(trials)}))
+        shutil.rmtree(bench.scratch / trial.id, ignore_errors=True)
+        line = {**result.to_json(), "wall_s": time.monotonic() - started, "seed": number // len(trials)}
+        with arguments.out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        print(
+            f"{number:4} {trial.framework:20} {trial.strategy:15} {trial.workers} workers "
+            f"{'passed ' if result.passed else 'REFUSED'} {line['wall_s']:6.1f} s  "
+            f"gradient {result.gradient_error or 0:.1e}/{result.gradient_rounding or 0:.1e}  "
+            f"update {result.update_error or 0:.1e}/{result.update_rounding or 0:.1e}  "
+            f"rounds {result.rounds} rate {result.learning_rate} {result.reason or ''}",
+            flush=True,
+        )
+        done.append(line)
+    refused = [each for each in done if not each["passed"]]
+    print(f"{len(refused)} of {len(done)} right runs refused, {sum(each['rounds'] for each in done)} rounds")
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--frameworks", nargs="+", default=installed())
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--workload", default="lenet5")
+    parser.add_argument("--shape", type=int, nargs="+", default=[])
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""Distances between what a framework and the reference computed, array by array, from their sketches."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sketch = Mapping[str, NDArray[np.floating[Any]]]
+"""Of all weights by their names, as ``worker/sketch.py`` makes it."""
+
+_ROUNDINGS = {"fp32": 16.0, "bf16": 3.0}
+"""So many times the reference's own rounding is allowed: frameworks add in other orders, and convolve in other ways."""
+_FLOOR = {"fp32": 1e-2, "bf16": 5e-2}
+"""Of an update, which is allowed whatever the rounding: one rounded activation near zero changes a gradient by up to
+some thousandths. The smallest planted faults change more (docs/equivalence.md)."""
+_STORAGE = 2.0**-21
+"""Of the length of an array: its values are stored in single precision, before and after an update."""
+_LOSS_FLOOR = {"fp32": 1e-4, "bf16": 2e-2}
+
+
+@dataclass(frozen=True)
+class Round:
+    """What is right of one round: the weights at both ends and the loss, and how far rounding alone is from it."""
+
+    steps: int
+    start: Sketch
+    end: Sketch
+    units: Mapping[str, float]
+    """By array, the distance of an update that is rounding alone, or whatever else may be."""
+    loss: float | None
+    loss_unit: float
+    """Absolute."""
+
+    def length(self, name: str) -> float:
+        """Return how far the weights of an array go in this round."""
+        return norm(self.end[name] - self.start[name])
+
+    @property
+    def rounding(self) -> float:
+        """How large rounding is over all arrays, relative to the update."""
+        lengths = math.hypot(*(self.length(name) for name in self.end))
+        return math.hypot(*self.units.values()) / max(lengths, 1e-30)
+
+    def allowed(self, name: str, precision: str) -> float:
+        """Return the distance from the right update that an array may have."""
+        return (
+            _ROUNDINGS[precision] * self.units[name]
+            + _FLOOR[precision] * self.length(name)
+            + _STORAGE * norm(self.end[name])
+        )
+
+    def allowed_loss(self, precision: str) -> float:
+        """Return the distance from the right loss that is allowed."""
+        return max(_LOSS_FLOOR[precision] * abs(self.loss or 0.0), _ROUNDINGS[precision] * self.loss_unit)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the update of one array is from the right one."""
+
+    name: str
+    distance: float
+    allowed: float
+    update: float
+    """Length of the right one."""
+    unit: float
+
+    @property
+    def relative(self) -> float:
+        """The distance relative to the update."""
+        return self.distance / max(self.update, 1e-30)
+
+    @property
+    def rounding(self) -> float:
+        """The unit relative to the update."""
+        return self.unit / max(self.update, 1e-30)
+
+    def in_words(self) -> str:
+        """Return how far it is, as the end of a sentence."""
+        allowed = self.allowed / max(self.update, 1e-30)
+        return (
+            f"is {self.relative:.2g} of its length away from the reference's "
+            f"(allowed: {allowed:.2g}, rounding: {self.rounding:.2g})"
+        )
+
+    @property
+    def excess(self) -> float:
+        """The distance relative to what is allowed; above 1 it is a fault."""
+        return self.distance / self.allowed if math.isfinite(self.distance) else math.inf
+
+
+def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[Distance]:
+    """Return the distances of all arrays whose weights were ``start`` before and are ``end`` after a round.
+
+    Raises ValueError when arrays are missing, or have another size than they should.
+    """
+    missing, surplus = sorted(set(right.end) - set(end)), sorted(set(end) - set(right.end))
+    if missing or surplus:
+        message = f"weights are missing: {missing}, or are not of the workload: {surplus}"
+        raise ValueError(message)
+    found = []
+    for name, expected in right.end.items():
+        if end[name].shape != expected.shape:
+            message = f"{name} has {end[name].size} values, not {expected.size}"
+            raise ValueError(message)
+        difference = (end[name] - start[name]) - (expected - right.start[name])
+        found.append(
+            Distance(name, norm(difference), right.allowed(name, precision), right.length(name), right.units[name])
+        )
+    return found
+
+
+def relative_distance(weights: Sketch, right: Sketch) -> float:
+    """Return the largest distance of an array from the right one, relative to its length, but not below one hundredth.
+
+    An array that starts at zero has only noise to be relative to.
+    """
+    return max(norm(weights[name] - expected) / max(norm(expected), 1e-2) for name, expected in right.items())
+
+
+def norm(array: NDArray[np.floating[Any]]) -> float:
+    """Return the Euclidean length; infinite where a value is no number."""
+    length = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
+    return length if math.isfinite(length) else math.inf
+
+
+def read_sketches(folder: Path, rank: int) -> dict[int, Sketch]:
+    """Return the sketches that a worker of a check left, by round from 1; empty where it holds no weights."""
+    path = folder / f"sketches-{rank}.npz"
+    if not path.exists():
+        return {}
+    found: dict[int, dict[str, NDArray[np.floating[Any]]]] = {}
+    with np.load(path) as file:
+        for key in file.files:
+            number, _, name = key.partition("/")
+            found.setdefault(int(number), {})[name] = file[key]
+    return dict(found)

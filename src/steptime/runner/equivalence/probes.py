@@ -1,0 +1,168 @@
+"""The probes of a check: small launches, each of which has one right answer that the reference computes.
+
+Which probes a trial needs follows from its strategy's ``answer`` and its number of workers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from typing import Any
+
+from steptime.frameworks.manifest import Manifest
+from steptime.runner.jobs import check_job
+from steptime.study.strategies import strategy_named
+from steptime.study.trial import Optimizer, Trial
+from steptime.workloads.costs import costs
+from steptime.workloads.layers import Workload
+
+_BATCH = 8
+"""Samples per worker: enough for batch statistics, small enough for the reference."""
+_WORKERS = 3
+"""At most: with two a wrong order or share can look right, with three it cannot."""
+_MOMENTUM = 0.9
+"""Where a trial has none, so that a missing one would show."""
+_WEIGHT_DECAY = 0.1
+"""Likewise: it changes updates by about as much as gradients do."""
+_ROUNDS = (2, 3, 1)
+"""Steps of the rounds behind the first, again and again: engines run ahead within a round, and not beyond."""
+_LEAST_STEPS = 3
+_REFERENCE_FLOPS = 1e11
+"""That a run of the reference may take: one to five seconds on one core. Larger workloads take fewer steps."""
+_FREE_STEPS = 4
+_TURNS = 2
+"""Of workers that do not wait for each other: steps that each takes at its own pace, and then in turn."""
+_FEEDBACK_STEPS = 41
+"""Steps after which the residue of quantised gradients is small beside their sum."""
+_FEEDBACK_BATCHES = 1
+"""The same in every step, so that gradients add up and do not cancel."""
+_BLOCK_STEPS = 3
+_BLOCKS = 3
+"""Blocks of a probe, and steps of each."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One launch of a check, and how its right answer is computed."""
+
+    name: str
+    trial: Trial
+    rounds: tuple[int, ...]
+    turns: int = 0
+    answer: str = "mean"
+    """As ``Strategy.answer``; ``mean`` of every strategy with one worker."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Options of the reference that decide the answer."""
+    batches: int = 0
+    """Different batches of each worker, which come again and again; 0 gives every step its own."""
+
+    def job(self, workload: Workload, learning_rate: float) -> dict[str, Any]:
+        """Return the job of the launch."""
+        trial = self.trial.with_learning_rate(learning_rate)
+        return self.with_batches(check_job(trial, workload, self.rounds, turns=self.turns))
+
+    def with_batches(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Return ``job`` with the batches of this probe, whatever rounds it has."""
+        batches = self.batches or sum(self.rounds) + self.turns
+        return {**job, "loader": {**job["loader"], "distinct_batches": batches}}
+
+
+def check_trial(trial: Trial, manifest: Manifest) -> Trial:
+    """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
+    here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
+    return trial.model_copy(
+        update={
+            "dataset": None,
+            "loader": "synthetic",
+            "loader_processes": 0,
+            "workers": min(trial.workers, _WORKERS),
+            "batch_per_worker": min(trial.batch_per_worker, _BATCH),
+            "threads": 1,
+            **(here if trial.cluster else {}),
+        }
+    )
+
+
+def rounds_of(steps: int) -> tuple[int, ...]:
+    """Return rounds of ``steps`` steps in all; the first has one, whose update is the gradient."""
+    rounds, left = [1], steps - 1
+    for length in cycle(_ROUNDS):
+        if left <= 0:
+            return tuple(rounds)
+        rounds.append(min(length, left))
+        left -= length
+    raise AssertionError
+
+
+def probes(trial: Trial, workload: Workload, steps: int, repeats: int) -> Iterator[Probe]:
+    """Yield the probes of the check ``trial``.
+
+    Args:
+        trial: what ``check_trial`` returns.
+        workload: that it trains.
+        steps: of a probe, at most; a workload that takes the reference long gets fewer.
+        repeats: launches of a kind of probe.
+    """
+    answer = strategy_named(trial.strategy).answer
+    if answer == "blocks":
+        alone = [] if trial.workers == 1 else [_in_blocks(trial.model_copy(update={"workers": 1}))]
+        yield from alone + [_in_blocks(trial)] * repeats
+        return
+    together = trial.workers == 1 or answer == "mean"
+    whole = trial if together else trial.model_copy(update={"workers": 1})
+    both = [
+        Probe("as trained", whole, _affordable(whole, workload, steps)),
+        Probe("with momentum and weight decay", _with_all_terms(whole), _affordable(whole, workload, steps)),
+    ]
+    yield from islice(cycle(both), max(repeats, len(both))) if together else both[1:]
+    if together:
+        return
+    several = {"any_order": _at_own_pace, "error_feedback": _with_feedback}[answer](trial)
+    yield from [several] * repeats
+
+
+def _at_own_pace(trial: Trial) -> Probe:
+    return Probe("workers at their own pace", _plain(trial), (_FREE_STEPS,), turns=_TURNS, answer="any_order")
+
+
+def _with_feedback(trial: Trial) -> Probe:
+    return Probe(
+        "what was sent",
+        _plain(trial),
+        (_FEEDBACK_STEPS,),
+        answer="error_feedback",
+        batches=_FEEDBACK_BATCHES,
+    )
+
+
+def _in_blocks(trial: Trial) -> Probe:
+    options = dict(trial.options)
+    momentum = float(options["block_momentum"])
+    settings = {
+        "updates": "blocks",
+        "block_steps": _BLOCK_STEPS,
+        "block_momentum": momentum if momentum >= 0.0 else 1.0 - 1.0 / trial.workers,
+        **{name: options[name] for name in ("block_learning_rate", "nesterov", "reset_momentum")},
+    }
+    options["block_size"] = trial.global_batch * _BLOCK_STEPS
+    in_blocks = _with_all_terms(trial).model_copy(update={"options": options})
+    return Probe("blocks", in_blocks, (_BLOCK_STEPS,) * _BLOCKS, answer="blocks", settings=settings)
+
+
+def _plain(trial: Trial) -> Trial:
+    rate = trial.optimizer.learning_rate
+    return trial.model_copy(update={"optimizer": Optimizer(learning_rate=rate, momentum=0.0)})
+
+
+def _with_all_terms(trial: Trial) -> Trial:
+    optimizer = trial.optimizer
+    update = {
+        "momentum": optimizer.momentum or _MOMENTUM,
+        "weight_decay": optimizer.weight_decay or _WEIGHT_DECAY,
+    }
+    return trial.model_copy(update={"optimizer": optimizer.model_copy(update=update)})
+
+
+def _affordable(trial: Trial, workload: Workload, steps: int) -> tuple[int, ...]:
+    cost = costs(workload)
+    of_step = (cost.forward_flops + cost.backward_flops) * trial.global_batch
+    return rounds_of(max(min(steps, _LEAST_STEPS), min(steps, int(_REFERENCE_FLOPS / max(of_step, 1)))))

@@ -1,0 +1,92 @@
+"""The loop of the equivalence check: steps on known batches from known weights, in rounds that run ahead.
+
+Within a round nothing is waited for, as in the timed steps. Behind each round the loss is read, and a sketch is made of
+the weights (``sketch.py``), which the core holds against those of the reference.
+"""
+
+import os
+import time
+
+_POLL_S = 0.005
+_PATIENCE_S = 600.0
+
+
+def run_check(session, job, context, records):
+    """Take the steps of ``job["schedule"]`` and write what came of them.
+
+    ``rounds``
+        Steps of each round; behind each, ``losses`` gets the loss, and ``sketches-<rank>.npz`` in the run folder the
+        arrays ``ROUND/NAME``, on every worker that holds weights.
+    ``turns``
+        So many steps follow that the workers take one after the other, each when the one before has finished. The loss
+        and the sketch of the last of them are those of one more round. For strategies whose workers do not wait for
+        each other, by which alone a worker knows how many gradients of all workers are in the weights.
+    ``save_weights``
+        Whether the weights at the end go to ``weights-<rank>.npz`` as they are.
+    """
+    # Here, not at the top: timing needs no numpy, and every process of a launch imports this module.
+    import numpy
+
+    from steptime.worker.sketch import Sketcher
+
+    schedule = job["schedule"]
+    sketcher, sketches, losses = Sketcher(), {}, []
+
+    def note():
+        losses.append(session.loss())
+        weights = session.get_weights()
+        for name, sketch in sketcher.sketch(weights or {}).items():
+            sketches["%d/%s" % (len(losses), name)] = sketch
+        return weights
+
+    weights = None
+    turns = schedule.get("turns", 0)
+    for number, steps in enumerate(schedule["rounds"], 1):
+        for _ in range(steps):
+            session.step()
+        session.wait()
+        if number < len(schedule["rounds"]) or not turns:
+            weights = note()
+        else:
+            losses.append(session.loss())  # weights would be those of some moment
+    if turns:
+        weights = _take_turns(session, context, turns, note)
+    if sketches:
+        numpy.savez(os.path.join(context.folder, "sketches-%d.npz" % context.rank), **sketches)
+    if weights is not None and schedule.get("save_weights", False):
+        numpy.savez(os.path.join(context.folder, "weights-%d.npz" % context.rank), **weights)
+    records.write(
+        "check", losses=losses, parameters=session.parameter_count(), output_shape=list(session.output_shape())
+    )
+
+
+def _take_turns(session, context, turns, note):
+    """Take ``turns`` steps in turn with the other workers; return what ``note`` returns behind the last."""
+    _leave_sign(context, "ready-%d" % context.rank)
+    for rank in range(context.workers):
+        _await_sign(context, "ready-%d" % rank)
+    noted = None
+    for turn in range(turns):
+        number = turn * context.workers + context.rank
+        if number:
+            _await_sign(context, "turn-%d" % (number - 1))
+        session.step()
+        session.wait()
+        if turn == turns - 1:
+            noted = note()
+        _leave_sign(context, "turn-%d" % number)
+    _await_sign(context, "turn-%d" % (turns * context.workers - 1))  # who leaves early may take weights along
+    return noted
+
+
+def _leave_sign(context, name):
+    open(os.path.join(context.folder, name + ".sign"), "w").close()
+
+
+def _await_sign(context, name):
+    path = os.path.join(context.folder, name + ".sign")
+    deadline = time.monotonic() + _PATIENCE_S
+    while not os.path.exists(path):
+        if time.monotonic() > deadline:
+            raise RuntimeError("no worker left %s within %g s; its records say why" % (path, _PATIENCE_S))
+        time.sleep(_POLL_S)
