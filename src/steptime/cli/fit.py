@@ -65,7 +65,7 @@ def _show(profile: "Profile") -> None:
     for title in ("points", "held out", "median", "worst", "in 90 %", "best null"):
         table.add_column(title, justify="right")
     held = [each for group in profile.groups for each in group.held_out]
-    rows = [(_name(group), str(len(group.measured)), group.held_out) for group in profile.groups if group.parameters]
+    rows = [(group.key.name, str(len(group.measured)), group.held_out) for group in profile.groups if group.parameters]
     for name, measured, each in [*rows, *([("all", "", held)] if held else [])]:
         if each:
             errors = errors_of(each)
@@ -84,12 +84,7 @@ def _tell(profile: "Profile") -> None:
     where: dict[str, list[str]] = {}
     for group in profile.groups:
         for note in [*([group.refused] if group.refused else []), *group.notes]:
-            where.setdefault(note, []).append(_name(group))
+            where.setdefault(note, []).append(group.key.name)
     for note, names in where.items():
         about = "all models" if len(names) == len(profile.groups) else "; ".join(dict.fromkeys(names))
         sys.stdout.write(plain_text(f"{about}: {note}\n"))
-
-
-def _name(group: "ProfileGroup") -> str:
-    key = group.key
-    return f"{key.framework} {key.strategy}, {key.workload}"

@@ -112,6 +112,7 @@ def to_json(each: "Prediction") -> dict[str, Any]:
     return {
         "framework": key.framework,
         "strategy": key.strategy,
+        "tuning": key.tuning,
         "workload": key.workload,
         "workers": each.workers,
         "batch_per_worker": each.deployment.batch if each.deployment else None,
@@ -143,7 +144,7 @@ def _show(found: "Sequence[Prediction]") -> None:
     changed = list(dict.fromkeys(key for each in found for key in each.query.texts))
     models: dict[str, list[Prediction]] = {}
     for each in found:
-        models.setdefault(_model(each), []).append(each)
+        models.setdefault(each.key.name, []).append(each)
     for name, group in models.items():
         batches = sorted({each.deployment.batch for each in group if each.deployment})
         batch = f", batch {', '.join(map(str, batches))} per worker" if batches else ""
@@ -168,11 +169,6 @@ def _say(text: str) -> None:
     from steptime.cli.console import PlainConsole
 
     PlainConsole().print(text)
-
-
-def _model(each: "Prediction") -> str:
-    key = each.key
-    return f"{key.framework} {key.strategy}, {key.workload}"
 
 
 def _cells(each: "Prediction") -> list[str]:

@@ -20,6 +20,7 @@ def status(
     apart = any(row["ablations_ok"] for row in shown) or bool(store.study_json.get("breakdown"))
     columns = {
         "trial": "trial",
+        **({"tuning": "tier"} if any(row["tuning"] == "tuned" for row in shown) else {}),
         "ok": "ok",
         **({"failed": "failed"} if any(row["failed"] for row in shown) else {}),
         **({"ablations_ok": "taken apart"} if apart else {}),

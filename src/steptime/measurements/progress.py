@@ -9,13 +9,15 @@ from typing import Any, TypedDict
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.launch_times import step_times
 from steptime.measurements.records import Launch
-from steptime.study.trial import Trial
+from steptime.study.trial import Trial, Tuning
 
 
 class TrialProgress(TypedDict):
     """The launches of one trial, as ``steptime status --json`` prints them."""
 
     trial: str
+    tuning: Tuning
+    """The tier of its options."""
     ok: int
     failed: int
     ablations_ok: int
@@ -50,6 +52,7 @@ def trial_progress(
                 steps += len(step_times(launch, trial.strategy))
     return TrialProgress(
         trial=trial.id,
+        tuning=trial.tuning,
         ok=ok["timing"],
         failed=failed["timing"],
         ablations_ok=ok["ablation"],

@@ -42,14 +42,28 @@ class GroupKey:
     """Trials of two tiers are never one group, even where they differ in nothing but an option that ``Deployment``
     has."""
 
+    @property
+    def name(self) -> str:
+        """``pytorch allreduce, lenet5``; ``pytorch allreduce tuned, lenet5`` in that tier."""
+        tier = " tuned" if self.tuning == "tuned" else ""
+        return f"{self.framework} {self.strategy}{tier}, {self.workload}"
+
     def computes_as(self, other: "GroupKey") -> bool:
-        """Say whether workers of both compute the same, whatever they exchange."""
+        """Say whether workers of both compute the same, whatever they exchange.
+
+        Of two tiers, only one worker alone computes as the other does: where all options that both have are equal.
+        """
         mine, theirs = dict(self.options), dict(other.options)
         alike = all(mine[name] == theirs[name] for name in mine.keys() & theirs.keys())
-        return alike and all(
-            getattr(self, name) == getattr(other, name)
-            for name in self.__dataclass_fields__
-            if name not in ("strategy", "options", "tuning")
+        alone = any(strategy_named(each.strategy).single_baseline for each in (self, other))
+        return (
+            alike
+            and (self.tuning == other.tuning or alone)
+            and all(
+                getattr(self, name) == getattr(other, name)
+                for name in self.__dataclass_fields__
+                if name not in ("strategy", "options", "tuning")
+            )
         )
 
 

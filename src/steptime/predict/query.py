@@ -33,6 +33,8 @@ class Query:
     loader: str | None = None
     device: str | None = None
     precision: str | None = None
+    tuning: str | None = None
+    """Which tier's models are asked."""
     batch_per_worker: int | None = None
     global_batch: int | None = None
     bucket_mb: float | None = None
@@ -83,6 +85,7 @@ _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "loader": ("loader", str),
     "device": ("device", str),
     "precision": ("precision", str),
+    "tuning": ("tuning", str),
     "batch_per_worker": ("batch_per_worker", _count),
     "global_batch": ("global_batch", _count),
     "bucket_mb": ("bucket_mb", _size),
@@ -194,19 +197,20 @@ def _query(values: Mapping[str, list[tuple[str, Any]]], chosen: Sequence[tuple[s
 
 def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> Iterator[str]:
     keys = [group.key for group in profile.groups]
-    known = {
+    known: dict[str, list[str]] = {
         "framework": sorted({key.framework for key in keys}),
         "strategy": list(STRATEGIES),
         "workload": list(LIBRARY),
         "loader": sorted({"synthetic", "native"} | {key.loader for key in keys}),
         "device": ["cpu", "cuda", *DEVICES],
         "precision": ["fp32", "bf16"],
+        "tuning": sorted({key.tuning for key in keys}),
         "server_placement": ["own", "colocated"],
     }
     for key, choices in known.items():
         for text, _ in values.get(key, []):
             if text not in choices:
-                where = " in this profile" if key == "framework" else ""
+                where = " in this profile" if key in ("framework", "tuning") else ""
                 what = key.replace("_", " ")
                 yield f"override '{key}={text}': {choices_message(what, text, choices)}{where}"
 

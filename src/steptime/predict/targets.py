@@ -48,7 +48,11 @@ def targets(profile: Profile, query: Query) -> list[Target]:
 
 
 def _candidates(profile: Profile, query: Query) -> list[ProfileGroup]:
-    groups = [group for group in profile.groups if query.framework in {None, group.key.framework}]
+    groups = [
+        group
+        for group in profile.groups
+        if query.framework in {None, group.key.framework} and query.tuning in {None, group.key.tuning}
+    ]
     if query.strategy is not None:
         return groups
     return [
@@ -77,7 +81,7 @@ def _on_device(profile: Profile, target: Target, query: Query) -> Target:
 
 
 def _same_question(one: GroupKey, other: GroupKey) -> bool:
-    return all(getattr(one, name) == getattr(other, name) for name in ("framework", *_CHANGED))
+    return all(getattr(one, name) == getattr(other, name) for name in ("framework", "tuning", *_CHANGED))
 
 
 def measured_device(machine: Machine) -> Device | None:
@@ -140,8 +144,10 @@ def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGr
     )
 
 
-def _distance(one: GroupKey, other: GroupKey) -> tuple[bool, bool, bool]:
-    return one.workload != other.workload, one.strategy != other.strategy, one.input_shape != other.input_shape
+def _distance(one: GroupKey, other: GroupKey) -> tuple[bool, ...]:
+    return tuple(
+        getattr(one, part) != getattr(other, part) for part in ("tuning", "workload", "strategy", "input_shape")
+    )
 
 
 def _exchange(groups: Sequence[ProfileGroup], key: GroupKey) -> ProfileGroup | None:
