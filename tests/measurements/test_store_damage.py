@@ -15,6 +15,7 @@ import pytest
 from simulated import a_launch, a_store, a_trial
 
 from steptime.errors import StoreError
+from steptime.measurements.plain_file import replacement
 from steptime.measurements.store import Store
 
 WRITER = """
@@ -158,6 +159,19 @@ def test_the_lock_is_free_when_its_holder_was_killed(store):
     process.communicate()
     with store.lock():
         assert str(os.getpid()) in (store.path / "run.lock").read_text()
+
+
+def test_a_file_that_a_killed_writer_left_is_removed_by_the_next_one(store):
+    program = (
+        "import os, signal, sys; from pathlib import Path; from steptime.measurements.plain_file import replacement\n"
+        "with replacement(Path(sys.argv[1])) as file: os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    trial = store.path / "trials" / "one"
+    subprocess.run([sys.executable, "-c", program, str(trial / "trial.json")], check=False)
+    (left,) = trial.iterdir()
+    with replacement(trial / "skips.json"), store.lock():
+        (running,) = trial.iterdir()
+    assert running != left
 
 
 def test_the_lock_may_be_entered_again_by_its_holder_and_is_held_to_the_end(store):

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Self
 
 from steptime.errors import StoreError
-from steptime.measurements.plain_file import cannot_write, open_plain
+from steptime.measurements.plain_file import cannot_write, open_plain, remove_abandoned
 
 
 class FolderLock:
     """An exclusive lock on a file; may be entered again by the object that holds it.
 
     The file names the process and the host that hold the lock, for the message; what counts is the kernel's lock.
+    Who takes the lock removes what killed writers have left half-written in the folder.
 
     Raises StoreError when another process, or another object of this one, holds it.
     """
@@ -55,6 +56,7 @@ class FolderLock:
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         except OSError:
             pass  # a full disk keeps the name out of the file; the lock holds without it
+        remove_abandoned(self._path.parent)
         return descriptor
 
     def _in_use(self, holder: str) -> str:

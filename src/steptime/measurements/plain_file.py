@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from steptime.errors import StoreError
+from steptime.process_identity import ProcessIdentity
 
+_PARTIAL = ".partial"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NOT_PLAIN = (errno.ELOOP, errno.EISDIR, errno.ENXIO)
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -88,7 +90,7 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
     The new file has a name that nobody can foresee, so that no link can wait under it. Folders above ``path`` are
     made. Raises StoreError when the file cannot be written, or when ``path`` is a folder, a pipe or a device.
     """
-    partial = path.with_name(f".{secrets.token_hex(12)}.partial")
+    partial = path.with_name(f".{secrets.token_hex(12)}.{ProcessIdentity.own()}{_PARTIAL}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not path.is_file():
@@ -107,6 +109,18 @@ def replacement(path: Path) -> Iterator[BinaryIO]:
         sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove the new files below ``folder`` whose writers were killed before they could give them their names.
+
+    Files of writers that run, or that cannot be seen from here, stay.
+    """
+    for partial in folder.rglob(f".*{_PARTIAL}"):
+        writer = ProcessIdentity.parse(partial.name.removesuffix(_PARTIAL).rpartition(".")[2])
+        if writer and writer.has_ended:
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
 
 def write_whole(path: Path, data: bytes) -> None:
