@@ -8,11 +8,12 @@ from steptime.worker.ablated_step import AblatedStep
 class ChainerAblation(AblatedStep):
     """Without a communicator there is no exchange; on a CUDA device nothing is marked."""
 
-    def __init__(self, chain, optimizer, communicator, batches, *, cuda):
+    def __init__(self, chain, optimizer, communicator, batches, ready_gradients, *, cuda):  # noqa: PLR0913 - a session's parts
         self._chain = chain
         self._optimizer = optimizer
         self._communicator = communicator
         self._batches = batches
+        self._ready_gradients = ready_gradients
         self._transfers = []
         exchange = ("exchange",) if communicator is not None else ()
         # On a device, the host's clock would have to wait for it at every mark.
@@ -36,6 +37,7 @@ class ChainerAblation(AblatedStep):
 
         def exchange():
             backward()
+            self._ready_gradients()
             communicator.multi_node_mean_grad(chain)
             optimizer.update()
 
@@ -60,6 +62,7 @@ class ChainerAblation(AblatedStep):
 
     def _exchange(self):
         """Average the gradients, and note when each has its mean: the communicator sends one after the other."""
+        self._ready_gradients()
         communicator, average = self._communicator, self._communicator._multi_node_mean  # noqa: SLF001
         names = {id(parameter.grad): name for name, parameter in self._chain.named()}
         ready = time.monotonic()

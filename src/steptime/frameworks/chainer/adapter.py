@@ -22,9 +22,11 @@ def open_session(job, context):
     start_helper_server(job["loader"])
     communicator = None
     if job["strategy"] == "allreduce":
-        from steptime.frameworks.chainer.collectives import open_communicator
+        from steptime.frameworks.chainer.collectives import open_communicator, require_double_buffering
 
         communicator = open_communicator(job["options"]["communicator"], job["device"], context)
+        if job["options"]["double_buffering"]:
+            require_double_buffering(communicator)
     return ChainerSession(job, context, communicator)
 
 
@@ -38,19 +40,30 @@ class ChainerSession(Session):
         from steptime.frameworks.chainer.network import WorkloadChain
 
         config = chainer.global_config
+        options = job["options"]
         config.train = True
-        config.use_ideep = "never"
         config.type_check = False
         config.autotune = True
+        config.use_ideep = options["ideep"]
+        config.cudnn_fast_batch_normalization = options["fast_batch_norm"]
         self._chainer = chainer
         self._communicator = communicator
         self._cuda = job["device"] == "cuda"
+        self._ideep = "" if self._cuda else _ideep_version(chainer)
+        if self._cuda:
+            chainer.backends.cuda.set_max_workspace_size(options["workspace_mb"] * 2**20)
         self._device = chainer.get_device("@cupy:%d" % context.local_rank if self._cuda else "@numpy")
         self._device.use()
         self._chain = WorkloadChain(job["workload"])
         self._chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._chain.to_device(self._device)
-        self._optimizer = _optimizer(chainer, job["optimizer"]).setup(self._chain)
+        optimizer = _optimizer(chainer, job["optimizer"])
+        self._double_buffering = communicator is not None and options["double_buffering"]
+        if self._double_buffering:
+            from steptime.frameworks.chainer.collectives import double_buffered
+
+            optimizer = double_buffered(optimizer, communicator)
+        self._optimizer = optimizer.setup(self._chain)
         if job["optimizer"]["weight_decay"]:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
         self._batches = open_chainer_batches(job, context, self._device)
@@ -63,15 +76,19 @@ class ChainerSession(Session):
         loss = chain(inputs, targets)
         chain.cleargrads()
         loss.backward()
-        if self._communicator is not None:
-            if not self._checked:
-                self._check_gradients()
+        if self._communicator is not None and not self._double_buffering:
+            self._ready_gradients()
             # Not ChainerMN's optimizer wrapper: its first update would only broadcast the weights.
             self._communicator.multi_node_mean_grad(chain)
         self._optimizer.update()
         self._loss = loss.array
 
-    def _check_gradients(self):
+    def _ready_gradients(self):
+        """Make the gradients such as ChainerMN can sum them where they lie, and look at them once."""
+        if self._ideep:
+            self._chain.make_numpy_gradients()
+        if self._checked:
+            return
         # ChainerMN reduces a copy of an array that is not contiguous, and then loses the sum without a word.
         for name, parameter in self._chain.namedparams():
             if not parameter.grad.flags.c_contiguous:
@@ -81,9 +98,10 @@ class ChainerSession(Session):
     def ablate(self):
         from steptime.frameworks.chainer.ablation import ChainerAblation
 
-        several = self._communicator is not None and self._communicator.size > 1
+        several = self._communicator is not None and self._communicator.size > 1 and not self._double_buffering
+        communicator = self._communicator if several else None
         return ChainerAblation(
-            self._chain, self._optimizer, self._communicator if several else None, self._batches, cuda=self._cuda
+            self._chain, self._optimizer, communicator, self._batches, self._ready_gradients, cuda=self._cuda
         )
 
     def batches_ahead(self):
@@ -111,9 +129,14 @@ class ChainerSession(Session):
             "numpy": numpy.__version__,
             "device": str(self._device),
             "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "ideep": self._ideep or "not used",
+            "type_check": bool(self._chainer.config.type_check),
         }
         if self._cuda:
             import cupy
+
+            facts["workspace_mb"] = self._chainer.backends.cuda.get_max_workspace_size() // 2**20
+            facts["fast_batch_norm"] = bool(self._chainer.config.cudnn_fast_batch_normalization)
 
             facts["cupy"] = cupy.__version__
             facts["device_name"] = cupy.cuda.runtime.getDeviceProperties(self._device.device.id)["name"].decode()
@@ -145,6 +168,12 @@ class ChainerSession(Session):
     def abort(self):
         """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
         self._batches.close()
+
+
+def _ideep_version(chainer):
+    """Return the version of iDeep if Chainer computes with it; "" where it is not installed or not asked for."""
+    intel64 = chainer.backends.intel64
+    return intel64.ideep.__version__ if intel64.should_use_ideep(">=auto") else ""
 
 
 def _optimizer(chainer, settings):

@@ -28,6 +28,22 @@ def open_communicator(name, device, context):
     return communicator
 
 
+def require_double_buffering(communicator):
+    """Raise ValueError where ``communicator`` cannot exchange beside the next step, as only ``pure_nccl`` can."""
+    if type(communicator).__name__ != "PureNcclCommunicator":
+        raise ValueError(
+            "double_buffering needs ChainerMN's communicator pure_nccl, on CUDA devices, and this one is %s: "
+            "set double_buffering to false" % type(communicator).__name__
+        )
+
+
+def double_buffered(optimizer, communicator):
+    """Return ChainerMN's wrapper of ``optimizer``, which updates with the averaged gradients of the step before."""
+    import chainermn
+
+    return chainermn.create_multi_node_optimizer(optimizer, communicator, double_buffering=True)
+
+
 def communicator_facts(communicator):
     """Return what is worth keeping of a communicator: its class, and the version of MPI."""
     version = MPI.Get_library_version().splitlines()[0].rstrip("\0 ")

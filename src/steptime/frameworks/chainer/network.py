@@ -160,6 +160,12 @@ class WorkloadChain(chainer.ChainList):
         """Return pairs of a name of the workload and Chainer's parameter."""
         return list(self._parameters.items())
 
+    def make_numpy_gradients(self):
+        """Turn iDeep's gradients into numpy's: MPI would sum a copy of those that have a layout of iDeep's own."""
+        for parameter in self._parameters.values():
+            if not isinstance(parameter.grad, numpy.ndarray):
+                parameter.grad = numpy.array(parameter.grad)
+
     def get_weights(self):
         """Return ``{name: array}`` of all trainable values, as numpy copies in the workload's layout."""
         return {name: cuda.to_cpu(value.array).copy() for name, value in self._parameters.items()}
