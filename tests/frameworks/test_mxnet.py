@@ -19,11 +19,49 @@ from launching import (
 )
 
 import steptime
+from steptime.frameworks.manifest import load_manifests
+from steptime.study.trial import Tuning
 from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
 from steptime.workloads.table import build_workload
 
 pytestmark = pytest.mark.framework("mxnet")
+
+
+@pytest.mark.parametrize("tier", ["documented", "tuned"])
+def test_a_tier_takes_effect_and_trains_what_the_oracle_trains(tmp_path: Path, tier: Tuning) -> None:
+    """MXNet reports the size of its bulks and of its grouped updates; neither changes what is computed."""
+    how: dict[str, Any] = {"batch": 8, "steps": 3, "optimizer": {"learning_rate": 0.02, "momentum": 0.9}}
+    expected = launch_ok(tmp_path, check_job("reference", "single", "mlp", **how)).weights[0]
+    options = load_manifests()["mxnet"].tier_options(tier, "single", "cpu")
+    result = launch_ok(tmp_path, check_job("mxnet", "single", "mlp", options=options, **how))
+    assert weight_error(result.weights[0], expected)[0] < 1e-4
+    facts = result.record("session")["facts"]
+    assert facts["bulk_nodes"] == options["bulk_nodes"]
+    assert facts["arrays_per_update"] == (options["arrays_per_update"] or 1)
+
+
+def test_a_store_on_the_device_trains_what_a_store_on_the_host_trains(tmp_path: Path) -> None:
+    """The kind of the store is read back from MXNet."""
+    found = {}
+    for memory, kind in (("host", "dist_sync"), ("device", "dist_device_sync")):
+        job = check_job("mxnet", "ps_sync", "lenet5", workers=2, options={"store_memory": memory})
+        result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
+        assert result.record("session")["facts"]["kvstore"] == kind
+        found[memory] = result.weights[0]
+    assert weight_error(found["device"], found["host"])[0] < 1e-5
+
+
+def test_two_bits_update_by_the_threshold_or_not_at_all(tmp_path: Path) -> None:
+    """After one step without momentum a weight has moved by rate / samples times what the workers sent."""
+    settings = {"learning_rate": 1.0, "momentum": 0.0}
+    options = {"compression": "2bit", "compression_threshold": 0.25}
+    job = check_job("mxnet", "ps_sync", "lenet5", workers=2, batch=8, steps=1, options=options, optimizer=settings)
+    result = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True)
+    assert result.record("session")["facts"]["compression"] == "2bit"
+    first = initial_weights(build_workload("lenet5").to_json()["layers"], 0)
+    moved = np.concatenate([(first[name] - result.weights[0][name]).ravel() for name in first]) * 16 / 0.25
+    assert set(np.unique(np.round(moved, 3))) == {-2.0, -1.0, 0.0, 1.0, 2.0}
 
 
 def losses(result: LaunchResult) -> list[float]:

@@ -15,10 +15,11 @@ class AveragedUpdate(OwnUpdate):
 
     def __init__(self, settings, bound, job, context):
         """Join the other workers; ``settings`` and ``bound`` are those of ``OwnUpdate``."""
-        super(AveragedUpdate, self).__init__(settings, bound)
+        super(AveragedUpdate, self).__init__(settings, bound, job["options"]["arrays_per_update"])
         self._workers = HorovodWorkers("mxnet", context, job)
         if context.workers > 1:
             self.arriving = self._gradients
+        self._groups = _split(list(enumerate(self._gradients)), job["options"]["groups"])
         self.facts.update(self._workers.facts)
 
     def step(self):
@@ -28,8 +29,13 @@ class AveragedUpdate(OwnUpdate):
 
     def exchange(self):
         """Start the sums; layers that are used first go first."""
-        for key, gradient in enumerate(self.arriving):
-            self._workers.hvd.allreduce_(gradient, op=self._workers.hvd.Sum, name=str(key), priority=-key)
+        hvd = self._workers.hvd
+        if not self._groups:
+            for key, gradient in enumerate(self.arriving):
+                hvd.allreduce_(gradient, op=hvd.Sum, name=str(key), priority=-key)
+        for group in self._groups if self.arriving else ():
+            keys, gradients = zip(*group)
+            hvd.grouped_allreduce_(list(gradients), op=hvd.Sum, name="group-%d" % keys[0], priority=-keys[0])
 
     def close(self):
         """Leave the other workers."""
@@ -37,6 +43,14 @@ class AveragedUpdate(OwnUpdate):
 
     def abandon(self):
         """Leave Horovod to the end of this process: its farewell waits for the others, who may wait for this one."""
+
+
+def _split(values, groups):
+    """Return ``values`` in so many lists of neighbours, which differ by one in length at most; none for 0."""
+    if not groups:
+        return []
+    ends = [len(values) * number // groups for number in range(groups + 1)]
+    return [values[start:end] for start, end in zip(ends, ends[1:]) if end > start]
 
 
 class HorovodSession(MXNetSession):
@@ -47,7 +61,7 @@ class HorovodSession(MXNetSession):
 
         def update(bound):
             if job["strategy"] == "single":
-                return OwnUpdate(settings, bound)
+                return OwnUpdate(settings, bound, job["options"]["arrays_per_update"])
             return AveragedUpdate(settings, bound, job, context)
 
         super(HorovodSession, self).__init__(job, context, mxnet.cpu(), update)

@@ -5,7 +5,13 @@ import os
 from steptime.libraries.mxnet.startup import set_environment
 from steptime.worker.framework import Framework, require_fp32
 
-_STORES = {"ps_sync": "dist_sync", "ps_async": "dist_async"}
+_STORES = {
+    ("ps_sync", "host"): "dist_sync",
+    ("ps_sync", "device"): "dist_device_sync",
+    ("ps_async", "host"): "dist_async",
+    ("ps_async", "device"): "dist_device_async",
+}
+"""MXNet's stores, by strategy and by the memory in which a worker prepares what it sends."""
 
 
 def set_role(job, context):
@@ -40,17 +46,17 @@ def open_session(job, context):
     set_role(job, context)
     import mxnet
 
-    from steptime.frameworks.mxnet.key_value_store import ServerUpdate
+    from steptime.frameworks.mxnet.key_value_store import ServerUpdate, compression
     from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
 
-    strategy = job["strategy"]
+    strategy, options = job["strategy"], job["options"]
 
     def update(bound):
         # A synchronous server adds the gradients of all workers before it updates.
         settings = optimizer_settings(job, context.workers if strategy == "ps_sync" else 1)
         if strategy == "single":
-            return OwnUpdate(settings, bound)
-        return ServerUpdate(_STORES[strategy], settings, bound)
+            return OwnUpdate(settings, bound, options["arrays_per_update"])
+        return ServerUpdate(_STORES[strategy, options["store_memory"]], settings, bound, compression(options))
 
     return MXNetSession(job, context, _mx_device(mxnet, job["device"], context.local_rank), update)
 

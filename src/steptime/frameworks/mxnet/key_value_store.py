@@ -20,6 +20,13 @@ def keep_store_alive(store):
     _abandoned.append(store)
 
 
+def compression(options):
+    """Return the setting of ``set_gradient_compression`` that the job's options ask for; None for none."""
+    if options["compression"] == "none":
+        return None
+    return {"type": options["compression"], "threshold": options["compression_threshold"]}
+
+
 class CountingSGD(mxnet.optimizer.SGD):
     """The optimizer of asynchronous servers, on which one more array counts the updates instead of being trained.
 
@@ -51,13 +58,15 @@ class UpdateCounter(object):
     own pushes the counter has moved by one for itself and by one for each update of another worker.
     """
 
-    def __init__(self, store, key, gradients):
+    def __init__(self, store, key, gradients, exchange):
         """Make the counter in ``store`` under ``key``; ``gradients`` are those that are pushed in every step.
+
+        ``exchange`` pushes a gradient and pulls a weight, as ``ServerUpdate`` does.
 
         The smallest of them is pushed to the counter as well: what counts is that the push waits for the backward
         pass, as those of the gradients do.
         """
-        self._store = store
+        self._exchange = exchange
         self._key = key
         self._gradient = min(gradients, key=lambda gradient: gradient.size)
         store.init(key, mxnet.nd.zeros(self._gradient.shape))
@@ -67,7 +76,7 @@ class UpdateCounter(object):
     def step(self):
         """Count this worker's update, without waiting for the answer."""
         value = mxnet.nd.empty(self._gradient.shape)
-        self._store.pushpull(self._key, self._gradient, out=value)
+        self._exchange(self._key, self._gradient, value, 0)
         self._values.append(value)
 
     def counts(self):
@@ -93,28 +102,37 @@ class ServerUpdate(object):
 
     updates_here = False
 
-    def __init__(self, kind, settings, bound):
+    def __init__(self, kind, settings, bound, compressed):
         """Enter the store and agree on the first weights.
 
         Args:
-            kind: ``dist_sync`` or ``dist_async``.
+            kind: of MXNet's stores.
             settings: of ``mxnet.optimizer.SGD``.
             bound: the ``BoundWorkload`` whose weights are kept by the servers.
+            compressed: what ``compression`` returns.
         """
         self._weights = bound.weights
         self.arriving = list(bound.weights.values())
         self._pairs = [(bound.gradients[name], weight) for name, weight in bound.weights.items()]
         self._store = mxnet.kv.create(kind)
+        self._compressed = compressed
+        if compressed:
+            self._store.set_gradient_compression(compressed)
         # Before the weights, whose arrival all workers await: no gradient can come to a server without optimizer,
         # and no late optimizer can replace one that has momentum already.
-        counter = len(self._pairs) if kind == "dist_async" else None
+        counter = len(self._pairs) if "async" in kind else None
         self._store.set_optimizer(
             mxnet.optimizer.SGD(**settings) if counter is None else CountingSGD(counter, **settings)
         )
         for key, (_, weight) in enumerate(self._pairs):
             self._store.init(key, weight)
-        self._lateness = counter and UpdateCounter(self._store, counter, list(bound.gradients.values()))
-        self.facts = {"kvstore": kind, "updated_by": "server"}
+        gradients = list(bound.gradients.values())
+        self._lateness = counter and UpdateCounter(self._store, counter, gradients, self._push_and_pull)
+        self.facts = {
+            "kvstore": self._store.type,
+            "updated_by": "server",
+            "compression": compressed["type"] if compressed else "none",
+        }
 
     def step(self):
         """Start all that turns gradients into new weights."""
@@ -123,9 +141,16 @@ class ServerUpdate(object):
     def exchange(self):
         """Start the exchange of all gradients for new weights; layers that are used first go first."""
         for key, (gradient, weight) in enumerate(self._pairs):
-            self._store.pushpull(key, gradient, out=weight, priority=priority_of(key))
+            self._push_and_pull(key, gradient, weight, priority_of(key))
         if self._lateness:
             self._lateness.step()
+
+    def _push_and_pull(self, key, gradient, weight, priority):
+        if self._compressed:  # MXNet refuses to do both at once with compressed gradients
+            self._store.push(key, gradient, priority=priority)
+            self._store.pull(key, out=weight, priority=priority)
+        else:
+            self._store.pushpull(key, gradient, out=weight, priority=priority)
 
     def staleness(self):
         """Return ``{staleness: count}`` since the last call; None where all workers update together."""

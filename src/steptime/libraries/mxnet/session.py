@@ -9,6 +9,7 @@ from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.network import BoundWorkload
+from steptime.libraries.mxnet.startup import BULK_VARIABLE
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -79,6 +80,7 @@ class MXNetSession(Session):
             "device": str(self._mx_device),
             "threads": self._threads,
             "mkldnn": mxnet.runtime.Features().is_enabled("MKLDNN"),
+            "bulk_nodes": int(mxnet.util.getenv(BULK_VARIABLE)),
         }
         facts.update(self._update.facts)
         return facts
@@ -103,13 +105,19 @@ class OwnUpdate(object):
     updates_here = True
     """Whether ``apply`` updates the weights; if not, those who take part in the exchange do."""
 
-    def __init__(self, settings, bound):
-        """Take the settings of ``mxnet.optimizer.SGD`` and the ``BoundWorkload`` to update."""
+    def __init__(self, settings, bound, arrays_per_update):
+        """Make the optimizer.
+
+        Args:
+            settings: of ``mxnet.optimizer.SGD``.
+            bound: the ``BoundWorkload`` to update.
+            arrays_per_update: how many arrays one call of the optimizer updates; 0 chooses by their mean size.
+        """
         optimizer = mxnet.optimizer.SGD(**settings)
         self._weights = bound.weights
         self._arrays = list(bound.weights.values())
         self._gradients = list(bound.gradients.values())
-        optimizer.aggregate_num = _group_size(self._arrays)
+        optimizer.aggregate_num = arrays_per_update or _group_size(self._arrays)
         self._update = mxnet.optimizer.get_updater(optimizer)
         self.facts = {"updated_by": "worker", "arrays_per_update": optimizer.aggregate_num}
 
@@ -151,7 +159,7 @@ def optimizer_settings(job, summed_workers):
 
 
 def _group_size(arrays):
-    """How many arrays one call of the optimizer updates.
+    """Return the number of arrays for one call of the optimizer.
 
     Grouping saves calls, which counts where arrays are small, but the grouped kernel walks its arrays abreast and
     takes 1.7 times as long as one array after the other where they are large (ResNet-50 on one core).

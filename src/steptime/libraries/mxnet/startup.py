@@ -2,9 +2,15 @@
 
 import os
 
+BULK_VARIABLE = "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN"
+
 
 def set_environment(job):
-    """Set the threads of this process and take it out of any key-value store; to be called before the import."""
+    """Set the threads of this process and how the engine groups operators, and leave any key-value store.
+
+    To be called before the import of MXNet.
+    """
     os.environ["OMP_NUM_THREADS"] = str(job["threads"])
+    os.environ.setdefault(BULK_VARIABLE, str(job["options"]["bulk_nodes"]))  # a study may set the variable itself
     for name in [name for name in os.environ if name.startswith("DMLC_")]:
         del os.environ[name]  # a role left by the user's shell would turn this process into a server
