@@ -152,3 +152,13 @@ def test_only_what_has_a_python_3_6_is_advised() -> None:
     commands = how_to_get("3.6", [])
     assert "pyenv install 3.6" in commands
     assert not any(command.startswith("uv") for command in commands)
+
+
+@pytest.mark.parametrize("pack_mb", [0.0, 0.125])
+def test_the_pack_of_gradients_is_as_large_as_asked_for_and_changes_nothing(tmp_path: Path, pack_mb: float) -> None:
+    """The threshold is read back from CNTK; LeNet-5 has one gradient of 188 KiB and nine small ones."""
+    oracle = check_job("reference", "single", "lenet5", steps=2, options={"shards": 2})
+    job = check_job("cntk", "allreduce", "lenet5", steps=2, workers=2, options={"pack_mb": pack_mb})
+    result = launch_ok(tmp_path, job, workers=2)
+    assert result.record("session")["facts"]["pack_mb"] == pack_mb
+    assert weight_error(result.weights[1], launch_ok(tmp_path, oracle).weights[0])[0] < 1e-4

@@ -7,6 +7,7 @@ import warnings
 import numpy
 
 from steptime.worker.framework import Framework, require_fp32
+from steptime.worker.policies import MIB
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -26,6 +27,8 @@ def open_session(job, context):
         import cntk
     cntk.device.try_set_default_device(cntk.device.cpu())
     cntk.cntk_py.set_max_num_cputhreads(job["threads"])
+    if "pack_mb" in job["options"]:
+        cntk.cntk_py.set_mpipack_threshold(int(job["options"]["pack_mb"] * MIB))
     return CntkSession(cntk, job, context)
 
 
@@ -112,6 +115,7 @@ class CntkSession(Session):
             "numpy": numpy.__version__,
             "device": "cpu",
             "threads": self._cntk.cntk_py.get_max_num_cputhreads(),
+            "pack_mb": self._cntk.cntk_py.get_mpipack_threshold() / float(MIB),
         }
 
     def close(self):

@@ -6,18 +6,17 @@ CNTK 2.7; F. Seide et al., Interspeech 2014, for few bits per value; K. Chen, Q.
 import typing
 
 from steptime.worker.communication import CommunicationPlan, Policy, PolicyContext, Work
-from steptime.worker.policies import END_OF_BACKWARD, averaged_in_blocks, message_of, quantized
+from steptime.worker.policies import END_OF_BACKWARD, MIB, averaged_in_blocks, message_of, quantized
 
-PACK_BYTES = 32 * 2**20
-"""Gradients below this size are copied into one buffer; CNTK 2.7 returns it from ``get_mpipack_threshold``."""
 IN_FLIGHT = 4
 """CNTK starts all messages before it waits for any; workloads have no more large gradients than this."""
 
 
-def small_together(work: Work, context: PolicyContext) -> CommunicationPlan:  # noqa: ARG001 - a policy's arguments
-    """Return large gradients one by one and the others in one message, all under way at once."""
-    small = [gradient for gradient in work.forward_gradients() if gradient.bytes < PACK_BYTES]
-    large = [[gradient] for gradient in work.forward_gradients() if gradient.bytes >= PACK_BYTES]
+def small_together(work: Work, context: PolicyContext) -> CommunicationPlan:
+    """Return gradients of ``pack_mb`` MiB or more one by one and the others in one message, all under way at once."""
+    pack_bytes = context.number("pack_mb") * MIB
+    small = [gradient for gradient in work.forward_gradients() if gradient.bytes < pack_bytes]
+    large = [[gradient] for gradient in work.forward_gradients() if gradient.bytes >= pack_bytes]
     held = large + ([small] if small else [])
     return CommunicationPlan(tuple(message_of(each, after=END_OF_BACKWARD) for each in held), in_flight=IN_FLIGHT)
 

@@ -3,6 +3,7 @@
 import horovod
 import mxnet
 
+from steptime.frameworks.horovod_mxnet.communication import split
 from steptime.libraries.horovod.workers import HorovodWorkers
 from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
 
@@ -19,8 +20,8 @@ class AveragedUpdate(OwnUpdate):
         self._workers = HorovodWorkers("mxnet", context, job)
         if context.workers > 1:
             self.arriving = self._gradients
-        self._groups = _split(list(enumerate(self._gradients)), job["options"]["groups"])
-        self.facts.update(self._workers.facts)
+        self._groups = split(list(enumerate(self._gradients)), job["options"]["groups"])
+        self.facts.update(self._workers.facts, groups=len(self._groups))
 
     def step(self):
         """Start the sum of all gradients over the workers, and the update."""
@@ -43,14 +44,6 @@ class AveragedUpdate(OwnUpdate):
 
     def abandon(self):
         """Leave Horovod to the end of this process: its farewell waits for the others, who may wait for this one."""
-
-
-def _split(values, groups):
-    """Return ``values`` in so many lists of neighbours, which differ by one in length at most; none for 0."""
-    if not groups:
-        return []
-    ends = [len(values) * number // groups for number in range(groups + 1)]
-    return [values[start:end] for start, end in zip(ends, ends[1:]) if end > start]
 
 
 class HorovodSession(MXNetSession):
