@@ -9,6 +9,7 @@ from layer_workloads import OF_EVERY_KIND, WORKLOADS
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.study.strategies import STRATEGIES
+from steptime.study.trial import Tuning
 from steptime.worker.weights import initial_weights
 from steptime.workloads.kinds import KINDS
 from steptime.workloads.layers import Workload
@@ -20,6 +21,30 @@ EXACT = [
     for name, manifest in MANIFESTS.items()
     for strategy, support in manifest.strategies.items()
     if STRATEGIES[strategy].exact and support.max_workers != 1 and name != "reference"
+]
+
+
+def tiers(strategy: str) -> list[Any]:
+    """Every framework with ``strategy`` in every tier; one whose tiers have the same options is there once."""
+    found = []
+    for name, manifest in MANIFESTS.items():
+        if name == "reference" or strategy not in manifest.strategies:
+            continue
+        documented, tuned = (manifest.tier_options(tier, strategy, "cpu") for tier in TIERS)
+        found += [
+            pytest.param(name, tier, marks=pytest.mark.framework(name), id=f"{name}-{tier}")
+            for tier in TIERS[: 2 if tuned != documented else 1]
+        ]
+    return found
+
+
+TIERS: list[Tuning] = ["documented", "tuned"]
+TUNED = [
+    pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
+    for name, manifest in MANIFESTS.items()
+    for strategy, support in manifest.strategies.items()
+    if STRATEGIES[strategy].exact and support.max_workers != 1
+    if manifest.tier_options("tuned", strategy, "cpu") != manifest.tier_options("documented", strategy, "cpu")
 ]
 SETTINGS = {"learning_rate": 0.05, "momentum": 0.8, "weight_decay": 0.01}
 HOW: dict[str, Any] = {"batch": 6, "steps": 3, "optimizer": SETTINGS}
@@ -49,10 +74,14 @@ def test_a_workload_of_every_kind_has_every_kind(workload):
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-@pytest.mark.parametrize("name", NAMES)
-def test_layers_train_as_in_the_reference(trained_framework, name, workload, expected, tmp_path):
+@pytest.mark.parametrize(("name", "tier"), tiers("single"))
+def test_layers_train_as_in_the_reference(  # noqa: PLR0913, PLR0917 - parameters and fixtures
+    trained_framework, name, tier, workload, expected, tmp_path
+):
     """With momentum and weight decay, of biases and scales too, losses and weights agree to 1e-4 after three steps."""
-    found = launch_ok(tmp_path, check_job(name, "single", workload, **HOW), preloaded=True)
+    options = MANIFESTS[name].tier_options(tier, "single", "cpu")
+    job = check_job(name, "single", workload, options=options, **HOW)
+    found = launch_ok(tmp_path, job, preloaded=tier == "documented")  # some settings act when the framework is imported
     truth = expected(workload, **HOW)
     assert weight_error(found.weights[0], truth.weights[0])[0] < 1e-4
     assert relative_error(found.record("check")["losses"], truth.record("check")["losses"]) < 1e-4
@@ -70,6 +99,17 @@ def test_a_small_resnet50_trains_as_in_the_reference(trained_framework, name, ex
     assert relative_error(check["losses"][-1], truth[-1]) < 1e-2
     assert check["parameters"] == 25_557_032
     assert check["output_shape"] == [4, 1000]
+
+
+@pytest.mark.parametrize(("name", "strategy"), TUNED)
+def test_two_tuned_workers_give_the_weights_of_the_reference(trained_framework, name, strategy, expected, tmp_path):
+    """After three steps with momentum and weight decay."""
+    options = MANIFESTS[name].tier_options("tuned", strategy, "cpu")
+    job = check_job(name, strategy, "lenet5", workers=2, options=options, **HOW)
+    servers = 1 if STRATEGIES[strategy].servers else 0
+    found = launch_ok(tmp_path, job, workers=2, servers=servers, time_limit_s=280)
+    truth = expected("lenet5", 2, **HOW).weights[0]
+    assert max(weight_error(weights, truth)[0] for weights in found.weights.values()) < 1e-4
 
 
 @pytest.mark.parametrize(("name", "strategy"), EXACT)

@@ -11,13 +11,14 @@ from launching import check_job, interpreter_for, launch, launch_ok, timing_job,
 
 import steptime
 from steptime.workloads.layers import Network
+from steptime.workloads.table import build_workload
 
 pytestmark = pytest.mark.framework("jax")
 
 MOVING: dict[str, Any] = {"learning_rate": 0.02, "momentum": 0.9, "weight_decay": 0.01}
 
 
-@pytest.mark.parametrize("pack_kb", [1, 0])  # the contract tests have the default
+@pytest.mark.parametrize("pack_kb", [1, 256])  # the contract tests have the default
 def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, pack_kb: int) -> None:
     """Whether some gradients travel together or each alone."""
     how: dict[str, Any] = {"batch": 8, "steps": 5, "optimizer": MOVING}
@@ -72,6 +73,50 @@ def test_the_number_of_helpers_does_not_change_what_is_trained_on(tmp_path: Path
         job = timing_job("jax", "single", "lenet5", loader=loader, batch=4, steps=7, **shape)
         found.append(launch_ok(tmp_path, job).record("steps")["loss"])
     assert found[0] == found[1]
+
+
+STEP = """
+import sys
+sys.path.insert(0, {source!r})
+from steptime.frameworks.jax.network import JaxNetwork, import_jax
+jax = import_jax(1, "cpu", 0)
+import numpy
+from steptime.frameworks.jax.training_step import JaxStep
+job = dict(optimizer=dict(momentum=0.9, learning_rate=0.1, weight_decay=0.0), strategy="single", options={options!r})
+network = JaxNetwork({workload!r}, windows={options!r}["windows"])
+weights = {{name: numpy.zeros(shape, numpy.float32) for name, shape in {shapes!r}.items()}}
+variables = network.variables(weights)
+state = (variables, variables, {{}}, 0, jax.random.key_data(jax.random.key(0))[None])
+program = JaxStep(network, job, None, None)
+batch = numpy.zeros((2, 28, 28, 1), numpy.float32), numpy.zeros(2, numpy.int32)
+print(program.compiled(program.train).lower(state, *batch).as_text())
+"""
+
+
+def program_of_a_step(options: dict[str, Any]) -> str:
+    """What JAX hands to XLA for a step of LeNet-5."""
+    workload = build_workload("lenet5").to_json()
+    shapes = {each["name"]: each["shape"] for layer in workload["layers"] for each in layer["parameters"]}
+    source = str(Path(steptime.__file__).parents[1])
+    code = STEP.format(source=source, options=options, workload=workload, shapes=shapes)
+    done = subprocess.run([str(interpreter_for("jax")), "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_the_tiers_differ_in_who_computes_windows() -> None:
+    """XLA's own pooling, with its scattering of gradients, is in the documented program and not in the tuned one."""
+    documented = program_of_a_step({"windows": "lax", "donate": True})
+    tuned = program_of_a_step({"windows": "hand_written", "donate": True})
+    assert "reduce_window" in documented
+    assert "select_and_scatter" in documented
+    assert "reduce_window" not in tuned
+    assert "stablehlo.convolution" in tuned  # the windows of LeNet-5 are none that a product computes faster
+
+
+def test_memory_of_the_state_is_donated_where_the_job_says_so() -> None:
+    """XLA's program names the arguments whose memory its results take."""
+    assert "tf.aliasing_output" in program_of_a_step({"windows": "lax", "donate": True})
+    assert "tf.aliasing_output" not in program_of_a_step({"windows": "lax", "donate": False})
 
 
 def test_a_gpu_that_is_not_there_is_asked_for_in_vain(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Each kind of layer over JAX, channels last.
 
-A layer is made from its JSON and the kind of device, and is then a function of its own parameters ``{role: array}``,
-its inputs, the running statistics (a dictionary in which it replaces its own) and the random key of the step.
+A layer is made from its JSON and the option ``windows`` (``lax`` or ``hand_written``). It is a function of its own
+parameters ``{role: array}``, its inputs, the running statistics (a dictionary in which it replaces its own) and the
+random key of the step.
 Parameters are float32; with activations in bfloat16 they are cast where they are used.
 """
 
@@ -14,8 +15,8 @@ from jax.nn import log_softmax
 from steptime.frameworks.jax.windows import average_pooling, convolution, max_pooling
 
 
-def _conv2d(layer, device):
-    convolve = convolution(layer, device)
+def _conv2d(layer, windows):
+    convolve = convolution(layer, windows)
 
     def apply(own, sources, *_):
         (values,) = sources
@@ -55,8 +56,8 @@ def _batch_norm(layer, _):
 
 
 def _pool(pooling):
-    def make(layer, device):
-        pool = pooling(layer, device)
+    def make(layer, windows):
+        pool = pooling(layer, windows)
         return lambda _, sources, *__: pool(*sources)
 
     return make

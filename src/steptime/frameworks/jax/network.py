@@ -43,8 +43,14 @@ class JaxNetwork(object):
     of batch normalisation, of shape (1, channels).
     """
 
-    def __init__(self, workload, precision="fp32", device="cpu"):
-        """Take a workload's JSON; ``precision`` ``bf16`` means activations and products in bfloat16."""
+    def __init__(self, workload, precision="fp32", windows="lax"):
+        """Make the layers.
+
+        Args:
+            workload: its JSON.
+            precision: ``bf16`` means activations and products in bfloat16.
+            windows: who computes convolutions and poolings, ``lax`` or ``hand_written`` (``windows.py``).
+        """
         import jax.numpy
 
         from steptime.frameworks.jax.layers import LAYERS, LOSSES
@@ -54,7 +60,7 @@ class JaxNetwork(object):
         self._orders = flat_orders(workload["layers"])
         self._type = jax.numpy.bfloat16 if precision == "bf16" else jax.numpy.float32
         self._loss = LOSSES[workload["loss"]]
-        self._layers = [(layer, LAYERS[layer["kind"]](layer, device)) for layer in workload["layers"]]
+        self._layers = [(layer, LAYERS[layer["kind"]](layer, windows)) for layer in workload["layers"]]
 
     def variables(self, weights):
         """Return ``{name: numpy array}`` in the own layout, from the workload's."""

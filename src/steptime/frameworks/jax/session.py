@@ -19,7 +19,7 @@ class JaxSession(Session):
         self._job = job
         mesh = open_mesh(job, context)
         self._placement = MeshPlacement(mesh)
-        self._network = JaxNetwork(job["workload"], job["precision"], job["device"])
+        self._network = JaxNetwork(job["workload"], job["precision"], job["options"]["windows"])
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self._state = first_state(self._network, weights, job, context, self._placement)
         self._step = JaxStep(self._network, job, mesh, self._placement)

@@ -43,6 +43,7 @@ class JaxStep(object):
         )
         self._together = job["strategy"] == "allreduce"
         self._pack_kb = job["options"].get("pack_kb", 0)
+        self._donated = (0,) if job["options"]["donate"] else ()
         self._mesh = mesh
         self._placement = placement
 
@@ -77,7 +78,10 @@ class JaxStep(object):
         return (variables, means, statistics, number, keys), numpy.zeros(1)
 
     def compiled(self, function, **settings):
-        """Return one of these functions compiled, with settings of ``jax.jit``; it takes the state's memory over."""
+        """Return one of these functions compiled, with settings of ``jax.jit``.
+
+        It takes the state's memory over unless the job wants none donated.
+        """
         if self._together:
             alike, split = self._placement.alike, self._placement.split
             state = (alike, alike, split, alike, split)
@@ -86,7 +90,7 @@ class JaxStep(object):
             function = jax.shard_map(
                 function, mesh=self._mesh, in_specs=(state, split, split), out_specs=(state, split), check_vma=False
             )
-        return jax.jit(function, donate_argnums=0, **settings)
+        return jax.jit(function, donate_argnums=self._donated, **settings)
 
     def _gradients(self, state, inputs, targets):
         variables, _, statistics, _, _ = state

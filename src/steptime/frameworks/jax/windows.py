@@ -1,7 +1,7 @@
-"""Convolution and pooling in JAX: a window that slides over images as one strided view per position within it.
+"""Convolution and pooling in JAX: the operations of ``lax``, and hand-written forms that a CPU computes faster.
 
-XLA's own windows become loops over single values on a CPU; strided views fuse into loops over vectors. A convolution
-has several such forms, and the layer's shape says which of them is the fastest.
+The hand-written forms take a window that slides over images for one strided view per position within it. XLA's own
+windows become loops over single values on a CPU; strided views fuse into loops over vectors.
 """
 
 import functools
@@ -47,15 +47,27 @@ class Taps(object):
         ]
 
 
+LAX, HAND_WRITTEN = "lax", "hand_written"
+"""Values of the option ``windows``: JAX's own operations, as flax calls them, or the forms of this file."""
 _SMALL_IMAGE = 16
 
 
-def convolution(layer, device):
-    """Return the function ``(images, weight)`` of a ``conv2d``; weights are (height, width, in, out)."""
+def convolution(layer, windows):
+    """Return the function ``(images, weight)`` of a ``conv2d``; weights are (height, width, in, out).
+
+    Args:
+        layer: JSON.
+        windows: ``LAX`` or ``HAND_WRITTEN``. Of the hand-written forms the fastest on one core of a CPU is taken: XLA
+            falls back to a loop over single values (80 times slower) where the kernel is larger than the image, and
+            for a kernel of one value, and for small images, a product is never slower.
+    """
+    if windows == LAX:
+        return _LaxConvolution(layer)
+    taps = Taps(layer)
+    rows, columns = layer["output_shape"][1:]
+    small = taps.kernel == (1, 1) or rows * columns <= _SMALL_IMAGE
+    one = _Product(taps) if small else _LaxConvolution(layer)
     groups = layer["attributes"]["groups"]
-    if device == "cuda":
-        return _Windowed(layer)
-    one = _fastest(layer)
     if groups == 1:
         return one
 
@@ -67,20 +79,7 @@ def convolution(layer, device):
     return in_parts
 
 
-def _fastest(layer):
-    """Choose among the forms by what was measured on one core of a CPU.
-
-    XLA falls back to a loop over single values (80 times slower) where the kernel is larger than the image. For a
-    kernel of one value, and for small images, a product is never slower.
-    """
-    taps = Taps(layer)
-    rows, columns = layer["output_shape"][1:]
-    if taps.kernel == (1, 1) or rows * columns <= _SMALL_IMAGE:
-        return _Product(taps)
-    return _Windowed(layer)
-
-
-class _Windowed(object):
+class _LaxConvolution(object):
     """XLA's own convolution."""
 
     def __init__(self, layer):
@@ -110,32 +109,27 @@ class _Product(object):
         return under @ weight.reshape(-1, weight.shape[-1])
 
 
-def max_pooling(layer, device):
+def max_pooling(layer, windows):
     """Return the function of a ``max_pool``: of equal values the first in reading order gets the gradient."""
     taps = Taps(layer)
-    return functools.partial(_windowed_max, taps) if device == "cuda" else functools.partial(_max, taps)
+    if windows == LAX:
+        return lambda images: _reduced(taps, images, -numpy.inf, lax.max)
+    return functools.partial(_max, taps)
 
 
-def average_pooling(layer, _):
+def average_pooling(layer, windows):
     """Return the function of an ``avg_pool``, in which padding counts as zeros."""
     taps = Taps(layer)
-
-    def pool(images):
-        total = functools.reduce(numpy.add, taps.views(images, 0))
-        return total / (taps.kernel[0] * taps.kernel[1])
-
-    return pool
+    values = taps.kernel[0] * taps.kernel[1]
+    if windows == LAX:
+        return lambda images: _reduced(taps, images, 0.0, lax.add) / values
+    return lambda images: functools.reduce(numpy.add, taps.views(images, 0)) / values
 
 
-def _windowed_max(taps, images):
-    return lax.reduce_window(
-        images,
-        -numpy.inf,
-        lax.max,
-        (1,) + taps.kernel + (1,),
-        (1,) + taps.stride + (1,),
-        ((0, 0),) + taps.edges + ((0, 0),),
-    )
+def _reduced(taps, images, start, operation):
+    """Return XLA's own pooling of ``images``, whose edges hold ``start``."""
+    edges = ((0, 0),) + taps.edges + ((0, 0),)
+    return lax.reduce_window(images, start, operation, (1,) + taps.kernel + (1,), (1,) + taps.stride + (1,), edges)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
