@@ -1,13 +1,26 @@
 """TensorFlow trains what the reference trains: alone, around a ring, and from files."""
 
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ablating import breakdown
 from image_files import PHOTO, SIDE, digits, photos
-from launching import LaunchResult, check_job, launch, launch_ok, relative_error, timing_job, weight_error
+from launching import (
+    LaunchResult,
+    check_job,
+    interpreter_for,
+    launch,
+    launch_ok,
+    relative_error,
+    timing_job,
+    weight_error,
+)
 
+import steptime
 from steptime.workloads.layers import Network
 
 pytestmark = pytest.mark.framework("tensorflow")
@@ -51,15 +64,61 @@ def test_xla_trains_the_same(tmp_path: Path) -> None:
     assert weight_error(compiled.weights[0], plain.weights[0])[0] < 1e-4
 
 
-@pytest.mark.parametrize("pack_mb", [4.0, 0.01])
-def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, pack_mb: float) -> None:
-    """Each worker holds what one process computes from both shards, in however many packs gradients travel."""
+@pytest.mark.parametrize(
+    "options",
+    [{"pack_mb": 4.0}, {"pack_mb": 0.01}, {"xla": True}, {"one_process": True}],
+    ids=" ".join,
+)
+def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Every worker that holds weights has what one process computes from both shards, by whatever way."""
     how: dict[str, Any] = {"batch": 8, "steps": 5}
     oracle = check_job("reference", "single", "lenet5", options={"shards": 2}, **how)
     expected = launch_ok(tmp_path, oracle).weights[0]
-    job = check_job("tensorflow", "allreduce", "lenet5", workers=2, options={"pack_mb": pack_mb}, **how)
+    job = check_job("tensorflow", "allreduce", "lenet5", workers=2, options=options, **how)
     result = launch_ok(tmp_path, job, workers=2, preloaded=True)
-    assert max(weight_error(result.weights[rank], expected)[0] for rank in range(2)) < 1e-4
+    assert max(weight_error(weights, expected)[0] for weights in result.weights.values()) < 1e-4
+    facts = result.record("session")["facts"]
+    assert {name: facts[name] for name in options} == options
+
+
+def test_one_process_computes_for_both_workers(tmp_path: Path) -> None:
+    """On the cores of both, and each tells the same ends of steps and the loss of its own batch."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    job = timing_job("tensorflow", "allreduce", "lenet5", workers=2, steps=6, options={"one_process": True})
+    result = launch_ok(tmp_path, job, workers=2, cores=cores, preloaded=True)
+    first, second = (result.record("steps", f"worker-{rank}") for rank in range(2))
+    assert first["ends_s"] == second["ends_s"]
+    assert len(first["ends_s"]) == 6
+    assert first["loss"] != second["loss"]
+    facts = result.record("session")["facts"]
+    assert (facts["strategy"], facts["operations_at_once"]) == ("MirroredStrategy", 2)
+
+
+def test_the_stages_of_one_process_are_those_of_two(tmp_path: Path) -> None:
+    """Both workers tell of the same steps; nothing is marked, since every replica would have its own moments."""
+    first, second = breakdown(tmp_path, "tensorflow", "allreduce", options={"one_process": True})
+    assert set(first["stages"]) == {"input", "forward", "backward", "local", "communication", "exchange", "step"}
+    assert first["stages"] == second["stages"]
+    assert all(seconds > 0 for blocks in first["stages"].values() for block in blocks for seconds in block)
+
+
+@pytest.mark.parametrize("onednn", ["default", "on"])
+def test_onednn_is_switched_on_where_it_is_asked_for(onednn: str) -> None:
+    """TensorFlow's own word for it, in a process of its own; the default is left to TensorFlow."""
+    code = f"""
+import os, sys
+sys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})
+from steptime.libraries.tensorflow.startup import import_tensorflow
+import_tensorflow(dict(threads=1, device="cpu", options=dict(onednn={onednn!r})), 0)
+from tensorflow.python.util import _pywrap_util_port
+print(os.environ.get("TF_ENABLE_ONEDNN_OPTS"), _pywrap_util_port.IsMklEnabled())
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "TF_ENABLE_ONEDNN_OPTS"}
+    command = [str(interpreter_for("tensorflow")), "-c", code]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    said, enabled = done.stdout.split()
+    assert said == {"default": "None", "on": "1"}[onednn]
+    assert enabled == "True" or onednn == "default"
 
 
 def test_two_workers_of_resnet50_give_the_weights_of_the_oracle(tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_two_workers_give_the_weights_of_the_oracle(tmp_path: Path, servers: int
         assert held == [41_400, 192_088, 13_336]  # the largest array alone has 192_000
 
 
+def test_xla_trains_the_same(tmp_path: Path) -> None:
+    """Clusters of operations are other programs for the same computation."""
+    plain, compiled = (
+        launch_ok(tmp_path, check_job("tensorflow1", "single", "lenet5", options={"xla": xla})) for xla in (False, True)
+    )
+    assert weight_error(compiled.weights[0], plain.weights[0])[0] < 1e-4
+    assert compiled.record("session")["facts"]["xla"] is True
+
+
 def test_one_asynchronous_worker_trains_like_a_worker_alone(tmp_path: Path) -> None:
     """Nothing is stale then."""
     alone = losses(launch_ok(tmp_path, check_job("tensorflow1", "single", "lenet5", steps=4)))

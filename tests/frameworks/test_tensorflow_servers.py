@@ -10,6 +10,7 @@ import pytest
 from launching import check_job, launch, launch_ok, relative_error, timing_job
 from PIL import Image
 
+from steptime.worker.weights import initial_weights
 from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("tensorflow")
@@ -80,6 +81,21 @@ def test_two_pinned_workers_count_their_stale_updates_over_photographs(tmp_path:
         # One more: the step behind the pause is not timed, but counted.
         assert sum(record["staleness"].values()) == 9
         assert min(map(int, record["staleness"])) >= 0
+
+
+def test_every_worker_has_its_own_batches_whichever_runs_a_step(tmp_path: Path) -> None:
+    """With a tiny rate and no momentum the weights behind all steps are those after one step on every batch at once."""
+    still = {"learning_rate": 1e-4, "momentum": 0.0}
+    how: dict[str, Any] = {"batch": 4, "optimizer": still}
+    first = initial_weights(odd_and_normalised().to_json()["layers"], 0)
+    oracle = check_job("reference", "single", odd_and_normalised(), steps=4, options={"shards": 2, "bits": 64}, **how)
+    mean = launch_ok(tmp_path, oracle).weights[0]
+    job = check_job("tensorflow", "ps_async", odd_and_normalised(), workers=2, steps=3, **how)
+    job["schedule"]["turns"] = 1  # a fourth step, of one worker after the other, so that the last sees all
+    found = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True).weights
+    for name, weights in found[1].items():
+        moved, expected = weights - first[name], 2 * (mean[name] - first[name])  # the reference divides by two workers
+        assert np.abs(moved - expected).max() < 0.02 * np.abs(expected).max() + 1e-7
 
 
 def test_a_broken_photograph_ends_all_and_is_named(tmp_path: Path) -> None:

@@ -12,20 +12,20 @@ def open_session(job, context):
     """
     import horovod
 
-    tf = import_tensorflow(job["threads"], "cpu", context.local_rank)
+    tf = import_tensorflow(job, context.local_rank)
     tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
     if job["strategy"] == "allreduce":
         strategy = HorovodTraining(job, context)
     else:
         from steptime.libraries.tensorflow.training_step import SingleTraining
 
-        strategy = SingleTraining(job)
+        strategy = SingleTraining(job, context)
     strategy.facts.update(framework_version=horovod.__version__, tensorflow=tf.__version__)
     return TensorFlowSession(tf, strategy, job, context)
 
 
 class HorovodTraining(object):
-    """Each gradient is an operation of Horovod in the graph, which waits for nothing but this gradient."""
+    """Each gradient, or each group of them, is an operation of Horovod in the graph, which waits for nothing else."""
 
     marks = ("input", "forward", "backward", "exchange", "update")
 
@@ -35,19 +35,34 @@ class HorovodTraining(object):
 
         self._workers = HorovodWorkers("tensorflow", context, job)
         self.network = build_network(job)
-        combine = self._sum if context.workers > 1 else None
-        self.training = TensorFlowTraining(self.network, job["optimizer"], combine, 1.0 / context.workers)
+        options = job["options"]
+        self._groups = options["groups"]
+        self._in_loss = options["average"] == "loss"
+        combine = self._combine if context.workers > 1 else None
+        share = 1.0 / context.workers if self._in_loss else 1.0
+        xla = options["xla"]
+        self.training = TensorFlowTraining(self.network, job["optimizer"], combine, share, xla=xla)
+        if xla:
+            self.marks = ()  # XLA cannot tell the time
         self.leave = self._workers.leave
-        self.facts = dict(self._workers.facts)
+        self.facts = dict(self._workers.facts, **{name: options[name] for name in ("groups", "average", "xla")})
 
     def wrap(self, function):
         """Return ``function``, which needs nothing around it."""
         return function
 
-    def _sum(self, gradients):
-        """Return the sums of ``gradients`` over all workers; called when the step is compiled."""
+    def _combine(self, gradients):
+        """Return the means of ``gradients`` over all workers, or sums of shares; called when the step is compiled."""
         hvd = self._workers.hvd
-        return [hvd.allreduce(each, op=hvd.Sum, name="gradient.%d" % index) for index, each in enumerate(gradients)]
+        how = hvd.Sum if self._in_loss else hvd.Average
+        if not self._groups:
+            return [hvd.allreduce(each, op=how, name="gradient.%d" % index) for index, each in enumerate(gradients)]
+        size = -(-len(gradients) // self._groups)
+        combined = []
+        for start in range(0, len(gradients), size):
+            part = gradients[start : start + size]
+            combined += hvd.grouped_allreduce(part, op=how, name="gradients.%d" % start)
+        return combined
 
 
 FRAMEWORK = Framework(open_session)

@@ -1,5 +1,6 @@
 """Training in TensorFlow 2, alone, with MultiWorkerMirroredStrategy, or with ParameterServerStrategy."""
 
+from steptime.frameworks.tensorflow.one_process import fits_one_process, open_one_process
 from steptime.libraries.tensorflow.session import TensorFlowSession
 from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
@@ -14,11 +15,16 @@ def open_session(job, context):
         from steptime.frameworks.tensorflow.server_worker import CoordinatedSession
 
         return CoordinatedSession(_cpu_only(job), job, context)
-    tf = import_tensorflow(job["threads"], job["device"], context.local_rank, xla=job["options"].get("xla", False))
+    if fits_one_process(job, context):
+        return open_one_process(job, context)
+    tf = import_tensorflow(job, context.local_rank)
     tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
-    from steptime.frameworks.tensorflow.strategies import MirroredTraining, XlaTraining
+    if job["strategy"] == "allreduce":
+        from steptime.frameworks.tensorflow.strategies import MirroredTraining as Training
+    else:
+        from steptime.libraries.tensorflow.training_step import SingleTraining as Training
 
-    strategy = MirroredTraining(job, context) if job["strategy"] == "allreduce" else XlaTraining(job)
+    strategy = Training(job, context)
     return TensorFlowSession(tf, strategy, job, context)
 
 
@@ -37,14 +43,14 @@ def serve(job, context):
 def _cpu_only(job):
     if job["device"] != "cpu":
         raise ValueError("ps_async of tensorflow trains on the cpu only, not on %r" % job["device"])
-    tf = import_tensorflow(job["threads"], "cpu", 0)
+    tf = import_tensorflow(job, 0)
     tf.config.threading.set_inter_op_parallelism_threads(2)  # the coordinator's own; see cluster.py
     return tf
 
 
 def open_back_end(job, context):
     """Return the back end that the message benchmark times."""
-    import_tensorflow(job["threads"], job["device"], context.local_rank)
+    import_tensorflow(job, context.local_rank)
     from steptime.frameworks.tensorflow.strategies import TensorFlowBackEnd
 
     return TensorFlowBackEnd(job, context)

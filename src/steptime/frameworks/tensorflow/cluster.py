@@ -42,6 +42,8 @@ _MEETING_LIMIT_S = 300.0
 _FILE = "coordinator.json"
 STAGE = "stage "
 """Before the name of a stage, in what a worker asks for."""
+LEAVE = "leave"
+"""The last that a worker asks for."""
 
 
 class CoordinatorConnection(object):

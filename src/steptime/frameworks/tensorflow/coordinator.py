@@ -1,23 +1,25 @@
-"""The coordinator of ParameterServerStrategy, a process that sends every worker its steps; and the parameter servers.
+"""The coordinator of ParameterServerStrategy, a process that schedules every step; and the parameter servers.
 
-Variables lie on the parameter servers, where ``ParameterServerStrategy`` puts them in turn. Each worker has a thread
-in the coordinator, which runs the compiled step, or a stage of its ablation, on the worker's device when the worker
-asks for it.
+Variables lie on the parameter servers, where ``ParameterServerStrategy`` puts them in turn. ``ClusterCoordinator``
+gives each step to the worker that is free. The coordinator's own threads read what workers ask for and answer when it
+is done; besides, they run the stages of a worker's ablation on its device.
 """
 
 import collections
+import contextlib
+import functools
 import os
+import queue
 import threading
 
 import numpy
 import tensorflow as tf
 
-from steptime.frameworks.tensorflow.cluster import STAGE, accept_callers, call, cluster_of, start_server
+from steptime.frameworks.tensorflow.cluster import LEAVE, STAGE, accept_callers, call, cluster_of, start_server
+from steptime.frameworks.tensorflow.scheduled_batches import open_scheduled_batches
 from steptime.libraries.tensorflow.ablation import compile_on
-from steptime.libraries.tensorflow.loader import open_tensorflow_batches
 from steptime.libraries.tensorflow.startup import call_directly, collect_garbage
 from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
-from steptime.worker.ablated_step import AblatedStep
 
 
 class CountedTraining(TensorFlowTraining):
@@ -63,38 +65,8 @@ class CountedTraining(TensorFlowTraining):
             return self._count.assign_add(1).read_value() - 1 - pulled
 
 
-class ServedAblation(AblatedStep):
-    """The stages of the worker whose device is in force.
-
-    The stages before the exchange have weights of their own, on the worker, so that they pull nothing. What is pushed
-    without being computed is zeros, because the servers apply it.
-    """
-
-    def __init__(self, job, training, batches):
-        """Take the job, the ``CountedTraining`` of all workers, and the batches of this worker."""
-        self._job = job
-        self._training = training
-        self._batches = batches
-
-    def stages(self):
-        network = build_network(self._job)
-        own = TensorFlowTraining(network, self._job["optimizer"])
-        take = self._batches.taker()
-        held = take()
-        zeros = [tf.zeros(variable.shape) for variable in network.variables]
-        stages = {
-            "forward": compile_on(own.forward, *held),
-            "backward": compile_on(own.backward, *held),
-            "exchange": compile_on(self._training.step, *held),
-            "communication": compile_on(self._training.exchange, zeros),
-            "input": take,
-        }
-        collect_garbage()
-        return stages
-
-
 class Coordinator(object):
-    """Owns the variables and the step of one launch."""
+    """Owns the variables of one launch, and has TensorFlow's ``ClusterCoordinator`` schedule every step."""
 
     def __init__(self, job, context):
         """Meet all servers and workers, and make the variables."""
@@ -107,106 +79,167 @@ class Coordinator(object):
         )
         self._job = job
         self._context = context
+        self._scheduler = tf.distribute.coordinator.ClusterCoordinator(strategy)
         with strategy.scope():
             updates = tf.Variable(0, dtype=tf.int64, trainable=False, name="updates")
             self._network = build_network(job)
             self._training = CountedTraining(self._network, job["optimizer"], strategy.extended, updates)
+        self._batches = open_scheduled_batches(job, context.workers, self._scheduler)
+        self._step = self._batches.feed(self._training.step)
         self._first_is_done = threading.Event()
         self._building = threading.Lock()
         self._all_leave = threading.Barrier(context.workers)
+
+    @property
+    def network(self):
+        """The ``TensorFlowNetwork`` whose variables lie on the servers."""
+        return self._network
+
+    @property
+    def batches(self):
+        """The batches of all workers."""
+        return self._batches
+
+    def let_begin(self):
+        """Let every worker step: an ablation run has no first step whose loss matters."""
+        self._first_is_done.set()
 
     def coordinate(self):
         """Do what the workers ask for, until all have left."""
         lines = accept_callers(self._context)  # servers say nothing more: they wait until their line breaks
         ranks = range(self._context.workers)
-        threads = [threading.Thread(target=self._attend, args=(lines["worker-%d" % rank], rank)) for rank in ranks]
+        threads = [threading.Thread(target=self._listen, args=(lines["worker-%d" % rank], rank)) for rank in ranks]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
 
-    def _attend(self, line, rank):
-        """Answer one worker until it leaves."""
+    def _listen(self, line, rank):
+        """Read what one worker asks for, until it leaves: a step is scheduled at once, and answered when it is done."""
+        answers = queue.Queue()
+        speaking = threading.Thread(target=self._speak, args=(line, answers), daemon=True)
+        speaking.start()
+        answers.put(lambda: {"servers": self._context.servers, "loader_threads": self._batches.threads})
+        asker = _Asker(self, rank)
+        asked = line.receive()
+        while asked is not None:
+            answers.put(asker.work(asked))
+            asked = None if asked == LEAVE else line.receive()
+        answers.put(None)
+        speaking.join()
+
+    def _speak(self, line, answers):
+        """Send the result of each piece of work, in the order in which the worker asked."""
+        for work in iter(answers.get, None):
+            with contextlib.suppress(OSError):  # the worker has gone
+                line.send(self._done(work))
+
+    def _done(self, work):
+        """Wait for a piece of work, and return the message that answers it."""
         try:
-            self._answer(line, rank)
+            return {"is": work()}
         except Exception as error:
-            line.send({"error": "%s: %s" % (type(error).__name__, error)})
+            return {"error": "%s: %s" % (type(error).__name__, self._batches.fault() or error)}
 
-    def _answer(self, line, rank):
-        with tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
-            batches = open_tensorflow_batches(self._job, rank, self._context.workers, elsewhere=True)
-            advance = batches.feed(self._training.step)
-            line.send({"is": {"servers": self._context.servers, "loader_threads": batches.threads}})
-            results = StepResults(self._network)
-            answers = dict(results.answers, batches_ahead=lambda: batches.ahead)
+    def schedule(self, rank, *, first):
+        """Schedule a step that a worker asked for, and return its ``RemoteValue``."""
+        if not first:
+            # The very first step is alone, so that its loss is that of the initial weights.
+            self._first_is_done.wait()
+        return self._scheduler.schedule(self._step, args=self._batches.arguments(rank))
 
-            def step():
-                results.add(advance())
-                self._first_is_done.set()
+    def finish(self, step):
+        """Wait for a scheduled step, and return its loss and how late its update was."""
+        result = step.fetch()
+        self._first_is_done.set()
+        return result
 
-            def first_step():
-                # Worker 0 takes the very first step alone: its first loss is that of the initial weights.
-                if rank:
-                    self._first_is_done.wait()
-                answers["step"] = step
-                step()
+    def part(self):
+        """Wait until every worker leaves: TensorFlow loses heart when a process goes while others still work."""
+        self._all_leave.wait()
 
-            def weights():
-                path = os.path.join(self._context.folder, "served-%d.npz" % rank)
-                numpy.savez(path, **self._network.get_weights())
-                return path
+    def save_weights(self, rank):
+        """Write what the servers hold into the run folder for a worker, and return the path."""
+        path = os.path.join(self._context.folder, "served-%d.npz" % rank)
+        numpy.savez(path, **self._network.get_weights())
+        return path
 
-            def stages():
-                with self._building:
-                    built = ServedAblation(self._job, self._training, batches).stages()
-                answers.update((STAGE + name, _silent(run)) for name, run in built.items())
-                return list(built)
+    def build_stages(self, rank):
+        """Return the stages of a worker, ``{name: callable}``.
 
-            answers.update(step=first_step, stages=stages, weights=weights)
-            asked = line.receive()
-            while asked in answers:
-                line.send({"is": answers[asked]()})
-                asked = line.receive()
-        if asked == "leave":
-            # TensorFlow loses heart when a process of its cluster goes while others still work.
-            self._all_leave.wait()
-            line.send({"is": None})
-
-
-def _silent(run):
-    """Return what runs ``run`` and keeps its results to itself."""
-
-    def answer():
-        run()
-
-    return answer
+        The stages before the exchange have weights of their own, on the worker, so that they pull nothing. What is
+        pushed without being computed is zeros, because the servers apply it.
+        """
+        with self._building, tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
+            network = build_network(self._job)
+            own = TensorFlowTraining(network, self._job["optimizer"])
+            take = self._batches.taker(rank)
+            held = take()
+            zeros = [tf.zeros(variable.shape) for variable in network.variables]
+            stages = {
+                "forward": compile_on(own.forward, *held),
+                "backward": compile_on(own.backward, *held),
+                "communication": compile_on(self._training.exchange, zeros),
+                "input": take,
+            }
+        collect_garbage()
+        return dict(stages, exchange=lambda: self.finish(self.schedule(rank, first=False)))
 
 
-class StepResults(object):
-    """What the steps of one worker returned: tensors that stay on the worker until somebody asks."""
+class _Asker(object):
+    """What one worker may ask for; the result of its last step stays until it asks for more."""
 
-    def __init__(self, network):
+    def __init__(self, coordinator, rank):
+        self._coordinator = coordinator
+        self._rank = rank
+        self._begun = False
         self._last = None
         self._uncounted = []
-        self.answers = {
-            "loss": self._loss,
+        self._stages = {}
+
+    def work(self, asked):
+        """Begin what was asked for, and return what waits for its result."""
+        coordinator = self._coordinator
+        if asked == "step":
+            first, self._begun = not (self._begun or self._rank), True
+            try:
+                step = coordinator.schedule(self._rank, first=first)
+            except Exception as error:  # of an earlier step: TensorFlow raises it when it is asked for another
+                return functools.partial(_raise, error)
+            return lambda: self._add(coordinator.finish(step))
+        network, batches = coordinator.network, coordinator.batches
+        return {
+            "loss": lambda: float(self._last[0]),
             "staleness": self._staleness,
             "parameter_count": network.parameter_count,
             "output_shape": network.output_shape,
-        }
+            "batches_ahead": lambda: batches.ahead,
+            "stages": self._build,
+            "weights": functools.partial(coordinator.save_weights, self._rank),
+            LEAVE: coordinator.part,
+        }.get(asked) or functools.partial(self._run, asked)
 
-    def add(self, result):
-        """Keep the result of one step: its loss, and how late its update was."""
+    def _add(self, result):
         self._last = result
-        self._uncounted.append(result)
-
-    def _loss(self):
-        return float(self._last.numpy()[0])
+        self._uncounted.append(int(result[1]))
 
     def _staleness(self):
-        late = tf.stack(self._uncounted).numpy()[:, 1] if self._uncounted else numpy.empty(0)
-        self._uncounted = []
-        return collections.Counter(late.astype(int).tolist())
+        counted, self._uncounted = collections.Counter(self._uncounted), []
+        return counted
+
+    def _build(self):
+        self._coordinator.let_begin()
+        self._stages = self._coordinator.build_stages(self._rank)
+        return list(self._stages)
+
+    def _run(self, asked):
+        device = "/job:worker/replica:0/task:%d/device:CPU:0" % self._rank
+        with tf.device(device):
+            self._stages[asked[len(STAGE) :]]()
+
+
+def _raise(error):
+    raise error
 
 
 def run_server(tf, context):

@@ -1,13 +1,21 @@
-"""A worker of the strategy ``ps_async``: its TensorFlow server computes, and its Python asks for each step."""
+"""A worker of the strategy ``ps_async``: its TensorFlow server computes, and its Python asks for steps ahead."""
 
+import collections
 import functools
 import os
+import queue
+import threading
+import time
 
 import numpy
 
-from steptime.frameworks.tensorflow.cluster import STAGE, call, start_server
+from steptime.frameworks.tensorflow.cluster import LEAVE, STAGE, call, start_server
 from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.clock import EventClock
 from steptime.worker.session import Session
+
+_STEPS_AHEAD = 4
+"""Steps that a worker asks for before the first of them is done; a user's loop schedules a whole epoch."""
 
 
 class CoordinatedAblation(AblatedStep):
@@ -30,10 +38,20 @@ class CoordinatedSession(Session):
         self._threads = job["threads"]
         self._at_once = start_server(tf, context, job["threads"])
         self._line = call(context)
-        self._facts = self._receive()
+        self._open = queue.Queue()
+        self._steps = collections.deque()
+        self._newest = None
+        threading.Thread(target=self._read, name="answers", daemon=True).start()
+        self._facts = self._answer().result()
 
     def step(self):
-        self._ask("step")
+        if len(self._steps) == _STEPS_AHEAD:
+            self._steps.popleft().result()
+        self._newest = self._answer("step")
+        self._steps.append(self._newest)
+
+    def clock(self):
+        return EventClock(lambda: self._newest, lambda earlier, later: later.at_s - earlier.at_s, self.wait)
 
     def ablate(self):
         return CoordinatedAblation(self._ask)
@@ -43,6 +61,8 @@ class CoordinatedSession(Session):
 
     def wait(self):
         """A step has finished when the coordinator says so."""
+        while self._steps:
+            self._steps.popleft().result()
 
     def loss(self):
         return self._ask("loss")
@@ -79,19 +99,53 @@ class CoordinatedSession(Session):
 
     def close(self):
         """Leave together with all other workers."""
-        self._ask("leave")
+        self._ask(LEAVE)
 
     def abort(self):
         """Leave without a word: the launcher ends the others."""
 
     def _ask(self, what):
-        self._line.send(what)
-        return self._receive()
+        return self._answer(what).result()
 
-    def _receive(self):
-        answer = self._line.receive()
-        if answer is None:
+    def _answer(self, what=None):
+        """Ask for something and return its ``_Answer``; without ``what``, that of what is sent unasked."""
+        answer = _Answer(self._root)
+        self._open.put(answer)
+        if what is not None:
+            self._line.send(what)
+        return answer
+
+    def _read(self):
+        """Note each answer when it comes; the coordinator answers in the order in which it was asked."""
+        while True:
+            message = self._line.receive()
+            self._open.get().note(message)
+
+
+class _Answer(object):
+    """The coordinator's answer, once it has come; ``at_s`` is the host's monotonic time of that moment."""
+
+    at_s = None
+
+    def __init__(self, root):
+        self._root = root
+        self._message = None
+        self._there = threading.Event()
+
+    def note(self, message):
+        """Keep the message; None when the coordinator has gone."""
+        self.at_s = time.monotonic()
+        self._message = message
+        self._there.set()
+
+    def result(self):
+        """Wait for the answer and return its content.
+
+        Raises RuntimeError when the coordinator has failed or gone.
+        """
+        self._there.wait()
+        if self._message is None:
             raise RuntimeError("the coordinator at %s has gone; its records say why" % self._root)
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer["is"]
+        if "error" in self._message:
+            raise RuntimeError(self._message["error"])
+        return self._message["is"]

@@ -1,29 +1,18 @@
-"""Training alone or with MultiWorkerMirroredStrategy, whose workers sum around a ring; and the ring's messages."""
+"""Training with MultiWorkerMirroredStrategy or, in one process, MirroredStrategy; and messages of the former's ring."""
 
 import contextlib
+import functools
+import itertools
 import json
 import os
 
 import tensorflow as tf
 
 from steptime.frameworks.tensorflow.communication import bytes_per_pack
+from steptime.libraries.tensorflow.loader import open_tensorflow_batches
 from steptime.libraries.tensorflow.startup import call_directly
-from steptime.libraries.tensorflow.training_step import SingleTraining, TensorFlowTraining, build_network
+from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
 from steptime.worker.back_end import BackEnd, Message
-
-
-class XlaTraining(SingleTraining):
-    """One worker, whose step is compiled by XLA if the job wants that."""
-
-    def __init__(self, job):
-        super(XlaTraining, self).__init__(job)
-        self._xla = job["options"].get("xla", False)
-        self.facts = {"xla": self._xla}
-        if self._xla:
-            self.marks = ()  # XLA cannot tell the time
-
-    def wrap(self, function):
-        return tf.function(function, jit_compile=True, autograph=False) if self._xla else function
 
 
 class MirroredTraining(object):
@@ -34,12 +23,17 @@ class MirroredTraining(object):
     def __init__(self, job, context):
         pack_mb = job["options"]["pack_mb"]
         workers = MirroredWorkers(context, job["device"], pack_mb)
+        xla = job["options"]["xla"]
         with workers.scope():
             self.network = build_network(job)
-            self.training = TensorFlowTraining(self.network, job["optimizer"], workers.combine, 1.0 / context.workers)
+            self.training = TensorFlowTraining(
+                self.network, job["optimizer"], workers.combine, 1.0 / context.workers, xla=xla
+            )
+        if xla:
+            self.marks = ()  # XLA cannot tell the time
         self.wrap = workers.wrap
         self.leave = workers.leave
-        self.facts = {"collectives": workers.implementation.value, "pack_mb": pack_mb}
+        self.facts = {"one_process": False, "collectives": workers.implementation.value, "pack_mb": pack_mb, "xla": xla}
 
 
 class MirroredWorkers(object):
@@ -88,6 +82,72 @@ class MirroredWorkers(object):
         together = tf.function(lambda: self._strategy.run(lambda: self.combine([tf.ones(1)])), autograph=False)
         with contextlib.suppress(tf.errors.OpError):
             together()
+
+
+class OneProcessTraining(object):
+    """MirroredStrategy: this process computes for all workers of the host, each on its own device."""
+
+    marks = ()
+    """The graph of each worker would have its own moments."""
+
+    def __init__(self, job, context):
+        kind = "GPU" if job["device"] == "cuda" else "CPU"
+        self._strategy = tf.distribute.MirroredStrategy(["/%s:%d" % (kind, rank) for rank in range(context.workers)])
+        xla = job["options"]["xla"]
+        with self._strategy.scope():
+            self.network = build_network(job)
+            self.training = TensorFlowTraining(
+                self.network, job["optimizer"], self._combine, 1.0 / context.workers, xla=xla
+            )
+        self.local_results = self._strategy.experimental_local_results
+        self.facts = {"strategy": type(self._strategy).__name__, "one_process": True, "xla": xla}
+
+    def distribute(self, values):
+        """Return a list of one value for each worker as one value of the strategy."""
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: values[context.replica_id_in_sync_group]
+        )
+
+    def wrap(self, function):
+        """Return what runs ``function`` as every worker's replica, and returns what they return."""
+        return lambda *args: self._strategy.run(function, args=args)
+
+    def _combine(self, gradients):
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+
+    def leave(self):
+        """Nobody else computes."""
+
+
+class ReplicaBatches(object):
+    """The batches of all workers of a process: each value is the strategy's, with one tensor for each worker."""
+
+    def __init__(self, job, context, strategy):
+        on_gpu = job["device"] == "cuda"
+        own = [
+            open_tensorflow_batches(job, rank, context.workers, "/GPU:%d" % rank if on_gpu else None)
+            for rank in range(context.workers)
+        ]
+        self.threads, self.ahead = own[0].threads, own[0].ahead
+        self._takers = [each.taker() for each in own]
+        self._strategy = strategy
+        self._take = self._load
+        if job["loader"]["kind"] == "synthetic":
+            made = [self._load() for _ in range(job["loader"]["distinct_batches"])]
+            self._take = functools.partial(next, itertools.cycle(made))
+
+    def feed(self, step):
+        """Return a function without arguments that runs ``step``, which is compiled, on the next batches."""
+        compiled = tf.function(step, autograph=False)
+        take = self.taker()
+        return lambda: compiled(*take())
+
+    def taker(self):
+        """Return a function that takes the next batch of every worker and returns them."""
+        return self._take
+
+    def _load(self):
+        return tuple(map(self._strategy.distribute, zip(*[take() for take in self._takers])))
 
 
 class TensorFlowAllreduce(Message):

@@ -16,7 +16,7 @@ def open_session(job, context):
     require_fp32(job, "TensorFlow 1")
     from steptime.frameworks.tensorflow1.network import import_graph_mode
 
-    return GraphSession(import_graph_mode(), job, context)
+    return GraphSession(import_graph_mode(xla=job["options"].get("xla", False)), job, context)
 
 
 def serve(_, context):

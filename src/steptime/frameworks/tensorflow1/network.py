@@ -3,13 +3,23 @@
 ``import_graph_mode`` is where TensorFlow enters a process.
 """
 
+import os
+
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
 from steptime.libraries.tensorflow.startup import before_import
 
+_XLA_ON_PROCESSORS = "--tf_xla_cpu_global_jit"
 
-def import_graph_mode():
-    """Return TensorFlow's interface of version 1, in graph mode whatever its version."""
+
+def import_graph_mode(*, xla=False):
+    """Return TensorFlow's interface of version 1, in graph mode whatever its version.
+
+    Args:
+        xla: whether XLA may compile for processors too, where it does so only when told.
+    """
     before_import()
+    if xla:
+        os.environ["TF_XLA_FLAGS"] = (os.environ.get("TF_XLA_FLAGS", "") + " " + _XLA_ON_PROCESSORS).strip()
     import tensorflow
 
     graph_mode = tensorflow.compat.v1
@@ -23,7 +33,7 @@ def version_of(tensorflow):
     return tensorflow.VERSION if tensorflow.VERSION.startswith("1.") else "%s (compat.v1)" % tensorflow.VERSION
 
 
-def session_settings(tensorflow, threads, filters=()):
+def session_settings(tensorflow, threads, filters=(), *, xla=False):
     """Return the settings of a worker's session.
 
     Args:
@@ -31,13 +41,17 @@ def session_settings(tensorflow, threads, filters=()):
         threads: of one operation; operations run one after the other, because a second one beside the first would be
             a second thread.
         filters: of the devices that the session may use.
+        xla: whether XLA compiles clusters of operations.
     """
-    return tensorflow.ConfigProto(
+    settings = tensorflow.ConfigProto(
         intra_op_parallelism_threads=threads,
         inter_op_parallelism_threads=1,
         device_count={"GPU": 0},
         device_filters=list(filters),
     )
+    if xla:
+        settings.graph_options.optimizer_options.global_jit_level = tensorflow.OptimizerOptions.ON_1
+    return settings
 
 
 def batch_norm(layer, variables, running):

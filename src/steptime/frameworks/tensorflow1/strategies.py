@@ -54,14 +54,15 @@ def stage_fetches(network, loss, pairs):
 class SingleGraph(object):
     """A graph without servers."""
 
-    facts = {}
     asynchronous = False
     communication = None
 
     def __init__(self, tf1, job, _, open_batches):
         """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
         self._tf1 = tf1
-        self._settings = session_settings(tf1, job["threads"])
+        xla = job["options"]["xla"]
+        self._settings = session_settings(tf1, job["threads"], xla=xla)
+        self.facts = {"xla": xla}
         self.batches = open_batches()
         self.network = build_network(job)
         loss, pairs, optimizer = build_gradients(tf1, job, self.network, self.batches.tensors)
@@ -175,6 +176,7 @@ class GraphServers(object):
         self._starters_of_all = [tf1.variables_initializer(others)]
         self.facts = {
             "servers": context.servers,
+            "sharding": job["options"]["sharding"],
             "bytes_per_server": bytes_by_server(self.network.variables, context.servers),
         }
 

@@ -10,12 +10,10 @@ from steptime.worker.batches import worker_order
 from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import synthetic_batches
 
-_PREFETCHED_BATCHES = 2
-_PLANNED_EPOCHS = 64
-_PLANNED_SAMPLES = 4 * 10**6
+PREFETCHED_BATCHES = 2
 
 
-def open_tensorflow_batches(job, rank, workers, device=None, *, elsewhere=False):
+def open_tensorflow_batches(job, rank, workers, device=None):
     """Return the ``SyntheticBatches`` or ``NativeBatches`` of a worker, which feed its step.
 
     Args:
@@ -23,7 +21,6 @@ def open_tensorflow_batches(job, rank, workers, device=None, *, elsewhere=False)
         rank: of the worker.
         workers: how many there are.
         device: a GPU to which batches are copied ahead; None leaves them on the host.
-        elsewhere: whether the pipeline runs in another process, the device in force.
 
     Raises ValueError when the dataset does not hold what the job says.
     """
@@ -35,7 +32,17 @@ def open_tensorflow_batches(job, rank, workers, device=None, *, elsewhere=False)
     stream = numpy.random.RandomState([job["seed"], 15485863, rank])
     shape = tuple(job["workload"]["input_shape"])
     source = SOURCES[loader["dataset"]["form"]](loader["dataset"], shape, job["batch_per_worker"], stream)
-    return (PlannedBatches if elsewhere else NativeBatches)(source, order, loader["processes"], device)
+    return NativeBatches(source, order, loader["processes"], device)
+
+
+def pipeline_options(threads):
+    """Return the options of a ``tf.data`` pipeline in which so many threads prepare samples."""
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = threads
+    options.threading.max_intra_op_parallelism = 1
+    options.autotune.enabled = False  # nothing is left for it to choose, and it is a thread more
+    options.deterministic = True
+    return options
 
 
 class SyntheticBatches(object):
@@ -68,14 +75,13 @@ class NativeBatches(object):
 
     def __init__(self, source, order, processes, device):
         self.threads = max(1, processes)
-        self.ahead = _PREFETCHED_BATCHES + self.threads
+        self.ahead = PREFETCHED_BATCHES + self.threads
         self._source = source
         self._order = order
         self._device = device
         self._served = 0
-        batches = (
-            source.batches(self._epochs(), self.threads).with_options(self._options()).prefetch(_PREFETCHED_BATCHES)
-        )
+        loaded = source.batches(self._epochs(), self.threads).with_options(pipeline_options(self.threads))
+        batches = loaded.prefetch(PREFETCHED_BATCHES)
         if device is not None:
             batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
         self._iterator = iter(batches)
@@ -86,14 +92,6 @@ class NativeBatches(object):
             lambda: (self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(self._order())),
             output_signature=self._source.signature,
         )
-
-    def _options(self):
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = self.threads
-        options.threading.max_intra_op_parallelism = 1
-        options.autotune.enabled = False  # nothing is left for it to choose, and it is a thread more
-        options.deterministic = True
-        return options
 
     def __iter__(self):
         return self
@@ -137,21 +135,3 @@ class NativeBatches(object):
             raise
         self._served += 1
         return result
-
-
-class PlannedBatches(NativeBatches):
-    """Batches of a pipeline in another process, which cannot ask this one's Python for its epochs.
-
-    So many epochs are planned ahead as have four million samples together, at least one and at most 64, and follow
-    each other without end.
-    """
-
-    def _epochs(self):
-        share = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == 0, self._order()))
-        samples = share * len(next(self._order())[1])
-        count = max(1, min(_PLANNED_EPOCHS, _PLANNED_SAMPLES // samples))
-        ahead = list(itertools.islice(self._order(), count * share))
-        self._order = lambda: itertools.cycle(ahead)
-        plans = [self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(ahead)]
-        whole = tuple(map(numpy.stack, zip(*plans))) if isinstance(plans[0], tuple) else numpy.stack(plans)
-        return tf.data.Dataset.from_tensor_slices(whole).repeat()

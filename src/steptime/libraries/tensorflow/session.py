@@ -2,14 +2,18 @@
 
 import os
 
-from steptime.libraries.tensorflow.startup import collect_garbage
+from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage
 from steptime.worker.session import Session
 
 
 class TensorFlowSession(Session):
-    """One worker's training; Python only calls one compiled function per step."""
+    """One worker's training; Python only calls one compiled function per step.
 
-    def __init__(self, tf, strategy, job, context):
+    ``newest``
+        What the last step returned: its loss, or those of all workers of a process.
+    """
+
+    def __init__(self, tf, strategy, job, context, batches=None):
         """Build everything around what a strategy is.
 
         Args:
@@ -17,6 +21,7 @@ class TensorFlowSession(Session):
             strategy: has what ``SingleTraining`` has.
             job: the job.
             context: of this worker.
+            batches: of the process; None opens this worker's own.
         """
         from steptime.libraries.tensorflow.loader import open_tensorflow_batches
 
@@ -25,13 +30,13 @@ class TensorFlowSession(Session):
         self._strategy = strategy
         self._workers = context.workers
         device = "/GPU:0" if job["device"] == "cuda" else None
-        self._batches = open_tensorflow_batches(job, context.rank, context.workers, device)
+        self._batches = batches or open_tensorflow_batches(job, context.rank, context.workers, device)
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
-        self._loss = None
+        self.newest = None
 
     def step(self):
-        self._loss = self._run()
+        self.newest = self._run()
 
     def _advance_first(self):
         """Take the first step, for which TensorFlow builds the graph."""
@@ -56,7 +61,7 @@ class TensorFlowSession(Session):
             self._tf.test.experimental.sync_devices()
 
     def loss(self):
-        return float(self._loss.numpy())
+        return float(self.newest.numpy())
 
     def parameter_count(self):
         return self._strategy.network.parameter_count()
@@ -77,7 +82,7 @@ class TensorFlowSession(Session):
             "threads": tf.config.threading.get_intra_op_parallelism_threads(),
             "operations_at_once": tf.config.threading.get_inter_op_parallelism_threads(),
             "layout": "channels last",
-            "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "as built"),
+            "onednn": os.environ.get(ONEDNN, "default"),
             "loader_threads": self._batches.threads,
             "clock": "host, after waiting for the device in every step" if gpus else "host",
         }

@@ -3,29 +3,36 @@
 import gc
 import os
 
-
-def before_import():
-    """Quieten TensorFlow and choose its kernels, unless the user's shell has done so."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    # TensorFlow leaves oneDNN off where the processor has no AVX-512, although LeNet-5 takes 3.2 times as long then.
-    # TensorFlow 1.15 has no such switch.
-    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
+"""TensorFlow's switch of oneDNN's kernels: 1, 0, or left to TensorFlow, which asks for AVX-512 VNNI or better."""
 
 
-def import_tensorflow(threads, device, local_rank, *, xla=False):
-    """Return TensorFlow, set up for one worker: its threads, and the one device that it may see.
+def before_import(onednn="default"):
+    """Quieten TensorFlow and choose its kernels, unless the launch's environment has done so.
 
     Args:
-        threads: of one operation. Operations run one after the other, because a second one beside the first would
-            be a second thread.
-        device: ``cpu`` or ``cuda``.
+        onednn: ``on`` has oneDNN's kernels used; ``default`` leaves the choice to TensorFlow.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if onednn == "on":
+        os.environ.setdefault(ONEDNN, "1")
+
+
+def import_tensorflow(job, local_rank, replicas=1):
+    """Return TensorFlow, set up for one process: its kernels and threads, and the devices that it may see.
+
+    The operations of a worker run one after the other, because a second one beside the first would be a second thread.
+
+    Args:
+        job: its ``threads`` are those of one operation; its options ``onednn`` and ``xla`` act here.
         local_rank: of the worker on its host; on ``cuda`` it chooses the GPU, and starts over where there are fewer.
-        xla: whether functions will be compiled by XLA.
+        replicas: how many workers the process computes for, each on a device of its own.
 
     Raises RuntimeError when no GPU is there and ``cuda`` was asked for.
     """
-    before_import()
-    if xla:
+    threads, device, options = job["threads"], job["device"], job["options"]
+    before_import(options.get("onednn", "default"))
+    if options.get("xla"):
         # XLA has a thread pool of its own that knows nothing of TensorFlow's settings.
         flags = os.environ.get("XLA_FLAGS", "")
         if threads == 1:
@@ -34,17 +41,22 @@ def import_tensorflow(threads, device, local_rank, *, xla=False):
     import tensorflow
 
     tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-    tensorflow.config.threading.set_inter_op_parallelism_threads(1)
+    tensorflow.config.threading.set_inter_op_parallelism_threads(replicas)
     gpus = tensorflow.config.list_physical_devices("GPU")
     if device == "cuda" and not gpus:
         raise RuntimeError(
             "tensorflow %s sees no GPU; choose the device 'cpu', or an interpreter whose tensorflow has CUDA"
             % tensorflow.__version__
         )
-    mine = [gpus[local_rank % len(gpus)]] if device == "cuda" else []
+    chosen = range(local_rank, local_rank + replicas) if device == "cuda" else ()
+    mine = [gpus[index % len(gpus)] for index in chosen]
     tensorflow.config.set_visible_devices(mine, "GPU")
     for gpu in mine:  # else the first worker takes all memory, and others on the same GPU find none
         tensorflow.config.experimental.set_memory_growth(gpu, True)
+    if device == "cpu" and replicas > 1:
+        (processor,) = tensorflow.config.list_physical_devices("CPU")
+        parts = [tensorflow.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+        tensorflow.config.set_logical_device_configuration(processor, parts)
     return tensorflow
 
 

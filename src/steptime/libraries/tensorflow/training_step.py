@@ -15,7 +15,7 @@ class TensorFlowTraining(object):
     use_locking = False
     """Whether an update keeps others from the same variable while it is made."""
 
-    def __init__(self, network, optimizer, combine=None, share=1.0):
+    def __init__(self, network, optimizer, combine=None, share=1.0, *, xla=False):
         """Make the velocities.
 
         Args:
@@ -24,8 +24,11 @@ class TensorFlowTraining(object):
             combine: a callable from a list of this worker's gradients to those of all workers; None keeps them.
             share: a factor on the loss that is differentiated; 1 / workers where ``combine`` sums, since dividing one
                 number is cheaper than dividing all gradients.
+            xla: whether XLA compiles loss and gradients, to which the exchange and the update do not belong.
         """
         self._network = network
+        differentiate = self._differentiated
+        self._gradients = tf.function(differentiate, jit_compile=True, autograph=False) if xla else differentiate
         self._variables = network.variables
         self._optimizer = optimizer
         self._combine = combine
@@ -47,6 +50,9 @@ class TensorFlowTraining(object):
 
     def backward(self, inputs, targets):
         """Return the loss of one batch, and this worker's share of all gradients."""
+        return self._gradients(inputs, targets)
+
+    def _differentiated(self, inputs, targets):
         with tf.GradientTape() as tape:
             loss = self._network.loss(inputs, targets)
             shared = loss if self._share == 1.0 else loss * self._share
@@ -110,6 +116,8 @@ def build_network(job):
 class SingleTraining(object):
     """The strategy of a ``TensorFlowSession`` whose worker has nobody to exchange gradients with.
 
+    XLA compiles its whole step if the job wants that.
+
     ``network``, ``training``
         What is trained, and how.
     ``marks``
@@ -120,14 +128,17 @@ class SingleTraining(object):
 
     marks = ("input", "forward", "backward", "update")
 
-    def __init__(self, job):
+    def __init__(self, job, _context):
         self.network = build_network(job)
         self.training = TensorFlowTraining(self.network, job["optimizer"])
-        self.facts = {}
+        self._xla = job["options"]["xla"]
+        self.facts = {"xla": self._xla}
+        if self._xla:
+            self.marks = ()  # XLA cannot tell the time
 
     def wrap(self, function):
         """Return ``function``, a method of ``training``, as it is to be compiled."""
-        return function
+        return tf.function(function, jit_compile=True, autograph=False) if self._xla else function
 
     def leave(self):
         """Leave the other workers, of whom there are none."""

@@ -1,0 +1,269 @@
+"""MirroredStrategy on one host: worker 0's process computes for all workers, and the others tell what it did.
+
+The processes of the other workers only lend their processor cores. Their records repeat worker 0's: a step of the
+strategy is one call that computes for all.
+"""
+
+import collections
+import json
+import os
+import threading
+import time
+
+from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.clock import HostClock
+from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
+from steptime.worker.session import Session
+
+_MEETING_LIMIT_S = 300.0
+_FILE = "one-process.json"
+_KEPT_LOSSES = 4096
+_POLL_S = 0.005
+_GONE = "worker 0, which computes for all workers, has gone; its records say why"
+
+
+def fits_one_process(job, context):
+    """Return whether worker 0's process is to compute for all workers: the job wants it and all are on one host."""
+    hosts = {address.rsplit(":", 1)[0] for address in context.worker_addresses}
+    return job["options"].get("one_process", False) and context.workers > 1 and len(hosts) == 1
+
+
+def open_one_process(job, context):
+    """Return the session of worker 0, which computes, or of another worker, which follows."""
+    if context.rank:
+        return FollowingSession(context)
+    lines = _accept_followers(context)
+    if hasattr(os, "sched_setaffinity"):  # before TensorFlow starts its threads
+        os.sched_setaffinity(0, os.sched_getaffinity(0).union(*(line.receive() for line in lines)))
+    return LeadingSession(job, context, lines)
+
+
+class _Line(object):
+    """A connection over which lines of JSON go; None is what the dead say."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self._incoming = connection.makefile("r", encoding="utf-8")
+
+    def send(self, message):
+        self._connection.sendall((json.dumps(message) + "\n").encode("utf-8"))
+
+    def receive(self):
+        try:
+            line = self._incoming.readline()
+        except OSError:
+            return None
+        return json.loads(line) if line else None
+
+
+def _accept_followers(context):
+    listener = open_listener(context.root_host)
+    announce_address(listener, os.path.join(context.folder, _FILE))
+    names = ["worker-%d" % rank for rank in range(1, context.workers)]
+    found = accept_peers(listener, context.secret, names, _MEETING_LIMIT_S)
+    return [_Line(found[name]) for name in names]
+
+
+class _CopiedClock(object):
+    """A ``HostClock`` whose drained ends are kept for the followers."""
+
+    def __init__(self, wait):
+        self._clock = HostClock(wait)
+        self._drained = []
+        self._changed = threading.Condition()
+        self.tick = self._clock.tick
+
+    def drain(self):
+        ends = self._clock.drain()
+        with self._changed:
+            self._drained.append(ends)
+            self._changed.notify_all()
+        return ends
+
+    def wait_for(self, number):
+        """Return what the drain of a number returned, once it has happened."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._drained) > number)
+            return self._drained[number]
+
+
+class LeadingSession(Session):
+    """Worker 0: one process and one compiled step for all workers, each on its own device."""
+
+    def __init__(self, job, context, lines):
+        from steptime.frameworks.tensorflow.strategies import OneProcessTraining, ReplicaBatches
+        from steptime.libraries.tensorflow.session import TensorFlowSession
+        from steptime.libraries.tensorflow.startup import import_tensorflow
+
+        tf = import_tensorflow(job, 0, replicas=context.workers)
+        tf.random.set_seed(job["seed"] * 1009)  # of dropout
+        strategy = OneProcessTraining(job, context)
+        batches = ReplicaBatches(job, context, strategy)
+        self._session = TensorFlowSession(tf, strategy, job, context, batches)
+        self._local_results = strategy.local_results
+        self._losses = collections.deque(maxlen=_KEPT_LOSSES)
+        self._taken = 0
+        self._clock = None
+        self._stages = None
+        self._threads = [
+            threading.Thread(target=self._answer, args=(line, 1 + place)) for place, line in enumerate(lines)
+        ]
+        for thread in self._threads:
+            thread.daemon = True
+            thread.start()
+
+    def step(self):
+        self._session.step()
+        self._losses.append(self._session.newest)
+        self._taken += 1
+
+    def clock(self):
+        self._clock = _CopiedClock(self.wait)
+        return self._clock
+
+    def ablate(self):
+        ablated = self._session.ablate()
+        stages = ablated.stages()
+        self._stages = list(stages)
+        return _Stages(stages)
+
+    def batches_ahead(self):
+        return self._session.batches_ahead()
+
+    def wait(self):
+        self._session.wait()
+
+    def loss(self):
+        return self._loss_of(self._taken, 0)
+
+    def parameter_count(self):
+        return self._session.parameter_count()
+
+    def output_shape(self):
+        return self._session.output_shape()
+
+    def get_weights(self):
+        return self._session.get_weights()
+
+    def facts(self):
+        return self._session.facts()
+
+    def close(self):
+        """Wait until the followers know all, which ask in the end."""
+        for thread in self._threads:
+            thread.join()
+        self._session.close()
+
+    def abort(self):
+        """Leave without a word: the followers learn it when their lines break."""
+
+    def _loss_of(self, step, rank):
+        """Return a worker's loss in a step, which are counted from 1, once it was taken."""
+        while self._taken < step:
+            time.sleep(_POLL_S)
+        newest = self._taken
+        return float(self._local_results(self._losses[step - newest - 1])[rank].numpy())
+
+    def _answer(self, line, rank):
+        asked = line.receive()
+        while asked is not None:
+            what, number = asked
+            if what == "loss":
+                answer = self._loss_of(number, rank)
+            elif what == "ends":
+                answer = self._wait_for("_clock").wait_for(number)
+            elif what == "stages":
+                answer = self._wait_for("_stages")
+            else:
+                answer = getattr(self, what)()
+            line.send(answer)
+            asked = line.receive()
+
+    def _wait_for(self, name):
+        while getattr(self, name) is None:
+            time.sleep(_POLL_S)
+        return getattr(self, name)
+
+
+class _Stages(AblatedStep):
+    """Stages that are there already; one compiled step for all workers has no moments of its own to tell."""
+
+    def __init__(self, stages):
+        self._stages = stages
+
+    def stages(self):
+        return self._stages
+
+
+class _FollowingClock(object):
+    """Worker 0's clock, seen from another worker, which ticks and drains it in the same order."""
+
+    def __init__(self, ask):
+        self._ask = ask
+        self._drained = 0
+
+    def tick(self):
+        """Worker 0 marks the end."""
+
+    def drain(self):
+        self._drained += 1
+        return self._ask("ends", self._drained - 1)
+
+
+class FollowingSession(Session):
+    """Another worker, whose steps worker 0 computes."""
+
+    def __init__(self, context):
+        path = os.path.join(context.folder, _FILE)
+        found = connect_peer(lambda: read_address(path), context.secret, context.name, _MEETING_LIMIT_S)
+        self._line = _Line(found)
+        self._line.send(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
+        self._taken = 0
+
+    def step(self):
+        self._taken += 1
+
+    def clock(self):
+        return _FollowingClock(self._ask)
+
+    def ablate(self):
+        return _Stages(dict.fromkeys(self._ask("stages"), _nothing))
+
+    def batches_ahead(self):
+        return self._ask("batches_ahead")
+
+    def wait(self):
+        """Worker 0 waits."""
+
+    def loss(self):
+        return self._ask("loss", self._taken)
+
+    def parameter_count(self):
+        return self._ask("parameter_count")
+
+    def output_shape(self):
+        return self._ask("output_shape")
+
+    def get_weights(self):
+        """Worker 0 holds the weights."""
+        return
+
+    def facts(self):
+        return self._ask("facts")
+
+    def close(self):
+        self._line.send(None)
+
+    def abort(self):
+        """Leave without a word."""
+
+    def _ask(self, what, number=0):
+        self._line.send([what, number])
+        answer = self._line.receive()
+        if answer is None:
+            raise RuntimeError(_GONE)
+        return answer
+
+
+def _nothing():
+    """Worker 0 runs the stage."""
