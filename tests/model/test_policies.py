@@ -182,7 +182,9 @@ class TestFrameworkElsewhere:
             "    return averaged_in_blocks(work, context, context.number('pack_kb'))\n"
             "POLICIES = {'allreduce': rare}\n"
         )
-        elsewhere = load_manifests()["jax"].model_copy(update={"name": "mine", "folder": tmp_path})
+        jax = load_manifests()["jax"]
+        options = {"pack_kb": jax.options["pack_kb"].model_copy(update={"default": 256})}
+        elsewhere = jax.model_copy(update={"name": "mine", "folder": tmp_path, "options": options})
         monkeypatch.setattr("steptime.frameworks.manifest.load_manifests", lambda: {"mine": elsewhere})
 
         context = PolicyContext(workers=4, batch=32)

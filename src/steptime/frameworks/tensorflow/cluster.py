@@ -46,7 +46,7 @@ LEAVE = "leave"
 """The last that a worker asks for."""
 
 
-class CoordinatorConnection(object):
+class PeerConnection(object):
     """One connection; messages are anything that JSON can say, and None is what the dead say."""
 
     def __init__(self, connection):
@@ -76,7 +76,7 @@ def accept_callers(context):
     names = ["worker-%d" % rank for rank in range(context.workers)]
     names += ["server-%d" % rank for rank in range(context.servers)]
     found = accept_peers(listener, context.secret, names, _MEETING_LIMIT_S)
-    return {name: CoordinatorConnection(found[name]) for name in names}
+    return {name: PeerConnection(found[name]) for name in names}
 
 
 def call(context):
@@ -86,4 +86,4 @@ def call(context):
     """
     path = os.path.join(context.folder, _FILE)
     connection = connect_peer(lambda: read_address(path), context.secret, context.name, _MEETING_LIMIT_S)
-    return CoordinatorConnection(connection)
+    return PeerConnection(connection)

@@ -5,11 +5,11 @@ strategy is one call that computes for all.
 """
 
 import collections
-import json
 import os
 import threading
 import time
 
+from steptime.frameworks.tensorflow.cluster import PeerConnection
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import HostClock
 from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
@@ -38,30 +38,12 @@ def open_one_process(job, context):
     return LeadingSession(job, context, lines)
 
 
-class _Line(object):
-    """A connection over which lines of JSON go; None is what the dead say."""
-
-    def __init__(self, connection):
-        self._connection = connection
-        self._incoming = connection.makefile("r", encoding="utf-8")
-
-    def send(self, message):
-        self._connection.sendall((json.dumps(message) + "\n").encode("utf-8"))
-
-    def receive(self):
-        try:
-            line = self._incoming.readline()
-        except OSError:
-            return None
-        return json.loads(line) if line else None
-
-
 def _accept_followers(context):
     listener = open_listener(context.root_host)
     announce_address(listener, os.path.join(context.folder, _FILE))
     names = ["worker-%d" % rank for rank in range(1, context.workers)]
     found = accept_peers(listener, context.secret, names, _MEETING_LIMIT_S)
-    return [_Line(found[name]) for name in names]
+    return [PeerConnection(found[name]) for name in names]
 
 
 class _CopiedClock(object):
@@ -216,7 +198,7 @@ class FollowingSession(Session):
     def __init__(self, context):
         path = os.path.join(context.folder, _FILE)
         found = connect_peer(lambda: read_address(path), context.secret, context.name, _MEETING_LIMIT_S)
-        self._line = _Line(found)
+        self._line = PeerConnection(found)
         self._line.send(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
         self._taken = 0
 
