@@ -88,10 +88,11 @@ def test_every_worker_has_its_own_batches_whichever_runs_a_step(tmp_path: Path) 
     still = {"learning_rate": 1e-4, "momentum": 0.0}
     how: dict[str, Any] = {"batch": 4, "optimizer": still}
     first = initial_weights(odd_and_normalised().to_json()["layers"], 0)
-    oracle = check_job("reference", "single", odd_and_normalised(), steps=4, options={"shards": 2, "bits": 64}, **how)
-    mean = launch_ok(tmp_path, oracle).weights[0]
     job = check_job("tensorflow", "ps_async", odd_and_normalised(), workers=2, steps=3, **how)
     job["schedule"]["turns"] = 1  # a fourth step, of one worker after the other, so that the last sees all
+    oracle = check_job("reference", "single", odd_and_normalised(), steps=4, options={"shards": 2, "bits": 64}, **how)
+    oracle["loader"] = job["loader"]
+    mean = launch_ok(tmp_path, oracle).weights[0]
     found = launch_ok(tmp_path, job, workers=2, servers=1, preloaded=True).weights
     for name, weights in found[1].items():
         moved, expected = weights - first[name], 2 * (mean[name] - first[name])  # the reference divides by two workers
