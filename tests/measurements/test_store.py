@@ -133,6 +133,7 @@ def test_status_counts_launches_and_steps(store):
     (row,) = store.status()
     assert row == {
         "trial": trial.id,
+        "tuning": "documented",
         "ok": 1,
         "failed": 1,
         "ablations_ok": 0,

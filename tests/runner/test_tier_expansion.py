@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.frameworks.manifest import Manifest
+from steptime.measurements.accelerators import Accelerator, Accelerators
 from steptime.runner.expansion import Expansion, expand
 from steptime.study.study import Study
 
@@ -18,17 +19,30 @@ OPTIONS = {
 }
 
 
+CUDA_BUILD = {
+    "requirements": "requirements-cuda.txt",
+    "toolkit": "12.8",
+    "driver": "525.60.13",
+    "oldest": "7.0",
+    "newest": "9.0",
+    "why_not_newer": "it has machine code alone",
+}
+
+
+def devices(count: int) -> Accelerators:
+    return Accelerators((Accelerator("H100", "GPU-1", (9, 0), 8e10),) * count, "580.65.06")
+
+
 def manifest_of(tuned: dict[str, Any]) -> Manifest:
     fields = {"title": "T", "distribution": "t", "python": ["3.11"], "name": "ring", "folder": Path(), "package": "t"}
     strategies = {"single": {}, "allreduce": {"min_workers": 2}}
-    devices = ["cpu", "cuda"]
-    more = {"strategies": strategies, "devices": devices, "own_devices": devices, "options": OPTIONS}
+    more = {"strategies": strategies, "devices": ["cpu", "cuda"], "cuda": [CUDA_BUILD], "options": OPTIONS}
     return Manifest.model_validate({**fields, **more, "tuned": tuned})
 
 
 def expanded(tuned: dict[str, Any], cuda_devices: int = 0, **axes: Any) -> Expansion:
     study = {"name": "test", "workloads": "lenet5", "frameworks": "ring", "tuning": ["documented", "tuned"], **axes}
-    return expand(Study.model_validate(study), {"ring": manifest_of(tuned)}, {}, cuda_devices)
+    return expand(Study.model_validate(study), {"ring": manifest_of(tuned)}, {}, devices(cuda_devices))
 
 
 def test_a_study_that_names_no_tier_has_the_trials_that_it_had_before_there_were_tiers():

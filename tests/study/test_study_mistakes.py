@@ -49,6 +49,16 @@ ONE_MISTAKE = [
         id="unknown precision",
     ),
     pytest.param(
+        TOP + "tuning: [documented, tunned]",
+        "race.yaml:3: tuning: unknown tuning 'tunned'; did you mean 'tuned'? (choices: documented, tuned)",
+        id="unknown tier",
+    ),
+    pytest.param(
+        TOP + "exclude: {tuning: fast}",
+        "race.yaml:3: exclude.tuning: unknown tuning 'fast' (choices: documented, tuned)",
+        id="unknown tier of an exclusion",
+    ),
+    pytest.param(
         TOP + "device: gpu",
         "race.yaml:3: device: unknown device 'gpu'; did you mean 'cpu'? (choices: auto, cpu, cuda)",
         id="unknown device",
