@@ -8,15 +8,10 @@ from steptime.frameworks.manifest import load_manifest, load_manifests
 from steptime.runner.settings_table import settings_mistakes, settings_rows
 
 STILL_MISSING: set[str] = {
-    "caffe",
-    "chainer",
-    "cntk",
     "deepspeed",
-    "horovod_mxnet",
     "horovod_pytorch",
     "horovod_tensorflow",
     "jax",
-    "mxnet",
     "pytorch",
     "tensorflow",
     "tensorflow1",

@@ -44,8 +44,8 @@ ONE_MISTAKE = [
         id="unknown launcher",
     ),
     pytest.param(
-        TOP + "precision: fp16",
-        "race.yaml:3: precision: unknown precision 'fp16'; did you mean 'bf16'? (choices: bf16, fp32)",
+        TOP + "precision: fp23",
+        "race.yaml:3: precision: unknown precision 'fp23'; did you mean 'fp32'? (choices: bf16, fp16, fp32, tf32)",
         id="unknown precision",
     ),
     pytest.param(
