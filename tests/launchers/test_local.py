@@ -179,6 +179,30 @@ def test_the_shells_python_settings_do_not_reach_a_worker(tmp_path, monkeypatch)
     assert launch(tmp_path, program).ok
 
 
+def test_what_changes_speed_does_not_reach_a_worker_from_the_shell(tmp_path, monkeypatch):
+    for name in ("NCCL_ALGO", "MXNET_CPU_WORKER_NTHREADS", "XLA_FLAGS", "KMP_AFFINITY", "OMP_PROC_BIND", "MALLOC_CONF"):
+        monkeypatch.setenv(name, "of the shell")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    program = """
+        import os
+        assert "of the shell" not in os.environ.values()
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    """
+
+    assert launch(tmp_path, program).ok
+
+
+def test_what_the_study_sets_reaches_workers_and_servers(tmp_path):
+    program = """
+        import os
+        assert os.environ["KMP_BLOCKTIME"] == "7"
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+    """
+    variables = {"KMP_BLOCKTIME": "7", "OMP_NUM_THREADS": "64"}
+
+    assert launch(tmp_path, program, servers=1, environment_variables=variables).ok
+
+
 def test_every_worker_has_one_thread_pool_of_the_size_asked_for(tmp_path):
     program = """
         import os

@@ -35,6 +35,40 @@ def test_workers_share_cores_where_their_threads_outnumber_them(fields: dict[str
     assert ("MPIR_CVAR_ENABLE_HEAVY_YIELD" in shared_variables(asked, "mark", "127.0.0.1", range(20))) is shared
 
 
+def test_a_worker_may_have_more_cores_than_compute_threads():
+    asked = request(cores_per_worker=2)
+
+    assert pins(asked) == [(0, 1), (2, 3)]
+    assert shared_variables(asked, "mark", "127.0.0.1", range(20))["OMP_NUM_THREADS"] == "1"
+
+
+def test_workers_whose_cores_overlap_share_none_that_their_threads_need():
+    assert not shares_cores(request(cores_per_worker=3))
+
+
+def test_a_worker_gets_cores_next_to_its_device():
+    asked = request(workers=3, cores=(0, 1, 2, 3), device_cores=((2, 3), (0, 1), (2, 3)))
+
+    assert pins(asked) == [(2,), (0,), (3,)]
+
+
+def test_workers_of_one_node_start_over_on_its_cores_when_they_run_out():
+    assert pins(request(workers=3, threads=2, cores=(0, 1, 2, 3), device_cores=((2, 3),))) == [(2, 3)] * 3
+
+
+def test_a_device_whose_node_has_no_usable_core_leaves_all_cores():
+    assert pins(request(workers=1, device_cores=((),))) == [(0,)]
+
+
+def test_servers_get_as_many_cores_as_compute_threads():
+    assert server_pins(request(workers=1, threads=2)) == []
+    assert server_pins(request(workers=1, servers=1, threads=2)) == [(2, 3)]
+
+
+def test_servers_get_cores_that_are_not_next_to_a_device_in_use():
+    assert server_pins(request(workers=1, servers=1, device_cores=((1, 2),))) == [(0,)]
+
+
 def test_servers_get_cores_that_no_worker_has():
     assert server_pins(request(servers=2)) == [(2,), (3,)]
 

@@ -53,6 +53,9 @@ class FakeNvml:
             raise self.NVMLError
         return SimpleNamespace(total=[40, 80][handle] * 10**9)
 
+    def nvmlDeviceGetPciInfo(self, handle: int | str) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(busId=b"00000000:01:00.0" if isinstance(handle, str) else b"00000000:0%d:00.0" % handle)
+
     def nvmlDeviceGetUUID(self, handle: int | str) -> str:  # noqa: N802
         return handle if isinstance(handle, str) else UUIDS[handle]
 
@@ -122,3 +125,9 @@ def test_the_machine_of_the_results_names_the_devices_that_workers_use_and_no_ot
     monkeypatch.setattr(machine, "find_accelerators", lambda: find_accelerators(FakeNvml(), "1"))
 
     assert [gpu["name"] for gpu in machine.fingerprint()["gpus"]] == ["H100"]
+
+
+def test_devices_that_a_process_sees_say_where_on_the_bus_they_are():
+    found = find_accelerators(FakeNvml(), "2,0").devices
+
+    assert [each.bus_address for each in found] == ["00000000:02:00.0", "00000000:00:00.0"]

@@ -151,6 +151,27 @@ def test_another_batch_or_framework_is_no_baseline(store):
     assert of(summarise(store), two).efficiency.baseline_workers == 2
 
 
+def test_another_variable_or_another_number_of_cores_is_no_baseline(store):
+    measured(store, 0.1, environment_variables={"KMP_BLOCKTIME": "1"})
+    measured(store, 0.1, cores_per_worker=2)
+    two = measured(store, 0.12, workers=2, strategy="allreduce")
+
+    assert of(summarise(store), two).efficiency.baseline_workers == 2
+
+
+def test_a_variable_that_some_trials_leave_unset_is_one_that_varies(store):
+    plain = measured(store, 0.1)
+    one = measured(store, 0.11, environment_variables={"KMP_BLOCKTIME": "1", "OMP_SCHEDULE": "auto"})
+    other = measured(store, 0.12, environment_variables={"KMP_BLOCKTIME": "0", "OMP_SCHEDULE": "auto"})
+    found = summarise(store)
+
+    assert [of(found, each).varied_variables for each in (plain, one, other)] == [
+        {},
+        {"KMP_BLOCKTIME": "1", "OMP_SCHEDULE": "auto"},
+        {"KMP_BLOCKTIME": "0", "OMP_SCHEDULE": "auto"},
+    ]
+
+
 def test_what_is_not_known_is_null_and_never_zero(store):
     trial = a_trial()
     store.add_trial(trial)

@@ -20,6 +20,12 @@ def test_an_option_that_does_not_vary_stays_out_of_the_name():
     assert Names([each]).short(each) == "pytorch allreduce"
 
 
+def test_a_variable_that_varies_stands_in_the_name_of_the_trial_that_has_it():
+    trials = [trial(id="a-1"), trial(id="a-2", varied_variables={"KMP_BLOCKTIME": "1"})]
+
+    assert [Names(trials).short(each) for each in trials] == ["pytorch allreduce", "pytorch allreduce KMP_BLOCKTIME=1"]
+
+
 def test_trials_that_differ_in_servers_are_told_apart_by_them():
     trials = [trial("mxnet", "ps_sync", id=f"a-{servers}", servers=servers) for servers in (1, 2)]
 

@@ -169,6 +169,8 @@ def test_every_field_of_a_trial_is_settled():
         "hosts": 1,
         "batch_per_worker": 32,
         "threads": 3,
+        "cores_per_worker": None,
+        "environment_variables": {},
         "tuning": "documented",
         "options": {"bucket_mb": 1.0, "layout": "nchw"},
         "documented_options": {},
@@ -608,3 +610,62 @@ def test_the_gate_checks_on_this_host_with_the_launcher_that_the_framework_needs
     assert [case.trial for case in equivalence_cases(trials, MANIFESTS)] == [
         case.trial for case in equivalence_cases(here, MANIFESTS)
     ]
+
+
+def test_each_value_of_an_environment_variable_is_a_trial_and_null_leaves_it_unset():
+    trials = _expand(environment_variables={"KMP_BLOCKTIME": [None, "1"]}).trials
+
+    assert [trial.environment_variables for trial in trials] == [{}, {"KMP_BLOCKTIME": "1"}]
+    assert len({trial.id for trial in trials}) == len(trials)
+
+
+def test_a_trial_without_variables_and_with_a_core_per_thread_keeps_its_id():
+    (plain,) = _expand().trials
+    (same,) = _expand(cores_per_worker=1).trials
+    (unset,) = _expand(environment_variables={"KMP_BLOCKTIME": None}).trials
+    (other,) = _expand(cores_per_worker=2).trials
+
+    assert plain.id == same.id == unset.id == "ring-single-lenet5-w1-b32-2f971656"
+    assert (other.id != plain.id, other.cores_per_worker, plain.cores_per_worker) == (True, 2, None)
+
+
+def test_trials_that_differ_in_a_variable_are_compared():
+    one, other = _expand(environment_variables={"KMP_BLOCKTIME": ["0", "1"]}).trials
+
+    assert one.group == other.group
+
+
+def test_a_variable_of_one_framework_is_not_set_for_the_others():
+    trials = _expand(frameworks=["ring", "served"], environment_variables={"served": {"OMP_SCHEDULE": "auto"}}).trials
+
+    assert {trial.framework: trial.environment_variables for trial in trials} == {
+        "ring": {},
+        "served": {"OMP_SCHEDULE": "auto"},
+    }
+
+
+def test_an_exclusion_by_a_variable_drops_the_trials_that_have_its_value():
+    variables = {"KMP_BLOCKTIME": [None, "0", "1"]}
+    excluded = [{"environment_variables": {"KMP_BLOCKTIME": [None, "1"]}}]
+
+    assert [
+        trial.environment_variables for trial in _expand(environment_variables=variables, exclude=excluded).trials
+    ] == [{"KMP_BLOCKTIME": "0"}]
+
+
+def test_an_exclusion_by_a_variable_of_one_framework_leaves_the_others():
+    excluded = [{"environment_variables": {"served": {"OMP_SCHEDULE": None}}}]
+
+    assert {trial.framework for trial in _expand(frameworks=["ring", "served"], exclude=excluded).trials} == {"ring"}
+
+
+def test_an_inclusion_may_set_a_variable():
+    included = [{"environment_variables": {"OMP_SCHEDULE": "auto"}}]
+
+    assert [trial.environment_variables for trial in _expand(include=included).trials] == [{}, {"OMP_SCHEDULE": "auto"}]
+
+
+def test_the_launcher_in_this_process_cannot_set_variables():
+    expansion = _expand(launcher="inline", environment_variables={"OMP_SCHEDULE": "auto"})
+
+    assert not expansion.trials

@@ -5,7 +5,7 @@ import re
 import pytest
 import trials
 
-from steptime.runner.host import memory_shortage
+from steptime.runner.host import cores_near, memory_shortage
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
@@ -41,3 +41,30 @@ def test_where_nothing_fits_fewer_workers_are_advised():
 @pytest.mark.parametrize("batch", [8, 10**9])
 def test_a_device_is_left_to_say_for_itself(batch):
     assert memory_shortage(trial(batch, device="cuda"), RESNET, 2**30) is None
+
+
+@pytest.fixture
+def pci(tmp_path):
+    """The kernel's folder of PCI devices of a host with two nodes: a device on each, and one that says nothing."""
+    for name, listed in (("0000:3b:00.0", "0-1,8-9\n"), ("0000:af:00.0", "2-3,10-11\n"), ("0000:d8:00.0", "")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "local_cpulist").write_text(listed)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("address", "near"),
+    [
+        ("0000:3b:00.0", (0, 1, 8)),
+        ("00000000:AF:00.0", (2, 3)),  # as NVIDIA's library writes it
+        ("0000:d8:00.0", (0, 1, 2, 3, 8)),
+        ("0000:00:00.0", (0, 1, 2, 3, 8)),
+        (None, (0, 1, 2, 3, 8)),
+    ],
+)
+def test_cores_near_a_device_are_those_of_its_node_that_may_be_used(pci, address, near):
+    assert cores_near(address, (0, 1, 2, 3, 8), pci) == near
+
+
+def test_a_device_whose_cores_may_not_be_used_leaves_all_that_may(pci):
+    assert cores_near("0000:af:00.0", (0, 1), pci) == (0, 1)

@@ -27,7 +27,7 @@ def test_the_batch_is_32_per_worker_unless_one_is_given(read):
     assert read(SMALLEST + "global_batch: 64").batch_per_worker is None
 
 
-@pytest.mark.parametrize("axis", [axis for axis in AXES if axis != "options"])
+@pytest.mark.parametrize("axis", [axis for axis in AXES if axis not in ("options", "environment_variables")])
 def test_a_single_value_is_a_list_of_one(read, axis):
     value = {
         "frameworks": "mxnet",

@@ -1,11 +1,13 @@
 """The plan of a run in words or as JSON, for ``steptime run --dry-run``."""
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptime.measurements.flags import in_words, varied_options
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan
+from steptime.study.environment_variables import passed, stripped
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
 
@@ -69,6 +71,7 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
     for launcher, isolation in plan.isolation().items():
         kept = f"private ({isolation})" if isolation else "open to other users of this machine; see 'steptime doctor'"
         yield f"sockets of the launcher {launcher}: {kept}"
+    yield from plan.variables_in_words()
     for program in plan.foreign_programs():
         yield f"runs {program}"
 
@@ -83,6 +86,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "budget_s": plan.budget_s,
         "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),
+        "variables_of_shell": {"stripped": stripped(os.environ), "passed": passed(os.environ)},
         "trials": [
             _trial_as_json(trial, plan.expansion.tiers[trial.id], plan.commands(trial))
             for trial in plan.expansion.trials

@@ -47,8 +47,8 @@ def run(
     from steptime.runner.study_run import StudyRun
 
     console = stderr_console()
-    for program in plan.foreign_programs():
-        console.print(f"runs {program}", soft_wrap=True)
+    for sentence in (*plan.variables_in_words(), *(f"runs {program}" for program in plan.foreign_programs())):
+        console.print(sentence, soft_wrap=True)
     try:
         with LiveObserver(console) as observer:
             counts = StudyRun(plan, observer).run()

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from steptime.launchers.request import Request
 from steptime.process_identity import ProcessIdentity
+from steptime.study.environment_variables import PASSED, changes_speed
 
 # One thread pool per worker, whatever library makes it.
 _POOLS = (
@@ -21,7 +22,8 @@ control group. This variable makes it sleep for a moment. Otherwise, where worke
 up for a whole turn of the scheduler the worker that it waits for: 1 KiB among four workers on two cores took 8 ms, and
 0.4 ms with the variable.
 """
-# What would let the user's shell reach into the measured process, or tell it that it belongs to another job.
+# What would let the user's shell reach into the measured process, or tell it that it belongs to another job; what
+# changes speed is kept away besides.
 _FOREIGN_PREFIXES = (
     "PYTHON",
     "PMI_",
@@ -31,7 +33,6 @@ _FOREIGN_PREFIXES = (
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "STEPTIME_",
-    "DMLC_",
 )
 _FOREIGN = (
     "VIRTUAL_ENV",
@@ -41,16 +42,21 @@ _FOREIGN = (
     "WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
-    "OMP_PROC_BIND",
 )
 
 
 def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of ``environment`` that may be passed on to a measured process."""
+    """Return the part of ``environment`` that may be passed on to a measured process.
+
+    What changes speed stays behind, so that nothing of the user's shell changes a number; what is passed nevertheless
+    is in ``PASSED``, and a launch's record has its values.
+    """
     return {
         name: value
         for name, value in environment.items()
-        if name not in _FOREIGN and not name.startswith(_FOREIGN_PREFIXES)
+        if name not in _FOREIGN
+        and not name.startswith(_FOREIGN_PREFIXES)
+        and (name in PASSED or not changes_speed(name))
     }
 
 
@@ -66,6 +72,7 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
     workers = ports[1 : 1 + request.workers]
     servers = ports[1 + request.workers :]
     return {
+        **request.environment_variables,
         **dict.fromkeys(_POOLS, str(request.threads)),
         **(_SLEEPING_WAITS if shares_cores(request) else {}),
         "PYTHONNOUSERSITE": "1",
@@ -95,23 +102,33 @@ def cores_in_words(cores_of_each: Iterable[tuple[int, ...]]) -> str:
 
 
 def server_pins(request: Request) -> list[tuple[int, ...]]:
-    """Return the cores of each server: those of a worker, or one that no worker has.
+    """Return the cores of each server: those of a worker, or as many as it has threads that no worker has.
 
-    Servers that find no core of their own may use all: better than to fight with one worker only.
+    Servers that find no cores of their own may use all: better than to fight with one worker only.
     """
+    workers = pins(request)
     if request.colocated_servers:
-        workers = pins(request)
         return [workers[rank % len(workers)] for rank in range(request.servers)] if workers else []
-    free = request.cores[request.workers * request.threads :]
-    return [(core,) for core in free[: request.servers]] if len(free) >= request.servers else []
+    taken = {core for own in workers for core in own}
+    free = [core for core in request.cores if core not in taken]
+    if len(free) < request.servers * request.threads:
+        return []
+    return [tuple(free[rank * request.threads : (rank + 1) * request.threads]) for rank in range(request.servers)]
 
 
 def pins(request: Request) -> list[tuple[int, ...]]:
-    """Return the cores of each worker: ``threads`` neighbours each, starting over when they run out."""
+    """Return the cores of each worker: as many neighbours as it shall have, starting over when they run out.
+
+    Where the cores next to the workers' devices are known, a worker has its own among those of its device.
+    """
     if not request.cores:
         return []
-    count = len(request.cores)
-    return [
-        tuple(sorted({request.cores[(rank * request.threads + index) % count] for index in range(request.threads)}))
-        for rank in range(request.workers)
-    ]
+    near = request.device_cores or (request.cores,)
+    given: dict[tuple[int, ...], int] = {}
+    found = []
+    for rank in range(request.workers):
+        cores = near[rank % len(near)] or request.cores
+        start = given.get(cores, 0)
+        given[cores] = start + request.cores_of_each
+        found.append(tuple(sorted({cores[index % len(cores)] for index in range(start, given[cores])})))
+    return found

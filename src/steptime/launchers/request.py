@@ -24,9 +24,15 @@ class Request:
     """Whether servers share the workers' cores, server k those of worker k, instead of having cores of their own."""
     scheduler: bool = False
     threads: int = 1
-    """Compute threads of each worker, and cores that it is pinned to."""
+    """Compute threads of each worker and each server."""
+    cores_per_worker: int | None = None
+    """Cores that a worker is pinned to; None for as many as it has threads."""
+    environment_variables: dict[str, str] = field(default_factory=dict)
+    """What the study sets in the environment of every process, beside what the launcher sets."""
     cores: tuple[int, ...] = ()
     """The cores that may be used; empty means: do not pin."""
+    device_cores: tuple[tuple[int, ...], ...] = ()
+    """For each device that workers use, those of ``cores`` that are nearest to it; empty where nobody knows them."""
     mpi: bool = False
     """Whether the workers must be started by an mpiexec; to launchers that may start them in more than one way."""
     cluster: Cluster | None = None
@@ -37,6 +43,11 @@ class Request:
     time_limit_s: float = 300.0
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     """Set from another thread to end the launch early."""
+
+    @property
+    def cores_of_each(self) -> int:
+        """How many cores a worker is pinned to."""
+        return self.cores_per_worker or self.threads
 
 
 @dataclass(frozen=True)

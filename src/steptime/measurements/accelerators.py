@@ -17,6 +17,8 @@ class Accelerator:
     capability: Version | None = None
     """The compute capability, as ``(9, 0)``: the architecture that code must be compiled for."""
     memory_bytes: float | None = None
+    bus_address: str | None = None
+    """On the PCI bus, as ``00000000:3b:00.0``."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class NvmlFunctions(Protocol):
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> Any: ...  # noqa: ANN401, N802
     def nvmlDeviceGetCudaComputeCapability(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetPciInfo(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
 
 
 def find_accelerators(nvml: NvmlFunctions | None = None, visible: str | None = None) -> Accelerators:
@@ -107,11 +110,13 @@ def _accelerator(nvml: NvmlFunctions, handle: Any) -> Accelerator:  # noqa: ANN4
             return None
 
     capability, memory = ask("nvmlDeviceGetCudaComputeCapability"), ask("nvmlDeviceGetMemoryInfo")
+    bus = ask("nvmlDeviceGetPciInfo")
     return Accelerator(
         name=_text(nvml.nvmlDeviceGetName(handle)),
         uuid=_text(ask("nvmlDeviceGetUUID") or ""),
         capability=None if capability is None else tuple(capability),
         memory_bytes=None if memory is None else float(memory.total),
+        bus_address=None if bus is None else _text(bus.busId),
     )
 
 

@@ -19,6 +19,8 @@ _SAME = (
     "precision",
     "device",
     "threads",
+    "cores_per_worker",
+    "environment_variables",
     "batch_per_worker",
     "optimizer",
 )

@@ -11,6 +11,7 @@ from steptime.measurements.plain_file import replacement
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
+from steptime.study.environment_variables import in_words
 from steptime.study.trial import Trial
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ _PLAIN = (
         "server_placement",
         "hosts",
         "threads",
+        "cores_per_worker",
         "batch_per_worker",
         "tuning",
         "implementation",
@@ -74,6 +76,7 @@ def _trials(store: Store) -> "pl.DataFrame":
         row["input_shape"] = "x".join(map(str, trial["input_shape"]))
         row["tiers"] = ", ".join(trial["tiers"])
         row["options"] = ", ".join(f"{name}={value}" for name, value in trial["options"].items())
+        row["environment_variables"] = in_words(trial["environment_variables"])
         row["flags"] = "; ".join(trial["flags"])
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)

@@ -61,21 +61,26 @@ def counted(flags: Sequence[Sequence[str]]) -> list[str]:
 
 
 Varied = dict[tuple[str, str, Tuning], set[str]]
-"""Names of options, by framework, strategy and tier."""
+"""Names of options and of environment variables, by framework, strategy and tier."""
 
 
 def varied_options(trials: Sequence[Trial]) -> Varied:
-    """Return, by framework, strategy and tier, the options that have more than one value."""
-    values: dict[tuple[str, str, Tuning], dict[str, set[Any]]] = {}
+    """Return, by framework, strategy and tier, the options and environment variables that have more than one value.
+
+    A variable that some of the trials leave unset has one value more.
+    """
+    of_each: dict[tuple[str, str, Tuning], list[dict[str, Any]]] = {}
     for trial in trials:
-        known = values.setdefault((trial.framework, trial.strategy, trial.tuning), {})
-        for name, value in trial.options.items():
-            known.setdefault(name, set()).add(value)
-    return {key: {name for name, seen in known.items() if len(seen) > 1} for key, known in values.items()}
+        settings = {**trial.options, **trial.environment_variables}
+        of_each.setdefault((trial.framework, trial.strategy, trial.tuning), []).append(settings)
+    return {
+        key: {name for each in settings for name in each if len({other.get(name) for other in settings}) > 1}
+        for key, settings in of_each.items()
+    }
 
 
 def varied_names(trial: Trial, varied: Varied) -> set[str]:
-    """Return the options in which trials of the framework, strategy and tier of ``trial`` differ."""
+    """Return the options and variables in which trials of the framework, strategy and tier of ``trial`` differ."""
     return varied.get((trial.framework, trial.strategy, trial.tuning), set())
 
 
@@ -85,7 +90,8 @@ def in_words(trial: Trial, varied: Varied) -> str:
     parts = [
         trial.framework,
         trial.strategy,
-        *(f"{name}={trial.options[name]}" for name in trial.options if name in names),
+        *(f"{name}={value}" for name, value in trial.options.items() if name in names),
+        *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
     ]
     if trial.servers:
         parts.append(f"servers={trial.servers}")

@@ -4,8 +4,8 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
    ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
-   framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime`` and
-   ``schedule`` of a launch.
+   framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
+   ``schedule`` and ``environment_variables`` of a launch.
 """
 
 import re
@@ -92,6 +92,9 @@ class Launch:
     """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
     steptime: str | None = None
     """The version that ran the launch; None in records from before it was kept."""
+    environment_variables: dict[str, str] | None = None
+    """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
+    user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
     schedule: dict[str, Quantity] | None = None
     """How many steps and seconds the launch was asked for, as in its job; None as above."""
 
@@ -147,6 +150,8 @@ class EquivalenceResult:
     """Why it did not pass."""
     options: dict[str, Option] = field(default_factory=dict)
     """Of the framework."""
+    environment_variables: dict[str, str] = field(default_factory=dict)
+    """That the study set, which may change arithmetic."""
     crashes: Count = 0
     """Runs that a signal ended and that were repeated: a crash is no wrong number, but worth knowing."""
     learning_rate: float | None = None

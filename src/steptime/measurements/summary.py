@@ -224,6 +224,9 @@ def _trial_summary(
         implementation=result.implementation,
         options=dict(trial.options),
         varied_options={name: value for name, value in trial.options.items() if name in names},
+        cores_per_worker=trial.cores_per_worker or trial.threads,
+        environment_variables=dict(trial.environment_variables),
+        varied_variables={name: value for name, value in trial.environment_variables.items() if name in names},
         launches=result.ok,
         failed_launches=result.failed,
         steps=found.steps if found else 0,
@@ -346,7 +349,7 @@ def _latest(results: Sequence[EquivalenceResult]) -> list[EquivalenceResult]:
     """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
     latest: dict[tuple[Any, ...], EquivalenceResult] = {}
     for each in results:
-        options = tuple(sorted(each.options.items()))
+        options = tuple(sorted({**each.options, **each.environment_variables}.items()))
         key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers, options)
         latest[key] = each
     return list(latest.values())

@@ -111,6 +111,12 @@ class TrialSummary(JsonForm):
     options: dict[str, Any]
     varied_options: dict[str, Any]
     """Those options in which trials of this framework, strategy and tier differ within the study."""
+    cores_per_worker: int | None = None
+    """Cores that a worker and its helpers were pinned to; None in summaries from before it was kept."""
+    environment_variables: dict[str, str] = Field(default_factory=dict)
+    """What the study set for the processes of the launches."""
+    varied_variables: dict[str, str] = Field(default_factory=dict)
+    """Those of them in which trials of this framework, strategy and tier differ."""
     launches: int
     """That ended well."""
     failed_launches: int
@@ -201,6 +207,7 @@ class EquivalenceSummary(JsonForm):
     passed: bool
     reason: str | None
     options: dict[str, Any] = Field(default_factory=dict)
+    environment_variables: dict[str, str] = Field(default_factory=dict)
     crashes: int = 0
     learning_rate: float | None = None
     gradient_error: float | None = None

@@ -41,6 +41,10 @@ class GroupKey:
     tuning: Tuning = "documented"
     """Trials of two tiers are never one group, even where they differ in nothing but an option that ``Deployment``
     has."""
+    cores_per_worker: int | None = None
+    """None where a worker has as many cores as compute threads."""
+    environment_variables: tuple[tuple[str, str], ...] = ()
+    """That the study set, sorted by name."""
 
     @property
     def name(self) -> str:
@@ -177,10 +181,14 @@ def _observation(store: Store, trial: Trial) -> Observation:
 def key_of(trial: Trial) -> GroupKey:
     """Return what of a trial decides which model describes it."""
     options = tuple(sorted((name, value) for name, value in trial.options.items() if name != BUCKET))
-    shared = {
-        name: getattr(trial, name) for name in GroupKey.__dataclass_fields__ if name not in ("options", "input_shape")
-    }
-    return GroupKey(**shared, input_shape=tuple(trial.input_shape), options=options)
+    converted = ("options", "input_shape", "environment_variables")
+    shared = {name: getattr(trial, name) for name in GroupKey.__dataclass_fields__ if name not in converted}
+    return GroupKey(
+        **shared,
+        input_shape=tuple(trial.input_shape),
+        options=options,
+        environment_variables=tuple(sorted(trial.environment_variables.items())),
+    )
 
 
 def deployment_of(trial: Trial) -> Deployment:

@@ -115,11 +115,13 @@ _PLACEMENTS = {
 
 
 def settings(trial: TrialSummary) -> str:
-    """What the trial set that its name leaves out: threads, servers, hosts and every option of the framework."""
+    """What the trial set that its name leaves out: threads, cores, servers, hosts, options and variables."""
     parts = [count(trial.threads, "thread") + " per worker"]
+    if trial.cores_per_worker not in (None, trial.threads):
+        parts += [count(trial.cores_per_worker, "core") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
-    parts += [f"{name}={value}" for name, value in trial.options.items()]
+    parts += [f"{name}={value}" for name, value in {**trial.options, **trial.environment_variables}.items()]
     return ", ".join(parts)
 
 

@@ -44,10 +44,15 @@ class Names:
 
 
 def check_name(check: EquivalenceSummary, checks: Sequence[EquivalenceSummary]) -> str:
-    """``horovod_pytorch allreduce controller=mpi``: framework, strategy and those options in which checks differ."""
-    alike = [each.options for each in checks if (each.framework, each.strategy) == (check.framework, check.strategy)]
-    varied = [name for name in check.options if len({str(options.get(name)) for options in alike}) > 1]
-    return " ".join([check.framework, check.strategy, *(f"{name}={check.options[name]}" for name in varied)])
+    """``horovod_pytorch allreduce controller=mpi``: framework, strategy and the settings in which checks differ."""
+    alike = [_settings(each) for each in checks if (each.framework, each.strategy) == (check.framework, check.strategy)]
+    mine = _settings(check)
+    varied = [name for name in mine if len({str(settings.get(name)) for settings in alike}) > 1]
+    return " ".join([check.framework, check.strategy, *(f"{name}={mine[name]}" for name in varied)])
+
+
+def _settings(check: EquivalenceSummary) -> dict[str, Any]:
+    return {**check.options, **check.environment_variables}
 
 
 def size(shape: Iterable[int]) -> str:
@@ -97,7 +102,8 @@ def _distinct(trials: Sequence[TrialSummary], *, tiered: bool) -> dict[str, str]
 
 def _base(trial: TrialSummary, *, tiered: bool) -> str:
     tier = f" {tier_name(trial)}" if tiered else ""
-    options = "".join(f" {name}={value}" for name, value in trial.varied_options.items())
+    varied = {**trial.varied_options, **trial.varied_variables}
+    options = "".join(f" {name}={value}" for name, value in varied.items())
     implementation = f" ({trial.implementation})" if trial.implementation else ""
     return f"{trial.framework} {trial.strategy}{tier}{options}{implementation}"
 

@@ -28,6 +28,8 @@ class ExpansionContext:
     """Frameworks that run in an interpreter of the user's own."""
     launcher: str
     threads: int
+    cores_per_worker: int | None
+    """None where they are as many as threads."""
     optimizer: Optimizer
     seed: int
     cluster: ClusterChoice | None = None
@@ -57,6 +59,7 @@ class Combination:
     options: Mapping[str, OptionValue]
     documented_options: Mapping[str, OptionValue]
     """The documented values of the options that the tier changes."""
+    environment_variables: Mapping[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """The axes, as they are listed for the user."""
@@ -74,6 +77,7 @@ class Combination:
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
             "tuning": self.tier,
             "options": dict(self.options),
+            **({"environment_variables": dict(self.environment_variables)} if self.environment_variables else {}),
         }
 
     @property
@@ -111,7 +115,9 @@ class Combination:
             batch_per_worker=int(self.batch_per_worker),
             threads=context.threads,
             tuning=self.tier,
+            cores_per_worker=context.cores_per_worker,
             options=dict(self.options),
+            environment_variables=dict(self.environment_variables),
             documented_options=dict(self.documented_options),
             optimizer=context.optimizer,
             launcher=needed if context.launcher == "auto" else context.launcher,
@@ -242,6 +248,10 @@ def _wrong_launcher(combination: Combination, manifest: Manifest, context: Expan
         return f"{combination.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"
     if context.launcher == "inline" and (manifest.environment != "core" or combination.workers != 1 or helpers):
         return "the launcher 'inline' runs one worker in steptime's own interpreter"
+    if context.launcher == "inline" and combination.environment_variables:
+        return (
+            "the launcher 'inline' runs in steptime's own process, whose environment variables cannot be set any more"
+        )
     return None
 
 

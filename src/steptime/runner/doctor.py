@@ -24,6 +24,7 @@ from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.accelerators import find_accelerators
 from steptime.runner.host import usable_cores
 from steptime.runner.preparation import environment_spec
+from steptime.study.environment_variables import passed, stripped
 from steptime.study.study_file import broken_studies
 from steptime.units import format_bytes
 from steptime.workloads.table import LIBRARY
@@ -58,6 +59,7 @@ def examine() -> Iterator[MachineFinding]:
     yield _mpi()
     yield _emulation()
     yield _isolation()
+    yield _variables()
     for manifest in load_manifests().values():
         yield _framework(manifest)
     yield from broken_plugins()
@@ -155,6 +157,19 @@ def _isolation() -> MachineFinding:
         "you; a study with 'isolation: required' is refused"
     )
     return MachineFinding("isolation", "note", detail, NO_NAMESPACE)
+
+
+def _variables() -> MachineFinding:
+    left, given = stripped(os.environ), passed(os.environ)
+    passed_on = f"launches get {', '.join(given)} of your shell" if given else ""
+    if not left:
+        detail = passed_on or "no variable of your shell changes the speed of launches"
+        return MachineFinding("environment variables", "ok", detail)
+    detail = f"{', '.join(left)} of your shell change speed, and launches do not get them"
+    if passed_on:
+        detail += f"; {passed_on}"
+    fix = "set in a study what you want of them: environment_variables: {NAME: value}; threads: threads_per_worker"
+    return MachineFinding("environment variables", "note", detail, fix)
 
 
 def _framework(manifest: Manifest) -> MachineFinding:

@@ -1,5 +1,6 @@
 """One launch from its job to the records of its processes, with the load of the machine meanwhile."""
 
+import os
 import re
 import resource
 import shutil
@@ -20,6 +21,8 @@ from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, snapshot
 from steptime.runner.launch_spec import Launchable, LaunchSpec
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
+from steptime.study.environment_variables import passed
+from steptime.study.trial import Trial
 
 DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
@@ -153,7 +156,12 @@ class Executor:
             "stderr": result.stderr,
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
             "isolation": result.outcome.isolation,
+            "environment_variables": {**passed(os.environ), **_variables_of(configuration)},
         }
+
+
+def _variables_of(configuration: Launchable) -> dict[str, str]:
+    return configuration.environment_variables if isinstance(configuration, Trial) else {}
 
 
 def _not_launched(reason: str) -> LaunchOutcome:

@@ -12,7 +12,7 @@ from steptime.measurements.accelerators import Accelerators
 from steptime.runner.combinations import Combination, ExpansionContext, can_use_cuda, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
-from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes
+from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes, variables_of
 from steptime.study.trial import OptionValue, Trial, Tuning
 
 AUTO = "auto"
@@ -58,6 +58,7 @@ def expand(
         own,
         study.launcher,
         study.threads_per_worker,
+        None if study.cores_per_worker == study.threads_per_worker else study.cores_per_worker,
         study.optimizer,
         study.seed,
         study.cluster,
@@ -130,6 +131,7 @@ class _Axes:
         named = named_axes(inclusion) if inclusion else {}
         self._values: dict[str, Any] = {**{axis: getattr(study, axis) for axis in _PLAIN}, **named}
         self._options: Mapping[str, Mapping[str, Sequence[OptionValue]]] = {**study.options, **named.get("options", {})}
+        self._variables: Mapping[str, Any] = {**study.environment_variables, **named.get("environment_variables", {})}
         self._workloads: list[WorkloadChoice] = study.workloads
         if inclusion and inclusion.workloads is not None:
             self._workloads = [same for choice in inclusion.workloads for same in _as_listed(choice, study.workloads)]
@@ -155,7 +157,8 @@ class _Axes:
             placements = self._values["server_placement"] if serving else [None]
             chosen_device = context.automatic_device if device == AUTO else device
             tiers = product(self._option_sets(manifest, strategy), self._values["tuning"])
-            for count, placement, (chosen, tuning) in product(servers, placements, tiers):
+            variable_sets = list(self._variable_sets(framework))
+            for count, placement, (chosen, tuning), variables in product(servers, placements, tiers, variable_sets):
                 options, documented = (
                     _options(manifest, strategy, tier, chosen_device, chosen) for tier in (tuning, "documented")
                 )
@@ -174,6 +177,7 @@ class _Axes:
                     tuning=tuning,
                     options=options,
                     documented_options={name: value for name, value in documented.items() if value != options[name]},
+                    environment_variables=variables,
                 )
 
     def _strategies(self, manifest: Manifest, workers: int) -> list[str]:
@@ -191,6 +195,12 @@ class _Axes:
         varied = [name for name in chosen if name in manifest.options_for(strategy)]
         for values in product(*(chosen[name] for name in varied)):
             yield {name: manifest.options[name].typed(value) for name, value in zip(varied, values, strict=True)}
+
+    def _variable_sets(self, framework: str) -> Iterator[dict[str, str]]:
+        """Yield the combinations of the values of environment variables; a value None leaves its variable unset."""
+        chosen = variables_of(framework, self._variables)
+        for values in product(*chosen.values()):
+            yield {name: value for name, value in zip(chosen, values, strict=True) if value is not None}
 
 
 def _options(
@@ -294,7 +304,15 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
     options = named.pop("options", None)
     if options is not None and not _options_match(options.get(combination.framework), combination):
         return False
+    variables = named.pop("environment_variables", None)
+    if variables is not None and not _variables_match(variables_of(combination.framework, variables), combination):
+        return False
     return all(values[axis] in chosen for axis, chosen in named.items())
+
+
+def _variables_match(chosen: Mapping[str, Sequence[str | None]], combination: Combination) -> bool:
+    set_to = combination.environment_variables
+    return bool(chosen) and all(set_to.get(name) in values for name, values in chosen.items())
 
 
 def _options_match(chosen: Mapping[str, Sequence[OptionValue]] | None, combination: Combination) -> bool:

@@ -1,9 +1,12 @@
 """What this host has for a launch: cores and free memory, asked without any framework."""
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
+from steptime.measurements.accelerators import find_accelerators
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
 from steptime.workloads.costs import memory_bytes
@@ -16,6 +19,38 @@ _FRAMEWORK_BYTES = 400 * 2**20
 def usable_cores() -> tuple[int, ...]:
     """Return the cores that this process may use."""
     return tuple(sorted(os.sched_getaffinity(0)))
+
+
+_PCI_DEVICES = Path("/sys/bus/pci/devices")
+
+
+def device_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Return for each CUDA device that a process sees those of ``cores`` on its NUMA node; empty where no device is."""
+    return tuple(cores_near(each.bus_address, cores) for each in find_accelerators().devices)
+
+
+def cores_near(address: str | None, cores: Sequence[int], devices: Path = _PCI_DEVICES) -> tuple[int, ...]:
+    """Return those of ``cores`` that are on the NUMA node of the PCI device ``address``; all where nobody says which.
+
+    Args:
+        address: as the kernel writes it, ``0000:3b:00.0``; NVIDIA's library writes the domain with eight digits.
+        cores: that may be used.
+        devices: the kernel's folder of PCI devices; ``local_cpulist`` of a device is as ``0-15,32-47``.
+    """
+    domain, _, rest = (address or "").lower().partition(":")
+    try:
+        near = _numbers((devices / f"{domain[-4:]}:{rest}" / "local_cpulist").read_text())
+    except (OSError, ValueError):
+        return tuple(cores)
+    return tuple(core for core in cores if core in near) or tuple(cores)
+
+
+def _numbers(ranges: str) -> set[int]:
+    found: set[int] = set()
+    for part in filter(None, ranges.strip().split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def memory_shortage(trial: Trial, workload: Workload, available_bytes: float | None = None) -> str | None:

@@ -100,6 +100,7 @@ def _shared(trial: Trial) -> dict[str, Any]:
         "precision": trial.precision,
         "device": trial.device,
         "threads": trial.threads,
+        "environment_variables": dict(trial.environment_variables),
         "seed": trial.seed,
         "optimizer": trial.optimizer.model_dump(),
     }

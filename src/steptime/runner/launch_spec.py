@@ -13,6 +13,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import Isolation, Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.measurements.net.records import NetSetting
+from steptime.runner.host import device_cores
 from steptime.study.trial import Trial
 
 Launchable = Trial | NetSetting
@@ -29,6 +30,9 @@ class LaunchSpec:
     colocated_servers: bool
     scheduler: bool
     threads: int
+    cores_per_worker: int | None
+    environment_variables: dict[str, str]
+    device: str
     mpi: bool
     """Whether the framework's workers must be started by an mpiexec."""
     cluster: Cluster | None
@@ -43,6 +47,9 @@ class LaunchSpec:
             colocated_servers=configuration.server_placement == "colocated",
             scheduler=manifest.strategies[configuration.strategy].scheduler,
             threads=configuration.threads,
+            cores_per_worker=configuration.cores_per_worker if isinstance(configuration, Trial) else None,
+            environment_variables=configuration.environment_variables if isinstance(configuration, Trial) else {},
+            device=configuration.device,
             mpi=manifest.launcher_for(configuration.strategy, configuration.options) == "mpi",
             cluster=configuration.cluster,
         )
@@ -72,7 +79,10 @@ class LaunchSpec:
             colocated_servers=self.colocated_servers,
             scheduler=self.scheduler,
             threads=self.threads,
+            cores_per_worker=self.cores_per_worker,
+            environment_variables=self.environment_variables,
             cores=cores,
+            device_cores=device_cores(cores) if cores and self.device == "cuda" else (),
             mpi=self.mpi,
             cluster=self.cluster,
             time_limit_s=time_limit_s,

@@ -1,5 +1,6 @@
 """The plan of a run: a study, the trials that it expands into, the exact commands, and about how long they take."""
 
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from steptime.runner.launch_spec import LaunchSpec
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.vocabulary import read
+from steptime.study.environment_variables import passed, refusal, stripped
 from steptime.study.study import Study
 from steptime.study.study_file import study_files, study_text
 from steptime.study.trial import Trial
@@ -113,6 +115,10 @@ class StudyPlan:
         planned = next(iter(addresses([environment])), Path(manifest.name)) / environment.program
         return ready.interpreter if ready else planned
 
+    def variables_in_words(self) -> list[str]:
+        """Say which variables of the user's shell change speed, and which of them launches get."""
+        return shell_in_words(os.environ)
+
     def foreign_programs(self) -> list[str]:
         """Return one sentence for each program that a run would start and that is neither steptime's nor made by it.
 
@@ -134,6 +140,22 @@ class StudyPlan:
         workloads = {name: LIBRARY.provider(name) for name in dict.fromkeys(trial.workload for trial in trials)}
         found += [f"{name}, a workload of {provider}" for name, provider in workloads.items() if provider != OWN]
         return found
+
+
+def shell_in_words(shell: Mapping[str, str]) -> list[str]:
+    """Say which variables of a user's shell change speed and are kept from launches, and which are passed on."""
+    found = []
+    if left := stripped(shell):
+        settable = next((name for name in left if refusal(name) is None), None)
+        text = f"variables of your shell that change speed and that launches do not get: {', '.join(left)}"
+        if settable is not None:
+            text += f"; to use one, set it in the study, as environment_variables.{settable}={shell[settable]}"
+        if "OMP_NUM_THREADS" in left:
+            text += "; the number of threads is threads_per_worker"
+        found.append(text)
+    if given := passed(shell):
+        found.append(f"variables of your shell that launches get, kept with their records: {', '.join(given)}")
+    return found
 
 
 def command_line(process: Process) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
+from steptime.study.environment_variables import refusal
 from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings
 
 _EMULATED = "emulated"
@@ -17,12 +18,14 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
         for path, _ in document.each(*top, "workloads"):
             yield from _two_batches(document, path)
         yield from _options(document, (*top, "options"), vocabulary)
+        yield from _variables(document, (*top, "environment_variables"), vocabulary)
     yield from _uneven_batches(document)
     for key in ("launches", "steps"):
         yield from _empty_range(document, key)
     yield from _native_without_data(document)
     yield from _interpreters(document)
     yield from _cluster(document)
+    yield from _too_few_cores(document)
 
 
 def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
@@ -113,6 +116,32 @@ def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator
                 yield Mistake(where, choices_message(f"option of {framework}", option, known))
             else:
                 yield Mistake(where, f"{framework} has no options")
+
+
+def _variables(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:
+    for name, values in document.items(*path):
+        if not isinstance(values, dict):
+            yield from _refused(name, (*path, name))
+            continue
+        if name not in vocabulary.frameworks:
+            yield Mistake((*path, name), choices_message("framework", name, vocabulary.frameworks))
+        for below in values:
+            yield from _refused(below, (*path, name, below))
+
+
+def _refused(name: str, path: Path) -> Iterator[Mistake]:
+    if reason := refusal(name):
+        yield Mistake(path, reason)
+
+
+def _too_few_cores(document: Document) -> Iterator[Mistake]:
+    threads, cores = document.at(("threads_per_worker",)), document.at(("cores_per_worker",))
+    threads = 1 if threads is None else threads
+    if isinstance(threads, int) and isinstance(cores, int) and cores < threads:
+        yield Mistake(
+            ("cores_per_worker",),
+            f"{cores} is less than threads_per_worker, which is {threads}; each compute thread needs a core of its own",
+        )
 
 
 def _option_values(document: Document, path: Path, option: OptionFacts) -> Iterator[Mistake]:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from steptime.study.environment_variables import variable_text
 from steptime.units import parse_bit_rate, parse_duration, parse_share
 
 T = TypeVar("T")
@@ -122,6 +123,46 @@ ProcessCount = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]
 """Of processes, hosts or threads, which are all on this machine."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """What every framework's generator of random numbers takes."""
+_VARIABLE = {"type": ["string", "number", "null"]}
+
+
+def variable_values(value: Any) -> Any:  # noqa: ANN401
+    """Return the texts of one environment variable as a list, or those of a framework's variables by name.
+
+    Raises ValueError where a value cannot be an environment variable's.
+    """
+    if isinstance(value, dict):
+        return {name: variable_values(_no_mapping(below)) for name, below in value.items()}
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        message = "an empty list is no choice; give a value, or leave the key out"
+        raise ValueError(message)
+    return [variable_text(each) for each in values]
+
+
+def _no_mapping(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, dict):
+        message = f"{value!r} is no value of an environment variable; write a text or a number"
+        raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
+    return value
+
+
+VariableValues = Annotated[
+    Any,
+    BeforeValidator(variable_values),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _VARIABLE,
+                {"type": "array", "items": _VARIABLE},
+                {
+                    "type": "object",
+                    "additionalProperties": {"anyOf": [_VARIABLE, {"type": "array", "items": _VARIABLE}]},
+                },
+            ]
+        }
+    ),
+]
 OptionValue = Annotated[Any, BeforeValidator(as_option_value), WithJsonSchema(as_text_of_option())]
 _LONGEST_S = 1e8
 """Three years, which no launch and no budget needs."""

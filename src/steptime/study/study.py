@@ -3,6 +3,7 @@
 Where a list is expected, a single value will do; durations and shares may be written as people write them.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -23,6 +24,7 @@ from steptime.study.quantities import (
     Sides,
     Strict,
     TrueAllowed,
+    VariableValues,
     by_number,
     form_if_true,
     from_name,
@@ -145,6 +147,8 @@ class EquivalenceSettings(Strict):
 
 NamedWorkload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]
 NamedLoader = Annotated[LoaderChoice, BeforeValidator(from_name), NameAllowed()]
+Variables = dict[str, VariableValues]
+"""Values by the name of an environment variable, or a framework's own by the name of the framework."""
 Options = dict[str, dict[str, Annotated[OneOrMany[OptionValue], Field(min_length=1)]]]
 
 
@@ -164,6 +168,7 @@ class Exclusion(Strict):
     device: OneOrMany[Literal["cpu", "cuda"]] | None = None
     tuning: OneOrMany[Tuning] | None = None
     options: Options | None = None
+    environment_variables: Variables | None = None
 
     @model_validator(mode="after")
     def _names_an_axis(self) -> "Exclusion":
@@ -192,6 +197,7 @@ class Inclusion(Strict):
     device: OneOrMany[Device] | None = None
     tuning: OneOrMany[Tuning] | None = None
     options: Options | None = None
+    environment_variables: Variables | None = None
 
     @model_validator(mode="after")
     def _names_an_axis(self) -> "Inclusion":
@@ -203,6 +209,12 @@ class Inclusion(Strict):
 
 AXES = tuple(Exclusion.model_fields)
 """The keys that may hold several values, each of which gives trials of its own."""
+
+
+def variables_of(framework: str, variables: Mapping[str, Any]) -> dict[str, list[str | None]]:
+    """Return the values of each environment variable for ``framework``; a framework's own win over those of all."""
+    for_all = {name: values for name, values in variables.items() if isinstance(values, list)}
+    return {**for_all, **variables.get(framework, {})}
 
 
 def named_axes(combination: Exclusion | Inclusion) -> dict[str, Any]:
@@ -244,7 +256,9 @@ class Study(Strict):
     tuning: Annotated[OneOrMany[Tuning], Field(min_length=1)] = ["documented"]
     """Which values options have that the study does not name: those of the framework's own guide, or the best ones."""
     threads_per_worker: ProcessCount = 1
-    """Compute threads of each worker, and cores that it is pinned to."""
+    """Compute threads of each worker and each server."""
+    cores_per_worker: ProcessCount | None = None
+    """Cores that a worker, its loader helpers and its threads for communication run on; as many as threads if null."""
     launcher: str = "auto"
     """How processes are started; `auto` is what the framework's strategy needs."""
     cluster: ClusterChoice | None = None
@@ -253,6 +267,8 @@ class Study(Strict):
     """Whether launches run only where other users of the machine cannot reach their sockets."""
     options: Options = {}
     """For each framework its own settings; each list is an axis of that framework alone. They win over `tuning`."""
+    environment_variables: Variables = {}
+    """Variables by which libraries are tuned, for all frameworks or below the name of one; each list is an axis."""
     environments: dict[str, EnvironmentChoice] = {}
     """For each framework, where it runs if not in the environment that steptime makes for it."""
     optimizer: Optimizer = Optimizer()

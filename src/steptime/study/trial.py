@@ -57,7 +57,11 @@ class Trial(BaseModel):
     hosts: int = 1
     batch_per_worker: int
     threads: int = 1
-    """Compute threads of each worker."""
+    """Compute threads of each worker and each server."""
+    cores_per_worker: int | None = None
+    """Cores that a worker and its helpers run on; None where they are as many as its compute threads."""
+    environment_variables: dict[str, str] = Field(default_factory=dict)
+    """Variables that the study sets for the processes of a launch, by name."""
     tuning: Tuning = "documented"
     """``tuned`` where that tier changes an option; a trial in which it changes nothing is the documented one."""
     options: dict[str, OptionValue] = Field(default_factory=dict)
@@ -109,4 +113,7 @@ class Trial(BaseModel):
             del fields["cluster"]
         if self.tuning == "documented":
             del fields["tuning"]
+        for name in ("cores_per_worker", "environment_variables"):
+            if not fields[name]:
+                del fields[name]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]

@@ -94,6 +94,7 @@ def _run_role(job, context, records):
     started = time.monotonic()
     session = framework.open_session(job, context)
     try:
+        require_variables(job)
         records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
         _MODES[job["mode"]](session, job, context, records)
     except BaseException:
@@ -101,6 +102,20 @@ def _run_role(job, context, records):
         raise
     session.close()
     records.write("done")
+
+
+def require_variables(job):
+    """Raise RuntimeError where the process has another value of a variable of the job than the study set.
+
+    A framework's adapter may add to a value, as to the flags of XLA, but not replace it.
+    """
+    for name, value in sorted(job.get("environment_variables", {}).items()):
+        found = os.environ.get(name)
+        if found is None or value not in found:
+            raise RuntimeError(
+                "the study sets %s to %r, and %s has changed it to %r; leave it out of environment_variables"
+                % (name, value, job["framework"], found)
+            )
 
 
 def redirect_output(context):

@@ -29,7 +29,10 @@ from steptime.launchers.request import LaunchOutcome, Request
 _PROGRAM = "steptime.launchers.unprivileged"
 _BELOW = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--uts")
 _POLL_S = 0.1
-_SIMPLE = ("workers", "servers", "colocated_servers", "scheduler", "threads", "mpi", "isolation", "time_limit_s")
+_SIMPLE = (
+    *("workers", "servers", "colocated_servers", "scheduler", "threads", "cores_per_worker", "environment_variables"),
+    *("mpi", "isolation", "time_limit_s"),
+)
 
 
 @cache
@@ -87,6 +90,7 @@ def request_to_text(request: Request) -> str:
     fields["folder"] = str(request.folder.absolute())
     fields["interpreter"] = str(request.interpreter)
     fields["cores"] = list(request.cores)
+    fields["device_cores"] = [list(cores) for cores in request.device_cores]
     fields["cluster"] = request.cluster.model_dump(mode="json") if request.cluster else None
     return json.dumps(fields) + "\n"
 
@@ -98,6 +102,7 @@ def request_from_text(text: str, cancelled: threading.Event) -> Request:
         folder=Path(fields["folder"]),
         interpreter=Path(fields["interpreter"]),
         cores=tuple(fields["cores"]),
+        device_cores=tuple(map(tuple, fields["device_cores"])),
         cluster=Cluster.model_validate(fields["cluster"]) if fields["cluster"] else None,
         cancelled=cancelled,
         **{name: fields[name] for name in _SIMPLE},

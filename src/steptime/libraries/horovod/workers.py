@@ -54,8 +54,6 @@ class HorovodWorkers(object):
         }
         if options["timeline"]:
             settings["HOROVOD_TIMELINE"] = os.path.join(context.folder, TIMELINE)
-        for name in [name for name in os.environ if name.startswith("HOROVOD_")]:
-            del os.environ[name]  # the user's shell must not reach into the measurement
         os.environ.update(settings)  # read when Horovod starts
         self.hvd = importlib.import_module("horovod." + library)
         if controller == "gloo":

@@ -82,7 +82,8 @@ class AblationLaunch:
     """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
     steptime: str | None = None
     schedule: dict[str, Quantity] | None = None
-    """Both as in a timing launch."""
+    environment_variables: dict[str, str] | None = None
+    """All three as in a timing launch."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

@@ -118,6 +118,9 @@ class NetLaunch:
     """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
     steptime: str | None = None
     """The version that ran the launch; None in records from before it was kept."""
+    environment_variables: dict[str, str] | None = None
+    """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
+    user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

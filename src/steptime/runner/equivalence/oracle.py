@@ -181,6 +181,7 @@ class Oracle:
                 "server_placement": None,
                 "launcher": "local",
                 "options": {"updates": updates, "bits": bits, "shards": trial.workers},
+                "environment_variables": {},
             }
         )
         self.scratch.mkdir(parents=True, exist_ok=True)

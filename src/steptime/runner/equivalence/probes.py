@@ -77,6 +77,7 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
             "workers": min(trial.workers, _WORKERS),
             "batch_per_worker": min(trial.batch_per_worker, _BATCH),
             "threads": 1,
+            "cores_per_worker": None,
             **(here if trial.cluster else {}),
         }
     )

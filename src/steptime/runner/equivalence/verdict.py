@@ -139,6 +139,7 @@ class Findings:
             passed=not self.reasons,
             reason="; ".join(dict.fromkeys(self.reasons)) or None,
             options=dict(trial.options),
+            environment_variables=dict(trial.environment_variables),
             crashes=self._crashes,
             learning_rate=min(self._learning_rates, default=None),
         )
