@@ -84,6 +84,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     servers: int = 0,
     python: Path | None = None,
     cores: tuple[int, ...] = (),
+    cores_per_worker: int | None = None,
     time_limit_s: float = 120.0,
     preloaded: bool = False,
 ) -> LaunchResult:
@@ -96,6 +97,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         servers: how many, where the strategy has any.
         python: interpreter; None finds the framework's own, or skips.
         cores: to pin workers to; empty leaves them unpinned.
+        cores_per_worker: how many of them each is pinned to; None for as many as it has threads.
         time_limit_s: after which all processes are ended and the launch counts as failed.
         preloaded: whether workers may start with the framework imported, where a test is about what they compute.
     """
@@ -112,6 +114,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         scheduler=support.scheduler,
         threads=job["threads"],
         cores=cores,
+        cores_per_worker=cores_per_worker,
         time_limit_s=time_limit_s,
     )
     launcher = launcher_named(manifest.launcher_for(job["strategy"], job["options"]))

@@ -131,11 +131,16 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         ends_s=steps["ends_s"],
         loss_first=warmup["loss"],
         loss_last=steps["loss"],
-        facts=session["facts"],
+        facts={**session["facts"], **_found_threads(records)},
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
         staleness=steps.get("staleness"),
     )
+
+
+def _found_threads(records: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The cores, threads and thread pools that a worker had at its end; nothing of a worker that did not say."""
+    return {name: value for name, value in records.get("threads", {}).items() if name != "kind"}
 
 
 def worker_ablations(collected: Collected, workers: int) -> list[WorkerAblation]:
@@ -154,7 +159,7 @@ def _ablation(rank: int, records: dict[str, dict[str, Any]]) -> WorkerAblation:
         marks=seen["marks"],
         marked=seen["marked"],
         transfers=[tuple(piece) for piece in seen["transfers"]],
-        facts=records["session"]["facts"],
+        facts={**records["session"]["facts"], **_found_threads(records)},
         native=seen.get("native", []),
     )
 

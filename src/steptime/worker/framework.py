@@ -24,8 +24,9 @@ class Framework(NamedTuple):
 
     open_session: Callable[[Job, ProcessContext], Session]
     """Start this worker's training; called in processes of the role ``worker``."""
-    serve: Optional[Callable[[Job, ProcessContext], None]] = None
-    """Be a parameter server or the scheduler until all workers have left; None where no strategy needs either."""
+    serve: Optional[Callable[[Job, ProcessContext], Optional[Dict[str, Any]]]] = None
+    """Be a parameter server or the scheduler until all workers have left; None where no strategy needs either. What is
+    returned goes into the process's record ``threads``: the number of a server's, where only the framework knows it."""
     open_back_end: Optional[Callable[[Job, ProcessContext], BackEnd]] = None
     """Start this worker's communication without training, for the message benchmark; None where the manifest names no
     ``[back_ends]``."""

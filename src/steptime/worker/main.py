@@ -14,6 +14,7 @@ from steptime.worker.check import run_check
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.process_context import ProcessContext
 from steptime.worker.tether import die_with_parent
+from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_timed
 
 
@@ -86,7 +87,8 @@ def _run_role(job, context, records):
     times_messages = job["mode"] == "net"
     if context.role != "worker":
         serve = framework.serve_back_end if times_messages else framework.serve
-        serve(job, context)
+        served = serve(job, context)
+        records.write("threads", **dict(found_threads(), **(served or {})))
         return
     if times_messages:
         run_message_timing(framework, job, context, records)
@@ -97,6 +99,7 @@ def _run_role(job, context, records):
         require_variables(job)
         records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
         _MODES[job["mode"]](session, job, context, records)
+        records.write("threads", **found_threads())
     except BaseException:
         session.abort()
         raise

@@ -6,6 +6,7 @@ import numpy
 
 from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
+from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 # Caffe's log starts with its import; what it says about errors, it says on the way to its death.
@@ -82,7 +83,7 @@ class CaffeSession(Session):
             "framework_version": caffe.__version__,
             "numpy": numpy.__version__,
             "device": "cpu",
-            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "threads": compute_threads(),
         }
         if self._reduction is not None:
             facts.update(self._reduction.facts())

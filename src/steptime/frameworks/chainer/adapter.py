@@ -1,12 +1,11 @@
 """Training in Chainer, alone or with ChainerMN over MPI."""
 
-import os
-
 import numpy
 
 from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
+from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 
@@ -128,7 +127,7 @@ class ChainerSession(Session):
             "framework_version": self._chainer.__version__,
             "numpy": numpy.__version__,
             "device": str(self._device),
-            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "threads": compute_threads(),
             "ideep": self._ideep or "not used",
             "type_check": bool(self._chainer.config.type_check),
         }

@@ -15,7 +15,7 @@ def serve(job, context):
     """Be a parameter server until all workers have left."""
     from steptime.frameworks.pytorch.parameter_server import serve_shard
 
-    serve_shard(job, context)
+    return serve_shard(job, context)
 
 
 def open_back_end(job, context):

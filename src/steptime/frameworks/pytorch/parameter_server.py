@@ -110,12 +110,13 @@ _held = {}
 
 
 def serve_shard(job, context):
-    """Be one server until all workers have left."""
+    """Be one server until all workers have left; return how many threads it computes with."""
     set_threads(job)
     kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
     _held["shard"] = kind(_first_weights(job, context), job["optimizer"], context.workers)
     # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
     RpcGroup(context).leave()
+    return {"threads": torch.get_num_threads()}
 
 
 @rpc.functions.async_execution

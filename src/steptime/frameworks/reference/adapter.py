@@ -1,7 +1,5 @@
 """Training in plain numpy: the oracle of the equivalence check, and the double of a real framework in tests."""
 
-import os
-
 import numpy
 
 from steptime.frameworks.reference.collectives import connect
@@ -10,6 +8,7 @@ from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
+from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 
@@ -133,7 +132,7 @@ class ReferenceSession(Session):
         return {
             "framework_version": numpy.__version__,
             "device": "cpu",
-            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "threads": compute_threads(),
             "shards": self._shards,
             "bits": 8 * self._network.dtype.itemsize,
         }

@@ -34,10 +34,10 @@ def serve(job, context):
 
     tf = _cpu_only(job)
     if context.role == "server":
-        run_server(tf, context)
-    else:
-        tf.random.set_seed(job["seed"])  # of dropout
-        run_coordinator(job, context)
+        return run_server(tf, job, context)
+    tf.random.set_seed(job["seed"])  # of dropout
+    run_coordinator(job, context)
+    return None
 
 
 def _cpu_only(job):

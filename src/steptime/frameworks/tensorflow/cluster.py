@@ -25,17 +25,20 @@ def start_server(tf, context, threads):
     Args:
         tf: TensorFlow.
         context: of this process.
-        threads: of one operation; None takes one per core that the process may run on.
+        threads: of one operation, as many in servers as in workers.
+
+    Returns:
+        How many operations may run at once.
     """
     call_directly(context.server_addresses + context.worker_addresses + [context.root_address])
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    at_once = _LEAST_OPERATIONS if threads else max(_LEAST_OPERATIONS, cores)
     settings = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads or 0, inter_op_parallelism_threads=at_once, device_count={"GPU": 0}
+        intra_op_parallelism_threads=threads,
+        inter_op_parallelism_threads=_LEAST_OPERATIONS,
+        device_count={"GPU": 0},
     )
     job = "worker" if context.role == "worker" else "ps"
     tf.distribute.Server(cluster_of(context), job_name=job, task_index=context.rank, protocol="grpc", config=settings)
-    return at_once
+    return _LEAST_OPERATIONS
 
 
 _MEETING_LIMIT_S = 300.0

@@ -242,10 +242,14 @@ def _raise(error):
     raise error
 
 
-def run_server(tf, context):
-    """Hold weights until the coordinator has gone; TensorFlow's own ``join`` would never return."""
-    start_server(tf, context, None)
+def run_server(tf, job, context):
+    """Hold weights until the coordinator has gone; TensorFlow's own ``join`` would never return.
+
+    Returns how many threads an operation of the server has, and how many operations run at once.
+    """
+    at_once = start_server(tf, context, job["threads"])
     call(context).receive()
+    return {"threads": job["threads"], "operations_at_once": at_once}
 
 
 def run_coordinator(job, context):

@@ -19,12 +19,12 @@ def open_session(job, context):
     return GraphSession(import_graph_mode(xla=job["options"].get("xla", False)), job, context)
 
 
-def serve(_, context):
+def serve(job, context):
     """Be a server until all workers have left."""
     from steptime.frameworks.tensorflow1.cluster import serve_until_all_left
     from steptime.frameworks.tensorflow1.network import import_graph_mode
 
-    serve_until_all_left(import_graph_mode(), context)
+    return serve_until_all_left(import_graph_mode(), job, context)
 
 
 class GraphSession(Session):

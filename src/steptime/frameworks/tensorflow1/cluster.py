@@ -66,14 +66,19 @@ def run_leave_operation(tf1, session, operation):
     speaking.join(_ANSWER_LIMIT_S)
 
 
-def serve_until_all_left(tf1, context):
+def serve_until_all_left(tf1, job, context):
     """Be a server until every worker has said farewell; ``Server.join`` would never return.
 
-    A server may use all the threads that TensorFlow takes by itself, one per core that the process may run on.
+    Returns how many threads an operation of the server has, and how many operations run at once: as in a worker.
     """
     call_directly(context.server_addresses + context.worker_addresses)
-    server = tf1.train.Server(cluster_of(context), job_name="ps", task_index=context.rank)
+    settings = session_settings(tf1, job["threads"])
+    server = tf1.train.Server(cluster_of(context), job_name="ps", task_index=context.rank, config=settings)
     left = queue_on(tf1, context.rank, "farewell").dequeue_many(context.workers)
     own = tf1.ConfigProto(device_filters=[server_device(context.rank)])
     tf1.Session(server.target, config=own).run(left)
     time.sleep(_LINGER_S)  # the last worker still waits for its answer
+    return {
+        "threads": settings.intra_op_parallelism_threads,
+        "operations_at_once": settings.inter_op_parallelism_threads,
+    }

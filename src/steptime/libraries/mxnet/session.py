@@ -11,6 +11,7 @@ from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
 from steptime.worker.session import Session
+from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 _STEPS_AHEAD = 4
@@ -30,7 +31,6 @@ class MXNetSession(Session):
             mx_device: MXNet's device.
             update: a function that returns, for the ``BoundWorkload``, what updates its weights: see ``OwnUpdate``.
         """
-        self._threads = job["threads"]
         self._mx_device = mx_device
         self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], mx_device)
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
@@ -78,7 +78,7 @@ class MXNetSession(Session):
         facts = {
             "framework_version": mxnet.__version__,
             "device": str(self._mx_device),
-            "threads": self._threads,
+            "threads": compute_threads(),
             "mkldnn": mxnet.runtime.Features().is_enabled("MKLDNN"),
             "bulk_nodes": int(mxnet.util.getenv(BULK_VARIABLE)),
         }
