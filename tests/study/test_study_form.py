@@ -37,6 +37,7 @@ def test_a_single_value_is_a_list_of_one(read, axis):
         "precision": "bf16",
         "device": "cpu",
         "server_placement": "colocated",
+        "tuning": "tuned",
     }.get(axis, 8)
     others = {"workloads": "lenet5", "frameworks": "pytorch"}
 
