@@ -1,6 +1,7 @@
 """A plain TensorFlow loop with Horovod's gradient tape; see race_plain.py for its arguments.
 
-With one worker, Horovod is left out, as in the adapter's strategy ``single``.
+With one worker, Horovod is left out, as in the adapter's strategy ``single``. In the tier ``tuned`` oneDNN is switched
+on and the loss is divided by the number of workers, instead of every gradient.
 """
 
 import json
@@ -8,11 +9,12 @@ import os
 import sys
 import time
 
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # left off by default where there is no AVX-512
+# Left off by default where there is no AVX-512 VNNI.
+os.environ.update({"TF_ENABLE_ONEDNN_OPTS": "1"} if os.environ.get("RACE_TUNING") == "tuned" else {})
 
 import tensorflow as tf
 from horovod_meeting import meet
-from tensorflow_plain import VARIABLES, lenet5, resnet50
+from tensorflow_plain import TUNED, VARIABLES, lenet5, resnet50
 
 
 def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str]) -> None:
@@ -25,6 +27,7 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
     images = tf.random.normal((batch, *shape))
     labels = tf.random.uniform((batch,), maxval=classes, dtype=tf.int64)
     averaged = lambda tape: tape  # noqa: E731 - replaced where there are several workers
+    share = 1.0
     if meeting:
         meet(*meeting)
         import horovod.tensorflow as hvd  # noqa: PLC0415 - one worker goes without
@@ -32,12 +35,15 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
         hvd.init()
         hvd.broadcast_variables(VARIABLES, root_rank=0)
         averaged = hvd.DistributedGradientTape
+        if TUNED:
+            averaged = lambda tape: hvd.DistributedGradientTape(tape, op=hvd.Sum)  # noqa: E731
+            share = 1.0 / hvd.size()
 
     @tf.function
     def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, net(images))
-            loss = tf.reduce_mean(losses)
+            loss = tf.reduce_mean(losses) * share
         gradients = averaged(tape).gradient(loss, VARIABLES)
         for variable, velocity, gradient in zip(VARIABLES, velocities, gradients, strict=True):
             tf.raw_ops.ResourceApplyMomentum(
