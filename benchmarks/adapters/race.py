@@ -33,7 +33,7 @@ from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Optimizer, OptionValue, Trial
-from steptime.workloads.layers import Workload
+from steptime.workloads.layers import Network, Workload
 from steptime.workloads.table import build_workload
 
 _LEVEL = 0.95
@@ -173,8 +173,21 @@ def outputs_of(processes: Sequence[subprocess.Popen[str]], limit_s: float, name:
     return outputs
 
 
+def _mnist_mlp() -> Workload:
+    net = Network((28 * 28,))
+    x = net.relu("relu1", net.linear("fc1", net.input, 1024))
+    net.linear("fc3", net.relu("relu2", net.linear("fc2", x, 1024)), 10)
+    return net.finish("mnist-mlp", classes=10)
+
+
+_OF_SCRIPTS = {"mnist-mlp": _mnist_mlp}
+"""What official scripts train that steptime has not."""
+
+
 def named_workload(text: str) -> Workload:
     """Return the workload that ``lenet5`` or ``resnet50@64`` names, with the image's side after the ``@``."""
+    if text in _OF_SCRIPTS:
+        return _OF_SCRIPTS[text]()
     name, _, side = text.partition("@")
     return build_workload(name, image=(int(side), int(side)) if side else None)
 

@@ -2,5 +2,6 @@
 
 from official.script import OfficialScript
 from official.torch_scripts import TORCH_SCRIPTS
+from official.xla_scripts import XLA_SCRIPTS
 
-OFFICIAL_SCRIPTS: dict[str, OfficialScript] = {**TORCH_SCRIPTS}
+OFFICIAL_SCRIPTS: dict[str, OfficialScript] = {**TORCH_SCRIPTS, **XLA_SCRIPTS}

@@ -51,7 +51,15 @@ class CoordinatedSession(Session):
         self._steps.append(self._newest)
 
     def clock(self):
-        return EventClock(lambda: self._newest, lambda earlier, later: later.at_s - earlier.at_s, self.wait)
+        return EventClock(self._mark, lambda earlier, later: later.at_s - earlier.at_s, self.wait)
+
+    def _mark(self):
+        """Return what will have the moment when the newest step is done, or has this moment where none is under way."""
+        if self._newest is not None and self._newest.at_s is None:
+            return self._newest
+        now = _Answer(self._root)
+        now.at_s = time.monotonic()
+        return now
 
     def ablate(self):
         return CoordinatedAblation(self._ask)
