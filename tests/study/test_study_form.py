@@ -36,6 +36,7 @@ def test_a_single_value_is_a_list_of_one(read, axis):
         "loaders": "synthetic",
         "precision": "bf16",
         "device": "cpu",
+        "tuning": "tuned",
         "server_placement": "colocated",
         "tuning": "tuned",
     }.get(axis, 8)
