@@ -38,7 +38,6 @@ def test_a_single_value_is_a_list_of_one(read, axis):
         "device": "cpu",
         "tuning": "tuned",
         "server_placement": "colocated",
-        "tuning": "tuned",
     }.get(axis, 8)
     others = {"workloads": "lenet5", "frameworks": "pytorch"}
 
