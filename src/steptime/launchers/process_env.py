@@ -83,6 +83,7 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
         "STEPTIME_WORKERS": str(request.workers),
         "STEPTIME_SERVERS": str(request.servers),
         "STEPTIME_INTERFACE": "lo",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as the runner lists devices; CUDA itself would begin with the fastest
         "STEPTIME_ROOT_ADDRESS": f"{host}:{ports[0]}",
         "STEPTIME_WORKER_ADDRESSES": ",".join(f"{host}:{port}" for port in workers),
         "STEPTIME_SERVER_ADDRESSES": ",".join(f"{host}:{port}" for port in servers),

@@ -12,6 +12,7 @@ import traceback
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
 from steptime.worker.message_timing import run_message_timing
+from steptime.worker.precision import limit_libraries, require_precision
 from steptime.worker.process_context import ProcessContext
 from steptime.worker.tether import die_with_parent
 from steptime.worker.threads import found_threads
@@ -93,11 +94,14 @@ def _run_role(job, context, records):
     if times_messages:
         run_message_timing(framework, job, context, records)
         return
+    limit_libraries(job)
     started = time.monotonic()
     session = framework.open_session(job, context)
     try:
         require_variables(job)
-        records.write("session", facts=session.facts(), opened_in_s=time.monotonic() - started)
+        facts, opened_in_s = session.facts(), time.monotonic() - started
+        facts["precision"] = require_precision(job["precision"], session.probe_precision())
+        records.write("session", facts=facts, opened_in_s=opened_in_s)
         _MODES[job["mode"]](session, job, context, records)
         records.write("threads", **found_threads())
     except BaseException:

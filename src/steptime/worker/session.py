@@ -52,6 +52,14 @@ class Session(abc.ABC):
         """
         raise NotImplementedError
 
+    def probe_precision(self):
+        """Return ``{what: (value, element type)}`` of ``precision.PROBE`` multiplied by one as in this session's steps.
+
+        ``what`` is the kind of product, as ``matrix product`` or ``convolution``. Empty where the framework has one
+        precision only and nothing else could be in force.
+        """
+        return {}
+
     def clock(self):
         """Return the clock that times this session's steps; sessions on a device return an event clock."""
         return HostClock(self.wait)

@@ -4,6 +4,7 @@ import numpy
 
 from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import Framework, require_fp32
+from steptime.worker.precision import PROBE, SIZE
 from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
@@ -16,6 +17,10 @@ def open_session(job, context):
     when MPI does not see the workers that were started.
     """
     require_fp32(job, "Chainer", devices=("cpu", "cuda"))
+    if job["device"] == "cuda":
+        from steptime.libraries.nvidia.wheels import load_libraries
+
+        load_libraries()  # before CuPy looks for them
     from steptime.frameworks.chainer.loader import start_helper_server
 
     start_helper_server(job["loader"])
@@ -144,6 +149,15 @@ class ChainerSession(Session):
 
             facts.update(communicator_facts(self._communicator))
         return facts
+
+    def probe_precision(self):
+        xp, functions = self._device.xp, self._chainer.functions
+        one, images = xp.eye(SIZE, dtype="float32"), xp.full((1, SIZE, SIZE, SIZE), PROBE, "float32")
+        products = {
+            "matrix products": functions.linear(images[0, 0], one),
+            "convolutions": functions.convolution_2d(images, one[:, :, None, None]),
+        }
+        return {what: (float(product.array.ravel()[0]), product.dtype) for what, product in products.items()}
 
     def clock(self):
         if not self._cuda:

@@ -10,7 +10,7 @@ def open_session(job, context):
     """
     from steptime.frameworks.jax.network import import_jax
 
-    import_jax(job["threads"], job["device"], context.local_rank)
+    import_jax(job["threads"], job["device"], context.local_rank, job["precision"])
     from steptime.frameworks.jax.session import JaxSession
 
     return JaxSession(job, context)

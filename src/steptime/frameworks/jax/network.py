@@ -6,15 +6,17 @@
 import os
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
+from steptime.worker.precision import PROBE, SIZE
 
 
-def import_jax(threads, device, local_rank):
+def import_jax(threads, device, local_rank, precision="fp32"):
     """Return JAX, set up for one worker: its threads, and the kind of device that it uses.
 
     Args:
         threads: of XLA on the CPU.
         device: ``cpu`` or ``cuda``.
         local_rank: of the worker on its host; on ``cuda`` it chooses the GPU.
+        precision: of the job.
     """
     if device == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
@@ -30,7 +32,7 @@ def import_jax(threads, device, local_rank):
 
     if device == "cuda":
         # fp32 has to mean the same number of bits in every framework.
-        jax.config.update("jax_default_matmul_precision", "highest")
+        jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
         jax.config.update("jax_cuda_visible_devices", str(local_rank))
     return jax
 
@@ -61,6 +63,20 @@ class JaxNetwork(object):
         self._type = jax.numpy.bfloat16 if precision == "bf16" else jax.numpy.float32
         self._loss = LOSSES[workload["loss"]]
         self._layers = [(layer, LAYERS[layer["kind"]](layer, windows)) for layer in workload["layers"]]
+
+    def probe(self):
+        """Return the products of ``Session.probe_precision``, computed as in the forward pass."""
+        import jax
+
+        one = self._np.eye(SIZE, dtype=self._type)
+        images = self._np.full((1, SIZE, SIZE, SIZE), PROBE, self._type)
+        order = ("NHWC", "HWIO", "NHWC")
+        convolve = jax.jit(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=order))
+        products = {
+            "matrix products": jax.jit(self._np.matmul)(images[0, 0], one),
+            "convolutions": convolve(images, one[None, None]),
+        }
+        return {what: (float(product.ravel()[0]), str(product.dtype)) for what, product in products.items()}
 
     def variables(self, weights):
         """Return ``{name: numpy array}`` in the own layout, from the workload's."""

@@ -51,6 +51,9 @@ class JaxSession(Session):
     def wait(self):
         jax.block_until_ready((self._state, self._newest))
 
+    def probe_precision(self):
+        return self._network.probe()
+
     def clock(self):
         return step_clock(lambda: self._newest, self.wait)
 

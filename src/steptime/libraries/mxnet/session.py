@@ -4,12 +4,14 @@ MXNet reads its environment when this module is imported; ``startup.py`` sets it
 """
 
 import mxnet
+import numpy
 
 from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
+from steptime.worker.precision import PROBE, SIZE
 from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
@@ -58,6 +60,19 @@ class MXNetSession(Session):
 
     def wait(self):
         mxnet.nd.waitall()
+
+    def probe_precision(self):
+        one = mxnet.nd.array(numpy.eye(SIZE), ctx=self._mx_device)
+        images = mxnet.nd.full((1, SIZE, SIZE, SIZE), PROBE, ctx=self._mx_device)
+        kernel = one.reshape((SIZE, SIZE, 1, 1))
+        products = {
+            "matrix products": mxnet.nd.dot(images[0, 0], one),
+            "convolutions": mxnet.nd.Convolution(images, kernel, kernel=(1, 1), num_filter=SIZE, no_bias=True),
+        }
+        return {
+            what: (float(product.reshape(-1)[0].asscalar()), numpy.dtype(product.dtype).name)
+            for what, product in products.items()
+        }
 
     def clock(self):
         return step_clock(self._written)

@@ -12,5 +12,9 @@ def set_environment(job):
     """
     os.environ["OMP_NUM_THREADS"] = str(job["threads"])
     os.environ.setdefault(BULK_VARIABLE, str(job["options"]["bulk_nodes"]))  # a study may set the variable itself
+    if job["device"] == "cuda":
+        from steptime.libraries.nvidia.wheels import load_libraries
+
+        load_libraries()  # which a build for CUDA looks for on the machine only
     for name in [name for name in os.environ if name.startswith("DMLC_")]:
         del os.environ[name]  # a role left by the user's shell would turn this process into a server

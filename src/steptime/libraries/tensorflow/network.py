@@ -3,6 +3,7 @@
 import numpy
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
+from steptime.worker.precision import PROBE, SIZE
 
 
 class TensorFlowNetwork(object):
@@ -92,6 +93,20 @@ class TensorFlowNetwork(object):
         result = self._tf.cast(self._ordered(last, values[last]), self._tf.float32)
         self._shape = result.shape.as_list()
         return result
+
+    def probe(self):
+        """Return the products of ``Session.probe_precision``, computed from values of the type of activations."""
+        tf = self._tf
+        one = tf.eye(SIZE, dtype=self._type)
+        images = tf.fill((1, SIZE, SIZE, SIZE), tf.cast(PROBE, self._type))
+        products = {
+            "matrix products": tf.matmul(images[0, 0], one),
+            "convolutions": tf.nn.conv2d(images, one[None, None], 1, "VALID"),
+        }
+        return {
+            what: (float(tf.cast(tf.reshape(product, [-1])[0], tf.float32)), product.dtype.name)
+            for what, product in products.items()
+        }
 
     def loss(self, inputs, targets):
         """Return the loss of one batch; targets are class indices, and not used where the inputs are the target."""

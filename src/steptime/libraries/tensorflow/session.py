@@ -89,6 +89,9 @@ class TensorFlowSession(Session):
         facts.update(self._strategy.facts)
         return facts
 
+    def probe_precision(self):
+        return self._strategy.network.probe()
+
     def close(self):
         self._strategy.leave()
 

@@ -25,10 +25,10 @@ def import_tensorflow(job, local_rank, replicas=1):
 
     Args:
         job: its ``threads`` are those of one operation; its options ``onednn`` and ``xla`` act here.
-        local_rank: of the worker on its host; on ``cuda`` it chooses the GPU, and starts over where there are fewer.
+        local_rank: of the worker on its host; on ``cuda`` it chooses the GPU.
         replicas: how many workers the process computes for, each on a device of its own.
 
-    Raises RuntimeError when no GPU is there and ``cuda`` was asked for.
+    Raises RuntimeError when ``cuda`` was asked for and there is no GPU for this worker.
     """
     threads, device, options = job["threads"], job["device"], job["options"]
     before_import(options.get("onednn", "default"))
@@ -49,7 +49,15 @@ def import_tensorflow(job, local_rank, replicas=1):
             % tensorflow.__version__
         )
     chosen = range(local_rank, local_rank + replicas) if device == "cuda" else ()
-    mine = [gpus[index % len(gpus)] for index in chosen]
+    if device == "cuda":
+        if chosen[-1] >= len(gpus):  # two workers on one would measure how they share it
+            raise RuntimeError(
+                "worker %d of this host needs a GPU of its own, and tensorflow sees %d; use fewer workers or device: "
+                "cpu" % (chosen[-1], len(gpus))
+            )
+        # TensorFlow computes in TF32 unless it is told not to.
+        tensorflow.config.experimental.enable_tensor_float_32_execution(job["precision"] == "tf32")
+    mine = [gpus[index] for index in chosen]
     tensorflow.config.set_visible_devices(mine, "GPU")
     for gpu in mine:  # else the first worker takes all memory, and others on the same GPU find none
         tensorflow.config.experimental.set_memory_growth(gpu, True)

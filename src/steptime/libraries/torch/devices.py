@@ -14,7 +14,7 @@ _LEFT = []
 def join_group(device, context):
     """Enter torch's process group of all workers: over gloo on CPUs, over NCCL on CUDA devices."""
     os.environ["GLOO_SOCKET_IFNAME"] = context.interface
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", context.interface)
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", nccl_interface(context.interface))
     distributed.init_process_group(
         device.backend,
         init_method=rendezvous_url(device, context),
@@ -22,6 +22,11 @@ def join_group(device, context):
         world_size=context.workers,
         device_id=device.torch_device if device.backend == "nccl" else None,
     )
+
+
+def nccl_interface(interface):
+    """Return how NCCL is told to use one interface: a bare name would mean all that begin with it."""
+    return "=" + interface
 
 
 def rendezvous_url(device, context):
@@ -103,10 +108,8 @@ class Cuda(object):
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
         torch.backends.cudnn.benchmark = True  # shapes never change, so that searching once pays
-        # fp32 has to mean the same number of bits in every framework.
-        exact = precision == "fp32"
-        torch.backends.cuda.matmul.allow_tf32 = not exact
-        torch.backends.cudnn.allow_tf32 = not exact
+        torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+        torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
     def wait(self):
         """Wait for everything that was issued."""

@@ -9,6 +9,7 @@ from steptime.libraries.torch.devices import open_device
 from steptime.libraries.torch.loader import open_torch_batches
 from steptime.libraries.torch.network import TorchWorkload
 from steptime.libraries.torch.strategy import channels_innermost
+from steptime.worker.precision import PROBE, SIZE
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -16,6 +17,8 @@ _LOSSES = {
     "softmax_cross_entropy": functional.cross_entropy,
     "mean_squared_error": functional.mse_loss,
 }
+MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""The type of products under each precision that is torch's automatic mixed one."""
 
 
 class TorchForward(object):
@@ -31,7 +34,7 @@ class TorchForward(object):
         """Take what is called with inputs and gives outputs, the job, the batches, and ``cpu`` or ``cuda``."""
         self._network = network
         self._criterion = _LOSSES[job["workload"]["loss"]]
-        self._mixed = job["precision"] == "bf16"
+        self._mixed = MIXED.get(job["precision"])
         self._device_type = device_type
         self.batches = batches
         self.output_shape = None
@@ -44,9 +47,20 @@ class TorchForward(object):
         self.output_shape = outputs.shape
         return loss
 
+    def probe(self, device):
+        """Return the products of ``Session.probe_precision``, computed as in the forward pass."""
+        ones = torch.eye(SIZE, device=device)
+        images = torch.full((1, SIZE, SIZE, SIZE), PROBE, device=device)
+        with self._precision(), torch.no_grad():
+            products = {
+                "matrix products": images[0, 0] @ ones,
+                "convolutions": functional.conv2d(images, ones[:, :, None, None]),
+            }
+        return {what: (float(product.flatten()[0]), product.dtype) for what, product in products.items()}
+
     def _precision(self):
         if self._mixed:
-            return torch.autocast(self._device_type, dtype=torch.bfloat16)
+            return torch.autocast(self._device_type, dtype=self._mixed)
         return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
 
 
@@ -72,7 +86,7 @@ class TorchSession(Session):
         self._forward = TorchForward(
             torch.compile(network) if self._compiled else network, job, batches, self._device.torch_device.type
         )
-        self._mixed = job["precision"] == "bf16"
+        self._mixed = MIXED.get(job["precision"])
         self._loss = None
 
     def step(self):
@@ -107,6 +121,9 @@ class TorchSession(Session):
             for name, parameter in self._built.parameters().items()
         }
 
+    def probe_precision(self):
+        return self._forward.probe(self._device.torch_device)
+
     def clock(self):
         return self._device.clock()
 
@@ -115,7 +132,7 @@ class TorchSession(Session):
             "framework_version": torch.__version__,
             "channels_last": self._channels_last,
             "compile": self._compiled,
-            "autocast": "bfloat16" if self._mixed else None,
+            "autocast": str(self._mixed).rsplit(".", 1)[-1] if self._mixed else None,
         }
         facts.update(self._device.facts())
         facts.update(self._strategy.facts())

@@ -32,6 +32,7 @@ class TorchStrategy(object):
         self.context = context
         self.device = device
         self.optimizer = None
+        self.scaler = None
 
     def prepare(self, built):
         """Return what is called with inputs and gives outputs; keep the optimizer.
@@ -39,12 +40,19 @@ class TorchStrategy(object):
         ``built`` is the ``TorchWorkload``: its module lies on the device and has the first weights.
         """
         self.optimizer = sgd(built.module.parameters(), self.job["optimizer"], self.way)
+        if self.job["precision"] == "fp16":
+            self.scaler = torch.amp.GradScaler(self.device.torch_device.type)
         return built.module
 
     def update(self, loss):
         """Run the backward pass of ``loss`` and update the weights; gradient memory is given back."""
-        loss.backward()
-        self.optimizer.step()
+        if self.scaler is None:
+            loss.backward()
+            self.optimizer.step()
+        else:  # gradients of half precision would be lost below 6e-8; torch's scale follows what overflows
+            self.scaler.scale(loss).backward()
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
 
     def ablate(self):

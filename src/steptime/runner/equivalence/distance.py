@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 Sketch = Mapping[str, NDArray[np.floating[Any]]]
 """Of all weights by their names, as ``worker/sketch.py`` makes it."""
 
-_ROUNDINGS = {"fp32": 16.0, "bf16": 3.0}
-"""So many times the reference's own rounding is allowed: frameworks add in other orders, and convolve in other ways."""
-_FLOOR = {"fp32": 1e-2, "bf16": 5e-2}
+_ROUNDINGS = {"fp32": 16.0, "tf32": 1.0, "fp16": 1.0, "bf16": 3.0}
+"""So many times the reference's own rounding is allowed: frameworks add in other orders, and convolve in other ways.
+TF32 and half precision keep three bits more than bfloat16, in whose rounding they are counted."""
+_FLOOR = {"fp32": 1e-2, "tf32": 2e-2, "fp16": 2e-2, "bf16": 5e-2}
 """Of an update, which is allowed whatever the rounding: one rounded activation near zero changes a gradient by up to
 some thousandths. The smallest planted faults change more (docs/equivalence.md)."""
 _STORAGE = 2.0**-21
 """Of the length of an array: its values are stored in single precision, before and after an update."""
-_LOSS_FLOOR = {"fp32": 1e-4, "bf16": 2e-2}
+_LOSS_FLOOR = {"fp32": 1e-4, "tf32": 3e-3, "fp16": 3e-3, "bf16": 2e-2}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,8 @@ _LARGEST_CHANGE = 0.05
 """Of the loss, in a probe whose gradients must hardly change."""
 _RESIDUE = 0.8
 """Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
-_BITS = {"fp32": 32, "bf16": 16}
+_BITS = {"fp32": 32, "tf32": 16, "fp16": 16, "bf16": 16}
+"""That the reference computes with; it has no format of 11 bits, and distances allow for that."""
 
 
 @dataclass(frozen=True)
