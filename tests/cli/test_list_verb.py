@@ -92,3 +92,15 @@ def test_listing_makes_nothing(tmp_path: Path):
     for what in LISTS:
         steptime("list", what, cwd=tmp_path, STEPTIME_CACHE=str(cache))
     assert not cache.exists()
+
+
+def test_a_framework_tells_its_options_in_both_tiers_and_the_strategies_that_it_does_not_implement(frameworks):
+    for row in frameworks:
+        manifest = load_manifests()[row["name"]]
+        assert {name: option["default"] for name, option in row["options"].items()} == {
+            name: option.default for name, option in manifest.options.items()
+        }
+        assert row["tuned"] == manifest.tuned.model_dump(mode="json")
+        assert row["implementations"] == {
+            name: support.implementation for name, support in manifest.strategies.items() if support.implementation
+        }

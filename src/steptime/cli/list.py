@@ -71,6 +71,13 @@ def framework_rows() -> Rows:
                 if ready
                 else reason,
                 "notes": manifest.notes,
+                "options": {name: option.model_dump(mode="json") for name, option in manifest.options.items()},
+                "tuned": manifest.tuned.model_dump(mode="json"),
+                "implementations": {
+                    strategy: support.implementation
+                    for strategy, support in manifest.strategies.items()
+                    if support.implementation
+                },
             }
         )
     return rows + _broken_rows("framework", broken_frameworks(), "state")
