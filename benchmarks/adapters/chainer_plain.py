@@ -1,6 +1,7 @@
 """A plain Chainer training loop, as an expert of Chainer would write it; see race_plain.py for its arguments.
 
-Started by mpiexec, it trains with ChainerMN's own optimizer wrapper; otherwise alone.
+The tier ``tuned`` computes with iDeep where it is installed. Started by mpiexec, it trains with ChainerMN's own
+optimizer wrapper; otherwise alone.
 """
 
 import json
@@ -86,6 +87,8 @@ class ResNet50(chainer.Chain):
 def main(workload: str, batch: int, steps: int, warmup: int) -> None:
     """Train and print the ends of the timed steps of every worker."""
     chainer.global_config.type_check = False
+    chainer.global_config.autotune = True
+    chainer.global_config.use_ideep = "auto" if os.environ.get("RACE_TUNING") == "tuned" else "never"
     communicator = None
     if "PMI_RANK" in os.environ or "OMPI_COMM_WORLD_RANK" in os.environ:
         import chainermn  # noqa: PLC0415 - initialises MPI
@@ -104,13 +107,16 @@ def main(workload: str, batch: int, steps: int, warmup: int) -> None:
     if communicator is not None:
         optimizer = chainermn.create_multi_node_optimizer(optimizer, communicator)
     optimizer.setup(chain)
-    ends = []
-    for _ in range(warmup + steps):
+    ends, cpu = [], 0.0
+    for step in range(warmup + steps):
         optimizer.update(chain, x, t)
         ends.append(time.monotonic())
-    every = [ends[warmup:]] if communicator is None else communicator.gather_obj(ends[warmup:])
+        if step == warmup:
+            cpu = time.process_time()
+    line = {"ends_s": ends[warmup:], "cpu_s": time.process_time() - cpu}
+    every = [line] if communicator is None else communicator.gather_obj(line)
     for each in every or []:
-        print(json.dumps({"ends_s": each}), flush=True)
+        print(json.dumps(each), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import sys
 import time
 
 from horovod_meeting import meet
-from mxnet_plain import LOOK, evenly, lenet5, resnet50
+from mxnet_plain import LOOK, evenly, lenet5, resnet50, tune
 
 
 def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str]) -> None:
     """Train and print the ends of the timed steps."""
+    tune(workload)
     import mxnet as mx  # noqa: PLC0415 - not in the core
     from mxnet import autograd, gluon  # noqa: PLC0415
 

@@ -1,5 +1,7 @@
 """A plain gluon training loop, as an expert of MXNet would write it; see race_plain.py for its arguments.
 
+In the tier ``tuned`` the engine runs larger groups of operators, and large arrays are updated one by one.
+
 With a role it trains on MXNet's key-value store ``dist_sync`` with one server (race with ``--servers 1``); otherwise
 alone. Like real training it looks at the loss now and then, every ``LOOK`` steps, and never else waits for the
 engine; the ends of the steps in between are placed evenly. The engine is asynchronous, so that a clock read after
@@ -27,8 +29,16 @@ def join_store(role: str, workers: int, root: str) -> None:
     )
 
 
+def tune(workload: str) -> None:
+    """Set, before MXNet is imported, what an expert sets in the tier ``tuned``."""
+    if os.environ.get("RACE_TUNING") == "tuned":
+        os.environ["MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN"] = "1000"
+        os.environ["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = "4" if workload == "lenet5" else "1"
+
+
 def main(workload: str, batch: int, steps: int, warmup: int, workers: int, kvstore: str | None) -> None:  # noqa: PLR0913, PLR0917 - the command line's
     """Train and print the ends of the timed steps."""
+    tune(workload)
     import mxnet as mx  # noqa: PLC0415 - in a server, the import serves and never returns
     from mxnet import autograd, gluon  # noqa: PLC0415
 
