@@ -1,8 +1,9 @@
 """The configurations that the programs of this folder check: every strategy of every framework that is installed."""
 
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,37 +17,42 @@ from steptime.runner.preparation import environment_spec, prepare_environments, 
 from steptime.runner.progress import Silent
 from steptime.study.strategies import STRATEGIES
 from steptime.study.trial import Optimizer, Trial
-from steptime.workloads.table import build_workload
+from steptime.workloads.layers import Network, Workload
 
 SMALL_BLOCKS = {"block_momentum": {"block_size": 48}}
 """Options by strategy, of which the defaults are too large for a check."""
 
 
-def configurations(
-    frameworks: Sequence[str], workers: Sequence[int], workload: str = "lenet5", shape: Sequence[int] = ()
-) -> Iterator[Trial]:
+def configurations(frameworks: Sequence[str], workers: Sequence[int], workload: Workload) -> Iterator[Trial]:
     """Yield a trial for every strategy of the frameworks with these numbers of workers, where it takes them."""
     manifests = load_manifests()
-    built = build_workload(workload, tuple(shape)) if shape else build_workload(workload)
     for framework in frameworks:
         for strategy, support in manifests[framework].strategies.items():
             for count in workers:
                 if support.min_workers <= count <= (support.max_workers or count):
-                    yield trial_of(manifests[framework], strategy, built.name, built.input_shape, built.classes, count)
+                    yield trial_of(manifests[framework], strategy, workload, count)
 
 
-def trial_of(  # noqa: PLR0913, PLR0917 - one per fact
-    manifest: Manifest, strategy: str, workload: str, shape: tuple[int, ...], classes: int, workers: int
-) -> Trial:
+def small_workload() -> Workload:
+    """Return a network with padding and dropout that every framework trains in no time."""
+    net = Network((3, 12, 12))
+    x = net.relu("relu1", net.conv2d("conv1", net.input, 8, 3, padding=1))
+    x = net.flatten("flatten", net.max_pool("pool1", x, 2, stride=2))
+    x = net.dropout("dropout", net.relu("relu2", net.linear("fc1", x, 32)), 0.5)
+    net.linear("fc2", x, 10)
+    return net.finish("small", classes=10)
+
+
+def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int) -> Trial:
     """Return a trial with the framework's default options."""
     options = {name: option.default for name, option in manifest.options_for(strategy).items()}
     servers = int(STRATEGIES[strategy].servers)
     return Trial(
         framework=manifest.name,
         strategy=strategy,
-        workload=workload,
-        input_shape=shape,
-        classes=classes,
+        workload=workload.name,
+        input_shape=workload.input_shape,
+        classes=workload.classes,
         dataset=None,
         loader="synthetic",
         device="cpu",
@@ -87,8 +93,16 @@ class Bench:
         cache = CheckCache(self.scratch / "kept", executor.manifests[REFERENCE])
         return EquivalenceCheck(checker, cache, {}, lambda _: None, Silent())
 
-    def check(self, trial: Trial, executor: Executor | None = None) -> EquivalenceResult:
+    def check(self, trial: Trial, executor: Executor | None, workload: Workload) -> EquivalenceResult:
         """Check one trial, launched by ``executor`` where it is given; the reference is always launched as it is."""
-        workload = build_workload(trial.workload, trial.input_shape, trial.classes)
         checker = self._check(executor or self.executor).checker
         return checker.check(trial, workload, partial(self._truths.truth, workload=workload), "")
+
+
+def preload(bench: Bench) -> None:
+    """Start workers with their framework imported, as tests do."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "frameworks"))
+    from preloading import preloaded_interpreter  # noqa: PLC0415 - of the tests, for those who want it
+
+    for name, ready in bench.environments.items():
+        bench.environments[name] = replace(ready, interpreter=preloaded_interpreter(name, ready.interpreter))

@@ -14,7 +14,9 @@ import time
 from itertools import cycle
 from pathlib import Path
 
-from configurations import Bench, configurations, installed
+from configurations import Bench, configurations, installed, preload, small_workload
+
+from steptime.workloads.table import build_workload
 
 
 def main() -> None:
@@ -22,15 +24,20 @@ def main() -> None:
     arguments = _parse()
     done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
     bench = Bench(arguments.frameworks)
-    trials = list(configurations(arguments.frameworks, arguments.workers, arguments.workload, arguments.shape))
+    if arguments.preloaded:
+        preload(bench)
+    shape = [tuple(arguments.shape)] if arguments.shape else []
+    workload = small_workload() if arguments.workload == "small" else build_workload(arguments.workload, *shape)
+    trials = list(configurations(arguments.frameworks, arguments.workers, workload))
+    trials = [each.model_copy(update={"precision": arguments.precision}) for each in trials]
     for number, trial in enumerate(cycle(trials)):
         if number >= arguments.runs:
             break
         if number < len(done):
             continue
         started = time.monotonic()
-        result = bench.check(trial.model_copy(update={"seed": number // len(trials)}))
-        shutil.rmtree(bench.scratch / trial.id, ignore_errors=True)
+        result = bench.check(trial.model_copy(update={"seed": number // len(trials)}), None, workload)
+        shutil.rmtree(bench.scratch, ignore_errors=True)
         line = {**result.to_json(), "wall_s": time.monotonic() - started, "seed": number // len(trials)}
         with arguments.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
@@ -53,7 +60,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--frameworks", nargs="+", default=installed())
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--workload", default="lenet5")
+    parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
+    parser.add_argument("--workload", default="lenet5", help="of the library, or small")
+    parser.add_argument("--precision", default="fp32")
     parser.add_argument("--shape", type=int, nargs="+", default=[])
     return parser.parse_args()
 

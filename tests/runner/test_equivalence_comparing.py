@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from steptime.runner.equivalence.distance import Round, distances
+from steptime.runner.equivalence.distance import Round, distances, wrong_slope
 from steptime.runner.equivalence.probes import rounds_of
 from steptime.worker.sketch import LENGTH, Sketcher
 
@@ -93,3 +93,15 @@ def test_rounds_have_all_steps_and_the_first_has_one(steps):
 
 def test_eighteen_rounds_are_in_two_launches_of_the_default():
     assert 2 * len(rounds_of(19)) >= 18
+
+
+def test_a_rate_that_is_ten_percent_off_is_found_below_the_rounding_of_bf16():
+    stream = np.random.default_rng(3)
+    start, update = np.zeros(200), stream.standard_normal(200)
+    noise = 0.06 * stream.standard_normal(200)
+    right = Round(1, {"a": start}, {"a": update}, {"a": float(np.linalg.norm(noise))}, 1.0, 0.0)
+    faster = {"a": 1.1 * update + noise}
+
+    assert worst(faster, right, "bf16").excess < 1
+    assert wrong_slope(right.start, faster, right, "bf16") == pytest.approx(1.1, abs=0.03)
+    assert wrong_slope(right.start, {"a": update + noise}, right, "bf16") is None

@@ -11,6 +11,8 @@ from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
+_BF16 = 16
+
 
 def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``."""
@@ -31,7 +33,8 @@ class ReferenceSession(Session):
         self._batch = job["batch_per_worker"]
         self._optimizer = job["optimizer"]
         self._shards = int(job["options"].get("shards", 1))
-        self._network = ReferenceNetwork(workload, "float%d" % job["options"].get("bits", 32))
+        bits = job["options"].get("bits", 32)
+        self._network = ReferenceNetwork(workload, "float%d" % max(bits, 32), rounded=bits == _BF16)
         self._network.set_weights(initial_weights(workload["layers"], job["seed"]))
         self._velocity = numpy.zeros_like(self._network.values)
         workers = context.workers * self._shards

@@ -43,6 +43,34 @@ class ReferenceLayer(abc.ABC):
         """
 
 
+class RoundedLayer(object):
+    """A layer whose inputs, weights, outputs and gradients are rounded to bf16, and whose sums are not.
+
+    That is what hardware for bf16 does with matrix products and convolutions.
+    """
+
+    def __init__(self, layer):
+        self._layer = layer
+        self._weights = layer.weights
+
+    def forward(self, *inputs):
+        self._layer.weights = {role: to_bf16(array) for role, array in self._weights.items()}
+        return to_bf16(self._layer.forward(*[to_bf16(each) for each in inputs]))
+
+    def backward(self, gradient):
+        found = self._layer.backward(to_bf16(gradient))
+        for array in self._layer.gradients.values():
+            array[...] = to_bf16(array)
+        return [None if each is None else to_bf16(each) for each in found]
+
+
+def to_bf16(array):
+    """Return float32 values rounded to the nearest of 8 significant bits, ties to even."""
+    bits = numpy.ascontiguousarray(array, dtype=numpy.float32).view(numpy.uint32)
+    rounded = bits + numpy.uint32(0x7FFF) + ((bits >> numpy.uint32(16)) & numpy.uint32(1))
+    return (rounded & numpy.uint32(0xFFFF0000)).view(numpy.float32)
+
+
 class Linear(ReferenceLayer):
     """weight @ features + bias; weight (out, in)."""
 

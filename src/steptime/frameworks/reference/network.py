@@ -3,6 +3,7 @@
 import numpy
 
 from steptime.frameworks.reference import layers, windows
+from steptime.frameworks.reference.layers import RoundedLayer
 
 LOSSES = {"softmax_cross_entropy": layers.softmax_cross_entropy, "mean_squared_error": layers.mean_squared_error}
 LAYERS = {
@@ -30,9 +31,13 @@ class ReferenceNetwork(object):
     views into them by name, so that an update or an exchange treats one vector and not hundreds of arrays.
     """
 
-    def __init__(self, workload, dtype=numpy.float32):
-        """``workload`` is a workload's JSON; weights start at zero until ``set_weights`` is called."""
+    def __init__(self, workload, dtype=numpy.float32, rounded=False):
+        """Take a workload's JSON; weights start at zero until ``set_weights`` is called.
+
+        With ``rounded``, layers with weights compute in bf16, as under automatic mixed precision.
+        """
         self._workload = workload
+        self._rounded = rounded
         parameters = [parameter for layer in workload["layers"] for parameter in layer["parameters"]]
         count = sum(_size(parameter["shape"]) for parameter in parameters)
         self.dtype = numpy.dtype(dtype)
@@ -109,12 +114,14 @@ class ReferenceNetwork(object):
             before = any(source in self._trained for source in layer["inputs"])
             if before or layer["parameters"]:
                 self._trained.add(layer["name"])
-            layers[layer["name"]] = LAYERS[layer["kind"]](
+            built = LAYERS[layer["kind"]](
                 layer,
                 {parameter["role"]: self.weights[parameter["name"]] for parameter in layer["parameters"]},
                 {parameter["role"]: self.gradients[parameter["name"]] for parameter in layer["parameters"]},
                 before,
             )
+            rounds = self._rounded and layer["kind"] in ("conv2d", "linear")
+            layers[layer["name"]] = RoundedLayer(built) if rounds else built
         return layers
 
 

@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 Sketch = Mapping[str, NDArray[np.floating[Any]]]
 """Of all weights by their names, as ``worker/sketch.py`` makes it."""
 
-_ROUNDINGS = {"fp32": 16.0, "tf32": 1.0, "fp16": 1.0, "bf16": 3.0}
+_ROUNDINGS = {"fp32": 16.0, "tf32": 1.0, "fp16": 1.0, "bf16": 2.0}
 """So many times the reference's own rounding is allowed: frameworks add in other orders, and convolve in other ways.
 TF32 and half precision keep three bits more than bfloat16, in whose rounding they are counted."""
 _FLOOR = {"fp32": 1e-2, "tf32": 2e-2, "fp16": 2e-2, "bf16": 5e-2}
 """Of an update, which is allowed whatever the rounding: one rounded activation near zero changes a gradient by up to
 some thousandths. The smallest planted faults change more (docs/equivalence.md)."""
+_SLOPE = {"fp32": 0.01, "tf32": 0.02, "fp16": 0.02, "bf16": 0.04}
+"""That the length of a gradient along the right one may be away from 1, as the mean over arrays: rounding goes in all
+directions, and a wrong rate or share in this one."""
+_CLEAR = 0.3
+"""Arrays whose rounding is a larger share of their update have no slope."""
 _STORAGE = 2.0**-21
 """Of the length of an array: its values are stored in single precision, before and after an update."""
 _LOSS_FLOOR = {"fp32": 1e-4, "tf32": 3e-3, "fp16": 3e-3, "bf16": 2e-2}
@@ -113,6 +118,18 @@ def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[
             Distance(name, norm(difference), right.allowed(name, precision), right.length(name), right.units[name])
         )
     return found
+
+
+def wrong_slope(start: Sketch, end: Sketch, right: Round, precision: str) -> float | None:
+    """Return the length of an update along the right one, as the mean over arrays, where it is too far from 1."""
+    slopes = []
+    for name, expected in right.end.items():
+        update = expected - right.start[name]
+        squared = float(update @ update)
+        if squared > 0 and right.units[name] < _CLEAR * math.sqrt(squared):
+            slopes.append(float((end[name] - start[name]) @ update) / squared)
+    slope = sum(slopes) / len(slopes) if slopes else 1.0
+    return None if abs(slope - 1.0) <= _SLOPE[precision] else slope
 
 
 def relative_distance(weights: Sketch, right: Sketch) -> float:

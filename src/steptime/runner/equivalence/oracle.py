@@ -14,7 +14,7 @@ from steptime.study.strategies import SINGLE
 from steptime.workloads.layers import Workload
 
 REFERENCE = "reference"
-_LARGEST_ROUNDING = 5e-3
+_LARGEST_ROUNDING = {"fp32": 5e-3, "tf32": 0.2, "fp16": 0.2, "bf16": 0.2}
 """Of an update. Beyond it, rounding begins to look like a fault."""
 _LARGEST_SPREAD = 5e-3
 """Likewise, of what the order of asynchronous updates changes."""
@@ -33,8 +33,9 @@ _LARGEST_CHANGE = 0.05
 """Of the loss, in a probe whose gradients must hardly change."""
 _RESIDUE = 0.8
 """Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
-_BITS = {"fp32": 32, "tf32": 16, "fp16": 16, "bf16": 16}
-"""That the reference computes with; it has no format of 11 bits, and distances allow for that."""
+_BITS = {"fp32": (64, 32), "tf32": (64, 16), "fp16": (64, 16), "bf16": (16, 64)}
+"""By precision, the widths of the reference whose numbers are right, and of that whose distance from it is rounding. It
+has no format of 11 bits, and distances allow for that."""
 
 
 @dataclass(frozen=True)
@@ -99,15 +100,16 @@ class Oracle:
         That is what a synchronous strategy must do, whatever layers the workload has. Returns the learning rate to try
         next where this one does not do.
         """
-        exact = self._ask(probe, workload, rate, probe.rounds)
+        right, other = _BITS[probe.trial.precision]
+        exact = self._ask(probe, workload, rate, probe.rounds, bits=right)
         if _diverges(exact.losses) and not last:
             return rate / 10
-        rounded = self._ask(probe, workload, rate, probe.rounds, bits=_BITS[probe.trial.precision])
+        rounded = self._ask(probe, workload, rate, probe.rounds, bits=other)
         rounds = [
             _round(probe, number, exact, rounded.sketches, rounded.losses[number])
             for number in range(len(probe.rounds))
         ]
-        limit = _LARGEST_ROUNDING if probe.trial.precision == "fp32" else math.inf
+        limit = _LARGEST_ROUNDING[probe.trial.precision]
         clear = next((number for number, each in enumerate(rounds) if each.rounding > limit), len(rounds))
         if clear < min(_LEAST_ROUNDS, len(rounds)) and not last:
             return rate / 10
@@ -122,8 +124,9 @@ class Oracle:
         steps = sum(probe.rounds) + probe.turns
         # All pushes but those of the last turn, and then one by one.
         rounds = ((steps - 1) * workers, *(1,) * workers)
-        seen = self._ask(probe, workload, rate, rounds, updates="in_turn")
-        unseen = self._ask(probe, workload, rate, rounds, updates="frozen")
+        bits, other = _BITS[probe.trial.precision]
+        seen = self._ask(probe, workload, rate, rounds, updates="in_turn", bits=bits)
+        unseen = self._ask(probe, workload, rate, rounds, updates="frozen", bits=bits)
         first, end = seen.sketches[0], seen.sketches[-1]
         apart = math.hypot(*(norm(unseen.sketches[-1][name] - end[name]) for name in end))
         spread = apart / math.hypot(*(norm(end[name] - first[name]) for name in end))
@@ -131,7 +134,7 @@ class Oracle:
             return rate / 10
         if not last and spread > _LARGEST_SPREAD:
             return rate * _LARGEST_SPREAD / spread / 2  # it is proportional to the rate, or nearly
-        rounded = self._ask(probe, workload, rate, rounds, updates="in_turn", bits=_BITS[probe.trial.precision])
+        rounded = self._ask(probe, workload, rate, rounds, updates="in_turn", bits=other)
         ranks = []
         for number in range(1, workers + 1):
             right, others, stored = (run.sketches[number + 1] for run in (seen, unseen, rounded))
@@ -151,7 +154,7 @@ class Oracle:
         gradients long. The learning rate is so small that gradients hardly change.
         """
         steps = sum(probe.rounds)
-        exact = self._ask(probe, workload, rate, (1, steps - 1))
+        exact = self._ask(probe, workload, rate, (1, steps - 1), bits=_BITS[probe.trial.precision][0])
         if not last and not abs(exact.losses[-1] - exact.losses[0]) <= _LARGEST_CHANGE * abs(exact.losses[0]):
             return rate / 10
         start, end = exact.sketches[0], exact.sketches[-1]

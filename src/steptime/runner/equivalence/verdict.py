@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steptime.measurements.records import EquivalenceResult
-from steptime.runner.equivalence.distance import Round, Sketch, distances, read_sketches, relative_distance
+from steptime.runner.equivalence.distance import Round, Sketch, distances, read_sketches, relative_distance, wrong_slope
 from steptime.runner.equivalence.oracle import Truth
 from steptime.runner.equivalence.probes import Probe
 from steptime.runner.executor import LaunchResult
@@ -96,6 +96,10 @@ class Findings:
             if worst.excess > 1:
                 what = f"the {key} of {worst.name} in round {place + 1}"
                 self.reasons.append(f"{probe.name}: worker {rank}: {what} {worst.in_words()}")
+                return
+            slope = wrong_slope(start, end, right, self._trial.precision) if key == "gradient" else None
+            if slope is not None:
+                self.reasons.append(f"{probe.name}: worker {rank}: gradients are {slope:.3g} times the reference's")
                 return
             start = end
 

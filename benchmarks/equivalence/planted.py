@@ -1,0 +1,183 @@
+"""Plant every fault in every strategy of every framework where it can exist, and see whether the check refuses it.
+
+::
+
+    python benchmarks/equivalence/planted.py OUT.jsonl [--frameworks pytorch mxnet] [--faults …] [--page]
+
+Appends a line of JSON per fault, framework and strategy, and goes on where an earlier run ended. ``--page`` writes the
+table of OUT.jsonl into docs/equivalence.md and runs nothing. Most faults are another job than the one that was asked
+for; the others change primitives of the framework, from ``planted_adapter.py``, which stands in the adapter's place in
+the run folder.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from configurations import Bench, configurations, installed, preload, small_workload
+
+from steptime.frameworks.manifest import Manifest
+from steptime.study.strategies import STRATEGIES
+from steptime.study.trial import Trial
+
+_HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
+_PAGE = _ROOT / "docs" / "equivalence.md"
+_ADAPTER = _HERE / "planted_adapter.py"
+_DDP = {"pytorch", "horovod_pytorch"}
+_BY_NAME = _DDP | {"tensorflow", "horovod_tensorflow", "jax", "horovod_mxnet", "chainer"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault, and where it can be planted."""
+
+    name: str
+
+    def exists(self, trial: Trial) -> bool:  # noqa: PLR0911 - a line per kind of fault
+        """Whether this strategy of this framework can have it."""
+        strategy, name = STRATEGIES[trial.strategy], self.name
+        exchanges = strategy.answer == "mean" and not strategy.single_baseline
+        if name in {"gradients divided twice", "sum instead of mean"}:
+            return exchanges
+        if name == "one worker's data doubled":
+            return not strategy.single_baseline
+        if name == "update before the exchange ends":
+            return exchanges and not strategy.servers
+        if name == "gradient of one array not exchanged":
+            by_name = trial.framework in _BY_NAME and exchanges and not strategy.shards
+            return by_name or (strategy.servers and trial.framework in {"pytorch", "mxnet", "tensorflow1"})
+        if name in {"a worker sends zeros", "server applies a push twice"}:
+            return strategy.servers
+        if name == "async worker never pulls":
+            return not strategy.synchronous and trial.framework in {"pytorch", "mxnet"}
+        if name == "stale weights by one step":
+            remote = strategy.servers and trial.framework != "pytorch"
+            relaid = trial.framework == "deepspeed" and trial.strategy != "single"
+            return strategy.answer == "mean" and not remote and not relaid and trial.framework != "tensorflow1"
+        return True
+
+
+FAULTS = [
+    Fault("gradient of one array not exchanged"),
+    Fault("gradients divided twice"),
+    Fault("sum instead of mean"),
+    Fault("rate 10 % off"),
+    Fault("momentum missing"),
+    Fault("weight decay missing"),
+    Fault("one worker's data doubled"),
+    Fault("stale weights by one step"),
+    Fault("update before the exchange ends"),
+    Fault("dropout left on"),
+    Fault("last layer frozen"),
+    Fault("server applies a push twice"),
+    Fault("a worker sends zeros"),
+    Fault("async worker never pulls"),
+    Fault("padding on the wrong side"),
+]
+
+
+def planted_manifest(manifest: Manifest, fault: str, folder: Path) -> Manifest:
+    """Return ``manifest`` with a copy of the framework's folder in which ``fault`` is planted."""
+    copied = folder / manifest.name
+    shutil.copytree(manifest.folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    (copied / "adapter.py").rename(copied / "unplanted.py")
+    shutil.copy(_ADAPTER, copied / "adapter.py")
+    (copied / "plant.json").write_text(json.dumps({"fault": fault}))
+    return manifest.model_copy(update={"folder": copied})
+
+
+def cells(frameworks: Sequence[str], faults: Sequence[str]) -> Iterator[tuple[Fault, Trial]]:
+    """Yield every fault with every strategy that can have it."""
+    for trial in configurations(frameworks, [1, 2], workload=small_workload()):
+        if trial.workers == 1 and trial.strategy != "single":
+            continue
+        yield from ((each, trial) for each in FAULTS if each.name in faults and each.exists(trial))
+
+
+def main() -> None:
+    """Run the cells that are left, and print each."""
+    arguments = _parse()
+    done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
+    if arguments.page:
+        _write_page(done)
+        return
+    known = {(each["fault"], each["framework"], each["strategy"]) for each in done}
+    bench = Bench(arguments.frameworks, steps=6)
+    if arguments.preloaded:
+        preload(bench)
+    for fault, trial in cells(arguments.frameworks, arguments.faults):
+        if (fault.name, trial.framework, trial.strategy) in known:
+            continue
+        line = {"fault": fault.name, "framework": trial.framework, "strategy": trial.strategy}
+        line |= _plant(bench, fault, trial)
+        with arguments.out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        verdict = "caught" if line["caught"] else "MISSED"
+        print(f"{verdict} {fault.name:38} {trial.framework:20} {trial.strategy:15} {line['reason']}", flush=True)
+
+
+def _plant(bench: Bench, fault: Fault, trial: Trial) -> dict[str, Any]:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        executor = bench.executor
+        planted = planted_manifest(executor.manifests[trial.framework], fault.name, Path(folder))
+        manifests = {**executor.manifests, trial.framework: planted}
+        result = bench.check(trial, replace(executor, manifests=manifests), small_workload())
+    wall_s = time.monotonic() - started
+    failed = (result.reason or "") and not any(word in result.reason or "" for word in ("away", "instead of"))
+    return {"caught": not result.passed, "crashed": bool(failed), "reason": result.reason, "wall_s": wall_s}
+
+
+def _write_page(done: Sequence[dict[str, Any]]) -> None:
+    """Write the table between its marks: a row for each strategy of a framework, a column for each fault."""
+    found = {(each["framework"], each["strategy"], each["fault"]): each for each in done}
+    rows = sorted({key[:2] for key in found})
+    trials = {(each.framework, each.strategy): each for each in configurations(installed(), [1, 2], small_workload())}
+    lines = ["| framework | strategy | " + " | ".join(str(number) for number in range(1, len(FAULTS) + 1)) + " |"]
+    lines.append("|---|---|" + "---|" * len(FAULTS))
+    for framework, strategy in rows:
+        marks = []
+        for fault in FAULTS:
+            cell = found.get((framework, strategy, fault.name))
+            possible = (framework, strategy) in trials and fault.exists(trials[framework, strategy])
+            marks.append(_mark(cell) if cell else ("not run" if possible else ""))
+        lines.append(f"| `{framework}` | `{strategy}` | " + " | ".join(marks) + " |")
+    caught = sum(each["caught"] and not each["crashed"] for each in found.values())
+    crashed = sum(each["crashed"] for each in found.values())
+    key = [f"{number}. {fault.name}" for number, fault in enumerate(FAULTS, 1)]
+    summary = (
+        f"{caught} of {len(found)} planted faults were caught by their numbers, {crashed} by a launch that failed, "
+        f"{len(found) - caught - crashed} were missed. Empty: the fault cannot exist there, or could not be planted."
+    )
+    text = _PAGE.read_text()
+    begin, end = "<!-- planted: begin -->", "<!-- planted: end -->"
+    before, after = text.split(begin)[0], text.split(end)[1]
+    _PAGE.write_text("\n".join([before + begin, "", *key, "", *lines, "", summary, "", end + after]))
+    print(summary)
+
+
+def _mark(cell: dict[str, Any]) -> str:
+    if cell["crashed"]:
+        return "failed"
+    return "caught" if cell["caught"] else "**missed**"
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--frameworks", nargs="+", default=installed())
+    parser.add_argument("--faults", nargs="+", default=[each.name for each in FAULTS])
+    parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
+    parser.add_argument("--page", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The equivalence check refuses planted faults: a part of what ``benchmarks/equivalence/planted.py`` runs whole."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from steptime.frameworks.manifest import load_manifests
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "equivalence"))
+from configurations import Bench, configurations, preload, small_workload
+
+from planted import FAULTS, planted_manifest
+
+PRIMITIVES = ("gradient of one array not exchanged", "last layer frozen")
+"""Planted in a framework's own code, of which each framework gets the first that can exist in it."""
+OF_SERVERS = ("a worker sends zeros", "server applies a push twice", "async worker never pulls")
+
+
+def _cases() -> Iterator[object]:
+    """Yield a fault of primitives for every framework, and those of servers that wait for nobody."""
+    known = {fault.name: fault for fault in FAULTS}
+    for name in load_manifests():
+        trials = list(configurations([name], [2], small_workload()))
+        found = [(trial, known[fault]) for fault in PRIMITIVES for trial in trials if known[fault].exists(trial)]
+        found = found[:1] + [
+            (trial, known[fault])
+            for fault in OF_SERVERS
+            for trial in trials
+            if trial.strategy == "ps_async" and known[fault].exists(trial)
+        ]
+        for trial, fault in found:
+            label = f"{name}-{trial.strategy}-{fault.name}"
+            yield pytest.param(name, trial, fault.name, marks=pytest.mark.framework(name), id=label)
+
+
+@pytest.fixture(scope="session")
+def bench_of(tmp_path_factory):
+    """A function that returns the bench of a framework, made once: what is right is computed once for all faults."""
+
+    @cache
+    def bench(name: str) -> Bench:
+        made = Bench([name], steps=3, scratch=tmp_path_factory.mktemp("bench"))
+        preload(made)
+        return made
+
+    return bench
+
+
+@pytest.mark.usefixtures("trained_framework")
+@pytest.mark.parametrize(("name", "trial", "fault"), list(_cases()))
+def test_a_planted_fault_is_refused(name, trial, fault, bench_of, tmp_path):
+    bench = bench_of(name)
+    manifests = bench.executor.manifests
+    planted = planted_manifest(manifests[name], fault, tmp_path)
+    executor = replace(bench.executor, manifests={**manifests, name: planted})
+
+    result = bench.check(trial, executor, small_workload())
+
+    assert not result.passed
+    assert "away" in result.reason or "instead of" in result.reason, result.reason
