@@ -10,7 +10,7 @@ import time
 
 import torch
 from horovod_meeting import meet
-from pytorch_plain import LeNet5, resnet50
+from pytorch_plain import LeNet5, resnet50, sgd
 from torch.nn import functional
 
 
@@ -27,7 +27,7 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
     module.train()
     x = torch.randn(batch, *shape).to(memory_format=layout)
     t = torch.randint(0, classes, (batch,))
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, fused=True)
+    optimizer = sgd(module)
     if meeting:
         meet(*meeting)
         import horovod.torch as hvd  # noqa: PLC0415 - one worker goes without

@@ -1,4 +1,8 @@
-"""A plain PyTorch training loop, as an expert of PyTorch would write it; see race_plain.py for its arguments."""
+"""A plain PyTorch training loop, by PyTorch's guide or as an expert writes it; see race_plain.py for its arguments.
+
+With ``RACE_TUNING=documented`` the optimizer and DistributedDataParallel have their own defaults, as in PyTorch's
+examples; otherwise the update is fused, gradients are copied into buckets together, and buffers stay where they are.
+"""
 
 import json
 import os
@@ -75,6 +79,16 @@ def resnet50() -> nn.Module:
     )
 
 
+def tuned() -> bool:
+    """Return whether the loop is to be an expert's."""
+    return os.environ.get("RACE_TUNING") != "documented"
+
+
+def sgd(module: nn.Module) -> torch.optim.Optimizer:
+    """Return torch's SGD, fused where the loop is an expert's."""
+    return torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, fused=True if tuned() else None)
+
+
 def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str]) -> None:
     """Train and print the ends of the timed steps."""
     torch.set_num_threads(1)
@@ -92,8 +106,9 @@ def main(workload: str, batch: int, steps: int, warmup: int, meeting: list[str])
     if meeting:
         rank, workers, address = meeting
         distributed.init_process_group("gloo", init_method=f"tcp://{address}", rank=int(rank), world_size=int(workers))
-        module = nn.parallel.DistributedDataParallel(module, gradient_as_bucket_view=True, forward_sync_buffers=False)
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.01, momentum=0.9, fused=True)
+        expert = {"batched_grad_copy": True, "static_graph": True, "forward_sync_buffers": False}
+        module = nn.parallel.DistributedDataParallel(module, **(expert if tuned() else {}))
+    optimizer = sgd(module)
     ends, cpu = [], []
     for _ in range(warmup + steps):
         loss = functional.cross_entropy(module(x), t)

@@ -14,6 +14,7 @@ import itertools
 import json
 import math
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -167,7 +168,7 @@ def outputs_of(processes: Sequence[subprocess.Popen[str]], limit_s: float, name:
     finally:
         for process in processes:
             if process.poll() is None:
-                process.kill()
+                os.killpg(process.pid, signal.SIGKILL)  # what a launcher of a script has started goes with it
     if any(process.returncode for process in processes):
         sys.exit(f"{name} failed with {[process.returncode for process in processes]}\n{''.join(outputs)[-4000:]}")
     return outputs
@@ -180,7 +181,16 @@ def _mnist_mlp() -> Workload:
     return net.finish("mnist-mlp", classes=10)
 
 
-_OF_SCRIPTS = {"mnist-mlp": _mnist_mlp}
+def _cifar_net() -> Workload:
+    net = Network((3, 32, 32))
+    x = net.max_pool("pool1", net.relu("relu1", net.conv2d("conv1", net.input, 6, 5)), 2, stride=2)
+    x = net.max_pool("pool2", net.relu("relu2", net.conv2d("conv2", x, 16, 5)), 2, stride=2)
+    x = net.relu("relu3", net.linear("fc1", net.flatten("flatten", x), 120))
+    net.linear("fc3", net.relu("relu4", net.linear("fc2", x, 84)), 10)
+    return net.finish("cifar-net", classes=10)
+
+
+_OF_SCRIPTS = {"mnist-mlp": _mnist_mlp, "cifar-net": _cifar_net}
 """What official scripts train that steptime has not."""
 
 

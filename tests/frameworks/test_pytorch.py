@@ -137,7 +137,7 @@ def test_a_compiled_network_trains_the_same(tmp_path: Path) -> None:
     if not (shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("torch.compile needs a C++ compiler on CPUs")
     plain, compiled = (
-        check_job("pytorch", "allreduce", "lenet5", workers=1, steps=3, options={"compile": on}) for on in (False, True)
+        check_job("pytorch", "allreduce", "lenet5", workers=1, steps=3, options={"compile": on}) for on in ("no", "yes")
     )
     expected = launch_ok(tmp_path, plain, preloaded=True).weights[0]
     found = launch_ok(tmp_path, compiled, time_limit_s=280.0, preloaded=True).weights[0]

@@ -21,7 +21,26 @@ def _imagenet(run: ScriptRun) -> list[list[str]]:
     return [[str(run.python), str(run.script), *map(str, own)]]
 
 
+def _cifar(run: ScriptRun) -> list[list[str]]:
+    launcher = [str(run.python), run.program("deepspeed"), "--num_gpus", str(run.workers), "--master_port"]
+    own = ["--deepspeed", "--dtype", "fp32", "--epochs", "1"]
+    return [[*launcher, str(run.port), str(run.script), *own]]
+
+
 TORCH_SCRIPTS = {
+    "deepspeed-cifar": OfficialScript(
+        framework="deepspeed",
+        url="https://github.com/deepspeedai/DeepSpeedExamples/blob/master/training/cifar/cifar10_deepspeed.py",
+        commands=_cifar,
+        workloads=("cifar-net",),
+        strategies={1: "single", 2: "allreduce"},
+        modules=_MODULES,
+        environment={"DS_ACCELERATOR": "cpu", "RACE_STOP": "1"},
+        differences=(
+            "deepspeed.initialize gets SGD with momentum, the race's batch and no clipping in place of Adam, 16 and 1.",
+            "A loader of DeepSpeed makes each batch, and every step reads the loss and asks the schedule for its rate.",
+        ),
+    ),
     "horovod-pytorch-synthetic": OfficialScript(
         framework="horovod_pytorch",
         url="https://github.com/horovod/horovod/blob/master/examples/pytorch/pytorch_synthetic_benchmark.py",

@@ -13,23 +13,26 @@ from steptime.frameworks.deepspeed.ablation import (
 )
 from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
 from steptime.libraries.torch.devices import keep_group, rendezvous_url
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, update_of
 
 
 def engine_settings(job, stage):
     """Return the engine's configuration for a job and a stage of ZeRO."""
+    options = job["options"]
     zero = {"stage": stage, "stage3_param_persistence_threshold": KEPT_WHOLE_VALUES}
-    if "bucket_values" in job["options"]:
-        zero.update(
-            reduce_bucket_size=job["options"]["bucket_values"], allgather_bucket_size=job["options"]["bucket_values"]
-        )
+    if "bucket_values" in options:
+        zero.update(reduce_bucket_size=options["bucket_values"], allgather_bucket_size=options["bucket_values"])
+    zero.update({name: options[name] for name in ("overlap_comm", "contiguous_gradients") if name in options})
+    mixed = job["precision"] == "bf16"
+    by_engine = options["mixed_precision"] == "engine"
     return {
         "train_micro_batch_size_per_gpu": job["batch_per_worker"],
         "gradient_accumulation_steps": 1,
         "gradient_clipping": 0.0,  # 1 would be DeepSpeed's default, and another training
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,  # SGD is none of those that DeepSpeed names
-        "torch_autocast": {"enabled": job["precision"] == "bf16", "dtype": "bfloat16"},
+        "torch_autocast": {"enabled": mixed and not by_engine, "dtype": "bfloat16"},
+        "bf16": {"enabled": mixed and by_engine},
         "steps_per_print": 2**31,
     }
 
@@ -69,11 +72,18 @@ class ZeroStage0(TorchStrategy):
         )
         if self.relaid and channels_innermost(self.job):
             module.to(memory_format=torch.channels_last)
-        return self._engine
+        return self._in_bf16 if self._engine.bfloat16_enabled() else self._engine
+
+    def _in_bf16(self, inputs):
+        """Return what the engine computes with weights in bf16, of inputs in bf16, for a loss in float32."""
+        return self._engine(inputs.to(torch.bfloat16)).float()
 
     def update(self, loss):
         self._engine.backward(loss)
         self._engine.step()
+
+    def whole(self, parameter):
+        return parameter.detach().float()
 
     def ablate(self):
         return self.stages(self, self._engine, CollectiveHook(deepspeed.comm.comm.cdb))
@@ -82,8 +92,12 @@ class ZeroStage0(TorchStrategy):
         return {
             "framework_version": deepspeed.__version__,
             "torch": torch.__version__,
-            "update": self.way,
+            "update": update_of(self.optimizer),
             "zero_stage": self._engine.zero_optimization_stage(),
+            "overlap_comm": bool(self._engine.zero_overlap_comm()),
+            "contiguous_gradients": bool(self._engine.zero_contiguous_gradients()),
+            "bucket_values": int(self._engine.zero_reduce_bucket_size()),
+            "bf16_engine": bool(self._engine.bfloat16_enabled()),
             "gradient_clipping": self._engine.gradient_clipping(),
             "backend": self.device.backend,
             "interface": self.context.interface,
@@ -128,7 +142,7 @@ class ZeroStage3(ZeroStage1):
 
     def whole(self, parameter):
         with deepspeed.zero.GatheredParameters([parameter]):
-            return parameter.detach().clone()
+            return parameter.detach().float().clone()
 
 
 STRATEGIES = {

@@ -27,8 +27,6 @@ DDP_FIRST_BUCKET_MB = 1.0
 """With its own size DDP closes the first bucket here already, so that sending starts early."""
 GLOO_IN_FLIGHT = 2
 """A process group over gloo works on two collectives at once; NCCL queues them on one stream."""
-SMALLEST_GROUP = 1000000
-"""Values from which neighbouring blocks are gathered by themselves: a gather costs its latency whatever its size."""
 SHARDINGS: typing.Mapping[str, Sharding] = {
     "balanced": lightest_largest_first,
     "round_robin": in_turn,
@@ -72,14 +70,17 @@ def fully_sharded(work: Work, context: PolicyContext) -> CommunicationPlan:
         for _, layers in itertools.groupby(enumerate(work.layers), key=lambda placed: placed[1].block)
     ]
     values = [sum(work.layers[place].gradient_bytes for place in block) // VALUE_BYTES for block in blocks]
-    groups = [[place for block in group for place in blocks[block]] for group in sharding_groups(values)]
-    plan = sharded_in_groups(work, groups)._replace(prefetch=0 if context.device == "cpu" else 1)
-    if len(groups) == 1:
+    smallest = int(context.number("group_values"))
+    groups = [[place for block in group for place in blocks[block]] for group in sharding_groups(values, smallest)]
+    ahead = max(1, int(context.number("prefetch")))
+    plan = sharded_in_groups(work, groups)._replace(prefetch=0 if context.device == "cpu" else ahead)
+    resharding = str(context.options["reshard_after_forward"])
+    if resharding == "no" or (resharding == "default" and len(groups) == 1):
         plan = plan._replace(gathers=tuple(gather._replace(again=False) for gather in plan.gathers))
     return plan
 
 
-def sharding_groups(values: typing.Sequence[int]) -> typing.List[typing.List[int]]:
+def sharding_groups(values: typing.Sequence[int], smallest: int) -> typing.List[typing.List[int]]:
     """Return lists of neighbouring blocks, each list with parameters enough to be gathered by itself.
 
     A group starts with a block that has parameters, because what follows without any may overwrite its input, which
@@ -87,17 +88,18 @@ def sharding_groups(values: typing.Sequence[int]) -> typing.List[typing.List[int
 
     Args:
         values: how many parameters each block has, in the order of the forward pass.
+        smallest: parameters from which neighbouring blocks are a group.
     """
     groups: typing.List[typing.List[int]] = []
     current: typing.List[int] = []
     size = 0
     for block, own in enumerate(values):
-        if own and size >= SMALLEST_GROUP:
+        if own and size >= smallest:
             groups.append(current)
             current, size = [], 0
         current.append(block)
         size += own
-    if size >= SMALLEST_GROUP or not groups:
+    if size >= smallest or not groups:
         groups.append(current)
     else:
         groups[-1] += current

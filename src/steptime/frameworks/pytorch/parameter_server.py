@@ -17,7 +17,7 @@ from torch.distributed import TCPStore, rpc
 from steptime.frameworks.pytorch.communication import SHARDINGS
 from steptime.libraries.torch.ablation import TorchAblation
 from steptime.libraries.torch.devices import set_threads
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, sgd
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, sgd, update_option
 from steptime.worker.weights import initial_weights
 
 _OF_IMAGES = 4
@@ -113,7 +113,7 @@ def serve_shard(job, context):
     """Be one server until all workers have left; return how many threads it computes with."""
     set_threads(job)
     kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
-    _held["shard"] = kind(_first_weights(job, context), job["optimizer"], context.workers)
+    _held["shard"] = kind(_first_weights(job, context), job["optimizer"], update_option(job), context.workers)
     # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
     RpcGroup(context).leave()
     return {"threads": torch.get_num_threads()}
@@ -169,8 +169,15 @@ class SharesOfAll(object):
 class SynchronousShard(object):
     """Updated once with the gradients of all workers."""
 
-    def __init__(self, weights, optimizer, workers):
-        """Hold ``weights``, a row of float32, and update them by the job's ``optimizer`` settings."""
+    def __init__(self, weights, optimizer, update, workers):
+        """Hold ``weights``, a row of float32, and update them by the job's ``optimizer`` settings.
+
+        Args:
+            weights: the row.
+            optimizer: the settings.
+            update: the job's option of that name.
+            workers: how many send gradients.
+        """
         # The sum of the gradients stands for their average. As all is linear in it, the learning rate and the decay
         # can do the division, which would otherwise be one more pass over all values.
         settings = dict(
@@ -179,7 +186,7 @@ class SynchronousShard(object):
             weight_decay=optimizer["weight_decay"] * workers,
         )
         self._weights = weights
-        self._optimizer = sgd([weights], settings, "fused")
+        self._optimizer = sgd([weights], settings, update)
         self._shares = SharesOfAll(workers)
 
     def take(self, _, gradient):
@@ -197,10 +204,10 @@ class SynchronousShard(object):
 class AsynchronousShard(object):
     """Updated with each gradient at once, whatever the other workers do."""
 
-    def __init__(self, weights, optimizer, workers):
+    def __init__(self, weights, optimizer, update, workers):
         """As ``SynchronousShard`` does."""
         self._weights = weights
-        self._optimizer = sgd([weights], optimizer, "fused")
+        self._optimizer = sgd([weights], optimizer, update)
         self._lock = threading.Lock()
         self._version = 0
         self._pulled = [0] * workers
@@ -317,7 +324,7 @@ class ParameterServers(TorchStrategy):
 
     def facts(self):
         return {
-            "update": "on the servers, fused",
+            "update": "on the servers, %s" % update_option(self.job),
             "backend": "tensorpipe",
             "interface": self.context.interface,
             "sharding": self.job["options"]["sharding"],

@@ -2,23 +2,27 @@
 
 import inspect
 
+import torch
 from torch import distributed
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_groups
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
 from steptime.frameworks.pytorch.parameter_server import AsynchronousParameterServers, ParameterServers
 from steptime.libraries.torch.devices import join_group, leave_group
-from steptime.libraries.torch.strategy import TorchStrategy
+from steptime.libraries.torch.strategy import TorchStrategy, update_of
 
 
-def sharded_children(module):
+def sharded_children(module, smallest):
     """Return lists of neighbouring children of ``module``, layers or whole blocks, that FSDP gathers together.
 
-    A network of a single group gives none, and is gathered at once by the root.
+    Each has at least ``smallest`` parameters. A network of a single group gives none, and is gathered at once by the
+    root.
     """
     children = list(module)
-    groups = sharding_groups([sum(parameter.numel() for parameter in child.parameters()) for child in children])
+    values = [sum(parameter.numel() for parameter in child.parameters()) for child in children]
+    groups = sharding_groups(values, smallest)
     return [[children[place] for place in group] for group in groups] if len(groups) > 1 else []
 
 
@@ -29,7 +33,7 @@ class _ProcessGroupStrategy(TorchStrategy):
 
     def facts(self):
         return {
-            "update": self.way,
+            "update": update_of(self.optimizer),
             "backend": self.device.backend,
             "interface": self.context.interface,
             "running_statistics": "per worker",
@@ -44,21 +48,60 @@ class DistributedDataParallelStrategy(_ProcessGroupStrategy):
     """DistributedDataParallel: gradients are averaged in buckets during the backward pass."""
 
     def prepare(self, built):
-        module, device = super().prepare(built), self.device.torch_device
+        module, device, options = super().prepare(built), self.device.torch_device, self.job["options"]
         self._module = DistributedDataParallel(
             module,
             device_ids=[device.index] if device.type == "cuda" else None,
-            bucket_cap_mb=bucket_cap_mb(self.job["options"]["bucket_mb"]),
-            gradient_as_bucket_view=True,  # gradients are reduced where they lie
+            bucket_cap_mb=bucket_cap_mb(options["bucket_mb"]),
+            gradient_as_bucket_view=options["gradients"] == "bucket_view",
+            static_graph=options["static_graph"],
             **_without_buffer_exchange(),
+            **_batched_copy(options["gradients"]),
         )
+        self._keeps_gradients = options["gradients"] == "bucket_view"
+        if options["compression"] == "bf16" and device.type == "cpu":
+            raise RuntimeError(_NO_BF16_HOOK)
+        if options["compression"] != "none":
+            self._module.register_comm_hook(None, _COMPRESSIONS[options["compression"]])
         return self._module
 
+    def drop_gradients(self):
+        """Give the gradients' memory back, or set it to zero where it is that of the buckets and is to stay so."""
+        self.optimizer.zero_grad(set_to_none=not self._keeps_gradients)
+
     def ablate(self):
-        return BucketAblation(self, self._module)
+        """Return the ablation; None with a compression, which is a hook itself and leaves no other in force."""
+        return BucketAblation(self, self._module) if self.job["options"]["compression"] == "none" else None
 
     def facts(self):
-        return dict(super().facts(), bucket_mb=self.job["options"]["bucket_mb"])
+        seen = self._module._get_ddp_logging_data()  # noqa: SLF001 - torch has no other way to its settings
+        return dict(
+            super().facts(),
+            bucket_mb=self.job["options"]["bucket_mb"],
+            gradient_as_bucket_view=bool(seen["gradient_as_bucket_view"]),
+            batched_grad_copy=bool(getattr(self._module, "batched_grad_copy", False)),
+            static_graph=bool(self._module.static_graph),
+            communication_hook=self.job["options"]["compression"],
+        )
+
+
+_NO_BF16_HOOK = "compression: bf16 is torch's hook over NCCL only; use compression: fp16 on processors, or none"
+_COMPRESSIONS = {"bf16": default_hooks.bf16_compress_hook, "fp16": default_hooks.fp16_compress_hook}
+
+
+def _batched_copy(gradients):
+    """Return the argument of DDP that copies all gradients of a bucket at once.
+
+    Raises RuntimeError where torch does not have it (before 2.13).
+    """
+    if gradients != "batched_copy":
+        return {}
+    if "batched_grad_copy" not in inspect.signature(DistributedDataParallel).parameters:
+        raise RuntimeError(
+            "gradients: batched_copy needs a DistributedDataParallel with batched_grad_copy, which torch %s "
+            "lacks; use gradients: copy or bucket_view" % torch.__version__
+        )
+    return {"batched_grad_copy": True}
 
 
 def _without_buffer_exchange():
@@ -75,20 +118,47 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
     """
 
     innermost = False
-    way = "foreach"
+
+    def __init__(self, job, context, device):
+        super().__init__(job, context, device)
+        self.autocast = job["options"]["mixed_precision"] == "autocast"
 
     def prepare(self, built):
         from torch.distributed.fsdp import fully_shard
 
+        options = self.job["options"]
         self._module = module = built.module
         mesh = distributed.init_device_mesh(self.device.torch_device.type, (self.context.workers,))
-        groups = sharded_children(module)
-        for group in groups:
-            fully_shard(group, mesh=mesh)
-        self._groups = len(groups)
+        groups = sharded_children(module, options["group_values"])
+        settings = dict(_RESHARDING[options["reshard_after_forward"]], **self._precision())
+        self._units = [fully_shard(group, mesh=mesh, **settings)[0] for group in groups]
         # The root has the parameters of no group, and gathers for all.
-        fully_shard(module, mesh=mesh)
+        self._units.append(fully_shard(module, mesh=mesh, **settings))
+        self._prefetch(options["prefetch"])
         return super().prepare(built)  # an optimizer of the shards
+
+    def _precision(self):
+        """Return FSDP's own policy under bf16: weights are gathered in bf16, gradients are added up in float32."""
+        if self.autocast or self.job["precision"] != "bf16":
+            return {}
+        if any(layer["kind"] == "batch_norm" for layer in self.job["workload"]["layers"]):
+            raise RuntimeError(_NO_BATCH_NORM)
+        from torch.distributed.fsdp import MixedPrecisionPolicy
+
+        # The loss is computed from outputs in float32, as autocast computes it.
+        return {
+            "mp_policy": MixedPrecisionPolicy(
+                param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32
+            )
+        }
+
+    def _prefetch(self, ahead):
+        """Let each group gather the next ``ahead`` ones too, in the order of either pass; FSDP's own order has one."""
+        groups = self._units[:-1]
+        for place, unit in enumerate(groups):
+            if ahead:
+                unit.set_modules_to_forward_prefetch(groups[place + 1 : place + 1 + ahead])
+                unit.set_modules_to_backward_prefetch(groups[max(0, place - ahead) : place][::-1])
 
     def ablate(self):
         """Return the ablation; None where torch is too old to let anybody else send for FSDP2 (before 2.8)."""
@@ -102,7 +172,22 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         return parameter.detach().full_tensor()
 
     def facts(self):
-        return dict(super().facts(), sharded_groups=self._groups)
+        options = self.job["options"]
+        return dict(
+            super().facts(),
+            sharded_groups=len(self._units) - 1,
+            reshard_after_forward=options["reshard_after_forward"],
+            prefetch=options["prefetch"],
+            policy=None if self.autocast or self.job["precision"] != "bf16" else "bfloat16",
+        )
+
+
+_NO_BATCH_NORM = (
+    "mixed_precision: policy gives batch normalisation weights in bf16 beside running statistics in float32, which "
+    "torch refuses; use mixed_precision: autocast"
+)
+_RESHARDING = {"default": {}, "yes": {"reshard_after_forward": True}, "no": {"reshard_after_forward": False}}
+"""FSDP's own default gives the weights of every group back after its forward pass, and keeps those of the root."""
 
 
 STRATEGIES = {

@@ -36,13 +36,15 @@ class HorovodWorkers(object):
             context: of this worker.
             job: its options are ``controller`` (``gloo`` or ``mpi``, which carries the gradients and their
                 announcements), ``fusion_mb`` (gradients that are ready together are sent together, up to so many MiB),
-                ``cycle_ms`` (how often Horovod looks for gradients that are ready), and ``timeline`` (whether worker 0
-                writes one).
+                ``cycle_ms`` (how often Horovod looks for gradients that are ready), ``timeline`` (whether worker 0
+                writes one), and perhaps ``autotune`` (whether Horovod chooses the two numbers itself while it trains).
 
         Raises RuntimeError when worker 0 does not come, or MPI sees other workers than the launcher started.
         """
         options = job["options"]
-        self.facts = {name: options[name] for name in ("controller", "fusion_mb", "cycle_ms")}
+        self.facts = {
+            name: options[name] for name in ("controller", "fusion_mb", "cycle_ms", "autotune") if name in options
+        }
         controller = options["controller"]
         settings = {
             "HOROVOD_CONTROLLER": controller,
@@ -52,6 +54,8 @@ class HorovodWorkers(object):
             "HOROVOD_FUSION_THRESHOLD": "%d" % fusion_bytes(options["fusion_mb"]),
             "HOROVOD_CYCLE_TIME": "%g" % options["cycle_ms"],
         }
+        if options.get("autotune"):
+            settings["HOROVOD_AUTOTUNE"] = "1"
         if options["timeline"]:
             settings["HOROVOD_TIMELINE"] = os.path.join(context.folder, TIMELINE)
         os.environ.update(settings)  # read when Horovod starts

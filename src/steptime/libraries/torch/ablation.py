@@ -89,9 +89,9 @@ class TorchAblation(AblatedStep):
         """Undo ``enter``, so that the session's own step finds everything as in training."""
 
     def backward(self, loss):
-        """Compute gradients, and give their memory back as training does."""
+        """Compute gradients, and drop them as training does."""
         loss.backward()
-        self.strategy.optimizer.zero_grad(set_to_none=True)
+        self.strategy.drop_gradients()
 
     def communication(self):
         """Return a function that exchanges what a step does and computes nothing; None where nothing is exchanged."""
@@ -105,9 +105,9 @@ class TorchAblation(AblatedStep):
         mark("update")
 
     def apply_gradients(self):
-        """Update the weights with the gradients that are there, and give the gradients' memory back."""
+        """Update the weights with the gradients that are there, and drop the gradients as training does."""
         self.strategy.optimizer.step()
-        self.strategy.optimizer.zero_grad(set_to_none=True)
+        self.strategy.drop_gradients()
 
 
 def _no_update(_):

@@ -5,6 +5,7 @@ import contextlib
 import torch
 from torch.nn import functional
 
+from steptime.libraries.torch.compilation import compiled_loss
 from steptime.libraries.torch.devices import open_device
 from steptime.libraries.torch.loader import open_torch_batches
 from steptime.libraries.torch.network import TorchWorkload
@@ -30,11 +31,24 @@ class TorchForward(object):
         Of the newest batch; None before the first.
     """
 
-    def __init__(self, network, job, batches, device_type):
-        """Take what is called with inputs and gives outputs, the job, the batches, and ``cpu`` or ``cuda``."""
-        self._network = network
-        self._criterion = _LOSSES[job["workload"]["loss"]]
-        self._mixed = MIXED.get(job["precision"])
+    def __init__(self, network, job, batches, device_type, autocast):
+        """Take what is called with inputs and gives outputs.
+
+        Args:
+            network: the callable.
+            job: the job.
+            batches: the ``Batches``.
+            device_type: ``cpu`` or ``cuda``.
+            autocast: whether torch's autocast, and nobody else, chooses the precision of each operation.
+        """
+        criterion = _LOSSES[job["workload"]["loss"]]
+
+        def loss_and_outputs(inputs, targets):
+            outputs = network(inputs)
+            return criterion(outputs, targets), outputs.detach()
+
+        self._loss_and_outputs, self._compile_facts = compiled_loss(loss_and_outputs, job, device_type)
+        self._mixed = MIXED.get(job["precision"]) if autocast else None
         self._device_type = device_type
         self.batches = batches
         self.output_shape = None
@@ -42,8 +56,7 @@ class TorchForward(object):
     def loss(self, inputs, targets):
         """Return the loss of one batch."""
         with self._precision():
-            outputs = self._network(inputs)
-            loss = self._criterion(outputs, targets)
+            loss, outputs = self._loss_and_outputs(inputs, targets)
         self.output_shape = outputs.shape
         return loss
 
@@ -58,6 +71,10 @@ class TorchForward(object):
             }
         return {what: (float(product.flatten()[0]), product.dtype) for what, product in products.items()}
 
+    def facts(self):
+        """Return JSON-ready facts: what is compiled, and autocast's precision."""
+        return dict(self._compile_facts, autocast=str(self._mixed).rsplit(".", 1)[-1] if self._mixed else None)
+
     def _precision(self):
         if self._mixed:
             return torch.autocast(self._device_type, dtype=self._mixed)
@@ -67,15 +84,15 @@ class TorchForward(object):
 class TorchSession(Session):
     """Forward, backward and update of a network that a strategy has wrapped.
 
-    The options ``channels_last`` (yes, no, auto) and ``compile`` of the job are obeyed where the framework has them.
+    The options ``channels_last`` (yes, no, auto), ``compile`` and ``compile_mode`` of the job are obeyed where the
+    framework has them.
     """
 
     def __init__(self, job, context, strategy):
         """Build everything; ``strategy`` is a class as ``TorchStrategy`` is."""
-        workload, options = job["workload"], job["options"]
+        workload = job["workload"]
         self._device = open_device(job, context)
         self._channels_last = channels_innermost(job)
-        self._compiled = options.get("compile", False)
         self._built = TorchWorkload(workload)
         self._built.load(initial_weights(workload["layers"], job["seed"]))
         self._strategy = strategy(job, context, self._device)
@@ -83,10 +100,7 @@ class TorchSession(Session):
         self._built.module.to(self._device.torch_device, memory_format=layout).train()
         network = self._strategy.prepare(self._built)
         batches = open_torch_batches(job, context, self._device.torch_device, self._channels_last)
-        self._forward = TorchForward(
-            torch.compile(network) if self._compiled else network, job, batches, self._device.torch_device.type
-        )
-        self._mixed = MIXED.get(job["precision"])
+        self._forward = TorchForward(network, job, batches, self._device.torch_device.type, self._strategy.autocast)
         self._loss = None
 
     def step(self):
@@ -131,9 +145,8 @@ class TorchSession(Session):
         facts = {
             "framework_version": torch.__version__,
             "channels_last": self._channels_last,
-            "compile": self._compiled,
-            "autocast": str(self._mixed).rsplit(".", 1)[-1] if self._mixed else None,
         }
+        facts.update(self._forward.facts())
         facts.update(self._device.facts())
         facts.update(self._strategy.facts())
         return facts

@@ -13,12 +13,12 @@ class TorchStrategy(object):
 
     ``innermost``
         Whether parameters may lie with their channels innermost, as images do.
-    ``way``
-        How torch's optimizer works: ``fused``, or ``foreach`` where parameters are no ordinary tensors.
+    ``autocast``
+        Whether the session enters torch's autocast under bf16; otherwise the strategy sees to the precision.
     """
 
     innermost = True
-    way = "fused"
+    autocast = True
 
     def __init__(self, job, context, device):
         """Meet the other workers.
@@ -39,7 +39,7 @@ class TorchStrategy(object):
 
         ``built`` is the ``TorchWorkload``: its module lies on the device and has the first weights.
         """
-        self.optimizer = sgd(built.module.parameters(), self.job["optimizer"], self.way)
+        self.optimizer = sgd(built.module.parameters(), self.job["optimizer"], update_option(self.job))
         if self.job["precision"] == "fp16":
             self.scaler = torch.amp.GradScaler(self.device.torch_device.type)
         return built.module
@@ -53,6 +53,10 @@ class TorchStrategy(object):
             self.scaler.scale(loss).backward()
             self.scaler.step(self.optimizer)
             self.scaler.update()
+        self.drop_gradients()
+
+    def drop_gradients(self):
+        """Give the gradients' memory back."""
         self.optimizer.zero_grad(set_to_none=True)
 
     def ablate(self):
@@ -69,7 +73,7 @@ class TorchStrategy(object):
 
     def facts(self):
         """Return JSON-ready facts of the strategy."""
-        return {"update": self.way}
+        return {"update": update_of(self.optimizer)}
 
     def staleness(self):
         """Return what ``Session.staleness`` does."""
@@ -83,15 +87,33 @@ class TorchStrategy(object):
         self.leave()
 
 
-def sgd(parameters, settings, way):
-    """Return torch's SGD with the job's ``optimizer`` settings; ``way`` is ``fused`` or ``foreach``."""
+def sgd(parameters, settings, update):
+    """Return torch's SGD over ``parameters`` with the job's ``optimizer`` settings.
+
+    Args:
+        parameters: tensors.
+        settings: of the job's ``optimizer``.
+        update: ``default`` (torch chooses), ``foreach`` (one call for all parameters per operation) or ``fused`` (one
+            call for the whole update).
+    """
     return torch.optim.SGD(
         parameters,
         lr=settings["learning_rate"],
         momentum=settings["momentum"],
         weight_decay=settings["weight_decay"],
-        **{way: True},
+        **({} if update == "default" else {update: True}),
     )
+
+
+def update_option(job):
+    """Return the job's option ``update``, which says how the optimizer works."""
+    return job["options"].get("update", "default")
+
+
+def update_of(optimizer):
+    """Return how an optimizer of torch updates, as read back from it: ``fused``, ``foreach`` or ``default``."""
+    settings = optimizer.param_groups[0]
+    return next((name for name in ("fused", "foreach") if settings.get(name)), "default")
 
 
 def channels_innermost(job):
