@@ -39,8 +39,24 @@ def test_where_nothing_fits_fewer_workers_are_advised():
 
 
 @pytest.mark.parametrize("batch", [8, 10**9])
-def test_a_device_is_left_to_say_for_itself(batch):
+def test_a_device_of_unknown_size_is_left_to_say_for_itself(batch):
     assert memory_shortage(trial(batch, device="cuda"), RESNET, 2**30) is None
+
+
+def test_a_device_of_known_size_is_held_to_it_before_launching():
+    reason = memory_shortage(trial(10_000, device="cuda"), RESNET, device_bytes=8e9)
+    named = int(re.search(r"batch_per_worker (\d+) would fit", reason)[1])
+
+    assert memory_shortage(trial(named, device="cuda"), RESNET, device_bytes=8e9) is None
+    assert memory_shortage(trial(named + 1, device="cuda"), RESNET, device_bytes=8e9) is not None
+
+
+def test_each_worker_has_a_device_of_its_own():
+    assert memory_shortage(trial(64, workers=8, device="cuda"), RESNET, device_bytes=8e9) is None
+
+
+def test_a_device_that_not_even_one_sample_fits_says_so():
+    assert "no batch fits the device" in memory_shortage(trial(8, device="cuda"), RESNET, device_bytes=2**28)
 
 
 @pytest.fixture

@@ -27,8 +27,17 @@ from steptime.study.trial import Trial
 DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
 its memory."""
+FULL_DEVICE = "out of device memory, which is a finding and no fault: a smaller batch_per_worker may fit"
 _CRASH = re.compile(r"was ended by SIG(?!KILL|TERM|INT)|exit code (?:6|11|132|134|135|136|139)\b")
 """A signal other than those by which somebody ends a process on purpose, or the exit code that mpiexec makes of one."""
+_NO_DEVICE_MEMORY = (
+    "cuda out of memory",
+    "cuda_error_out_of_memory",
+    "resource_exhausted",
+    "cudamalloc",
+    "oom when allocating",
+)
+"""What torch, TensorFlow, JAX, CuPy and MXNet say when a device is full; never heard, but read in their sources."""
 _PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
 
 
@@ -125,6 +134,8 @@ class Executor:
                 outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
                 collected = Collected({})
             reason = _reason(outcome, collected, collected.missing(spec.workers, last_record))
+            if configuration.device == "cuda" and reason and any(sign in reason.lower() for sign in _NO_DEVICE_MEMORY):
+                reason = f"{FULL_DEVICE}: {reason}"
             result = LaunchResult(
                 outcome=outcome,
                 collected=collected,

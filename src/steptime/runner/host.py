@@ -1,7 +1,7 @@
 """What this host has for a launch: cores and free memory, asked without any framework."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,8 @@ from steptime.workloads.layers import Workload
 
 _FRAMEWORK_BYTES = 400 * 2**20
 """What a framework needs before it holds a single weight."""
+_CUDA_CONTEXT_BYTES = 600 * 2**20
+"""What the driver's context, cuBLAS and cuDNN take of a device before the first weight; a guess, never measured."""
 
 
 def usable_cores() -> tuple[int, ...]:
@@ -53,26 +55,58 @@ def _numbers(ranges: str) -> set[int]:
     return found
 
 
-def memory_shortage(trial: Trial, workload: Workload, available_bytes: float | None = None) -> str | None:
-    """Return why ``trial`` cannot fit the host's free memory, with the largest batch that would; None if it fits.
+def memory_shortage(
+    trial: Trial,
+    workload: Workload,
+    available_bytes: float | None = None,
+    device_bytes: float | None = None,
+) -> str | None:
+    """Return why ``trial`` cannot fit the memory, with the largest batch that would; None if it fits.
 
-    Only host memory is looked at: a device says itself when it is full.
+    What a worker needs is estimated from the layers: weights, gradients, momentum, and the activations that the
+    backward pass needs. On a CUDA device each worker has a device of its own.
+
+    Args:
+        trial: to be launched.
+        workload: its own.
+        available_bytes: free on the host; asked of the system by default.
+        device_bytes: of the smallest CUDA device; None where nobody knows, so that a device says itself when it is
+            full.
     """
-    if trial.device != "cpu":
-        return None
-    available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+    if trial.device == "cuda":
+        if device_bytes is None:
+            return None
+        available, sharing, own_bytes = device_bytes, 1, _CUDA_CONTEXT_BYTES
+    else:
+        available = psutil.virtual_memory().available if available_bytes is None else available_bytes
+        sharing, own_bytes = trial.workers, _FRAMEWORK_BYTES
 
     def needed(batch: int) -> float:
-        return trial.workers * (memory_bytes(workload, batch) + _FRAMEWORK_BYTES)
+        return sharing * (memory_bytes(workload, batch) + own_bytes)
 
     if needed(trial.batch_per_worker) <= available:
         return None
-    batch = trial.batch_per_worker
-    while batch > 1 and needed(batch) > available:
-        batch //= 2
-    advice = f"batch_per_worker {batch} would fit" if needed(batch) <= available else "no batch fits; use fewer workers"
-    workers = "1 worker needs" if trial.workers == 1 else f"{trial.workers} workers need"
+    batch = largest_batch(needed, trial.batch_per_worker, available)
+    others = "no batch fits; use fewer workers" if trial.device == "cpu" else "no batch fits the device"
+    advice = f"batch_per_worker {batch} would fit" if batch else others
+    workers = "1 worker needs" if sharing == 1 else f"{sharing} workers need"
+    where = "are free" if trial.device == "cpu" else "has the device"
     return (
         f"does not fit the memory: {workers} about {format_bytes(needed(trial.batch_per_worker))} with "
-        f"batch_per_worker {trial.batch_per_worker}, and {format_bytes(available)} are free; {advice}"
+        f"batch_per_worker {trial.batch_per_worker}, and {format_bytes(available)} {where}; {advice}"
     )
+
+
+def largest_batch(needed: Callable[[int], float], below: int, available: float) -> int:
+    """Return the largest batch under ``below`` that needs no more than is available; 0 where not even 1 fits.
+
+    Args:
+        needed: the bytes for a batch, which grow with it.
+        below: a batch that does not fit.
+        available: bytes.
+    """
+    fits, fails = 0, below
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if needed(middle) <= available else (fits, middle)
+    return fits

@@ -163,10 +163,10 @@ class StudyRun:
         return Store.create(self.plan.folder, study_text=self.plan.study_text, study_json=resolved)
 
     def _fitting(self, trials: Iterable[Trial]) -> list[Trial]:
-        shortages = {}
+        shortages, device_bytes = {}, self.plan.accelerators.memory_bytes
         for trial in trials:
             workload = build_workload(trial.workload, trial.input_shape, trial.classes)
-            shortages[trial.id] = memory_shortage(trial, workload)
+            shortages[trial.id] = memory_shortage(trial, workload, device_bytes=device_bytes)
         return self._without(list(trials), shortages, "failed")
 
     def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
@@ -205,7 +205,9 @@ class StudyRun:
             keep=store.append_equivalence,
             observer=self.observer,
         )
-        equivalence.run(trials, side_by_side=max(1, len(executor.cores) // 2) + 1)
+        # Two checks would want the same device, and its memory.
+        on_device = any(trial.device == "cuda" for trial in trials)
+        equivalence.run(trials, side_by_side=1 if on_device else max(1, len(executor.cores) // 2) + 1)
         return self._without(trials, equivalence.failures, "not_equivalent")
 
     def _without(
