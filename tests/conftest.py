@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from steptime.frameworks.manifest import load_manifests
+from steptime.measurements.accelerators import find_accelerators
 
 # The same cases in every run, and no failure because another program keeps the machine busy.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -35,6 +36,8 @@ _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launche
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _WORTH_SHOWING_S = 60.0
+_CUDA_TESTS = pytest.StashKey[list[str]]()
+"""The tests that a run with ``--device cuda`` is about, by their ids."""
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
 
@@ -55,6 +58,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["all", "default", "further"],
         default="all",
         help="leave out what trains frameworks beyond the default ones, or all but that",
+    )
+    parser.addoption(
+        "--device",
+        choices=["cuda"],
+        help="run what needs a CUDA device and nothing else, in the frameworks' environments for CUDA; ends with a "
+        "table of what held. Without a device it says what it would run.",
     )
     parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
 
@@ -78,6 +87,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the tests of the other of the two runs that share them, and start with those that take long."""
+    if config.getoption("--device"):
+        kept = [item for item in items if item.get_closest_marker("cuda")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        config.stash[_CUDA_TESTS] = [item.nodeid for item in kept]
+        items[:] = kept if len(find_accelerators()) else []
     chosen = config.getoption("--frameworks")
     if chosen != "all":
         kept: list[pytest.Item] = []
@@ -100,8 +114,35 @@ def _framework_of(item: pytest.Item) -> str | None:
     return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Let a run for a device that is not there end well: nothing failed."""
+    if session.config.getoption("--device") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def _show_held(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what of the code for CUDA devices held, test by test; without a device, what would have been run."""
+    planned = config.stash.get(_CUDA_TESTS, [])
+    found = find_accelerators()
+    terminalreporter.section("on CUDA devices")
+    if not len(found):
+        names = ", ".join(sorted({each.split("::")[-1].split("[")[0] for each in planned}))
+        terminalreporter.line(
+            f"no CUDA device on this machine; on one that has some, {len(planned)} tests run: {names}"
+        )
+        return
+    terminalreporter.line(f"{', '.join(each.name for each in found.devices)}, driver {found.driver}")
+    outcomes = {"passed": "held", "failed": "did not hold", "error": "did not hold", "skipped": "not run"}
+    for outcome, words in outcomes.items():
+        for report in terminalreporter.stats.get(outcome, []):
+            why = f": {_reason(report)}" if outcome == "skipped" else ""
+            terminalreporter.line(f"{words:12}  {report.nodeid}{why}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say where the time went, which frameworks were trained and why not the others; file why tests were skipped."""
+    if config.getoption("--device"):
+        _show_held(terminalreporter, config)
     _show_seconds_by_folder(terminalreporter)
     target = config.getoption("--skipped-to")
     if target is not None:

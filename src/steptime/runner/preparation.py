@@ -87,10 +87,14 @@ def cuda_environment_spec(manifest: Manifest, build: CudaBuild) -> EnvironmentSp
     )
 
 
-def ready_interpreter(framework: str, cache: Path | None = None) -> Path | None:
+def ready_interpreter(
+    framework: str, cache: Path | None = None, device: str = "cpu", accelerators: Accelerators = NO_ACCELERATORS
+) -> Path | None:
     """Return the interpreter of a framework's environment; None if it is not ready, or there is no such framework."""
     manifest = load_manifests().get(framework)
-    ready = find_ready(environment_spec(manifest), cache) if manifest else None
+    if manifest is None or (device == "cuda" and manifest.cuda_build(accelerators) is None):
+        return None
+    ready = find_ready(environment_spec(manifest, None, device, accelerators), cache)
     return ready.interpreter if ready else None
 
 
