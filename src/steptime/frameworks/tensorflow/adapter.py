@@ -30,9 +30,9 @@ def open_session(job, context):
 
 def serve(job, context):
     """Be a parameter server or the coordinator until all workers have left."""
+    tf = _cpu_only(job)  # before whatever else imports TensorFlow
     from steptime.frameworks.tensorflow.coordinator import run_coordinator, run_server
 
-    tf = _cpu_only(job)
     if context.role == "server":
         return run_server(tf, job, context)
     tf.random.set_seed(job["seed"])  # of dropout

@@ -73,11 +73,12 @@ class LeadingSession(Session):
     """Worker 0: one process and one compiled step for all workers, each on its own device."""
 
     def __init__(self, job, context, lines):
-        from steptime.frameworks.tensorflow.strategies import OneProcessTraining, ReplicaBatches
-        from steptime.libraries.tensorflow.session import TensorFlowSession
         from steptime.libraries.tensorflow.startup import import_tensorflow
 
-        tf = import_tensorflow(job, 0, replicas=context.workers)
+        tf = import_tensorflow(job, 0, replicas=context.workers)  # before whatever else imports TensorFlow
+        from steptime.frameworks.tensorflow.strategies import OneProcessTraining, ReplicaBatches
+        from steptime.libraries.tensorflow.session import TensorFlowSession
+
         tf.random.set_seed(job["seed"] * 1009)  # of dropout
         strategy = OneProcessTraining(job, context)
         batches = ReplicaBatches(job, context, strategy)

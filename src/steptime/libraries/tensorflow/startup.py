@@ -2,7 +2,9 @@
 
 import gc
 import os
+import sys
 
+_TOO_LATE = "oneDNN cannot be switched on any more: this process has imported tensorflow already"
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 """TensorFlow's switch of oneDNN's kernels: 1, 0, or left to TensorFlow, which asks for AVX-512 VNNI or better."""
 
@@ -31,7 +33,10 @@ def import_tensorflow(job, local_rank, replicas=1):
     Raises RuntimeError when ``cuda`` was asked for and there is no GPU for this worker.
     """
     threads, device, options = job["threads"], job["device"], job["options"]
-    before_import(options.get("onednn", "default"))
+    onednn = options.get("onednn", "default")
+    if onednn == "on" and "tensorflow" in sys.modules and ONEDNN not in os.environ:
+        raise RuntimeError(_TOO_LATE)
+    before_import(onednn)
     if options.get("xla"):
         # XLA has a thread pool of its own that knows nothing of TensorFlow's settings.
         flags = os.environ.get("XLA_FLAGS", "")
