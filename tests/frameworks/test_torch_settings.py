@@ -128,11 +128,12 @@ def test_fsdps_policy_gathers_weights_in_bf16(tmp_path):
     code = """
 session = trained(job, "fsdp")
 loss = session._forward.loss(*next(session._forward.batches))
-print(json.dumps(sorted({str(parameter.dtype) for parameter in session._built.module.parameters()})))
+types = sorted({str(parameter.dtype) for parameter in session._built.module.parameters()})
+print(json.dumps([types, str(session.probe_precision()["matrix products"][1])]))
 """
     options = {"mixed_precision": "policy", "reshard_after_forward": "no", "group_values": 100_000}
     job = check_job("pytorch", "fsdp", "mlp", batch=4, precision="bf16", options=options)
-    assert in_pytorch(tmp_path, code, job=job) == ["torch.bfloat16"]
+    assert in_pytorch(tmp_path, code, job=job) == [["torch.bfloat16"], "torch.bfloat16"]
 
 
 @pytest.mark.framework("pytorch")

@@ -146,11 +146,11 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         from torch.distributed.fsdp import MixedPrecisionPolicy
 
         # The loss is computed from outputs in float32, as autocast computes it.
-        return {
-            "mp_policy": MixedPrecisionPolicy(
-                param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32
-            )
-        }
+        policy = MixedPrecisionPolicy(
+            param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32
+        )
+        self.weights_type = policy.param_dtype
+        return {"mp_policy": policy}
 
     def _prefetch(self, ahead):
         """Let each group gather the next ``ahead`` ones too, in the order of either pass; FSDP's own order has one."""

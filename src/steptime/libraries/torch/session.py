@@ -60,10 +60,15 @@ class TorchForward(object):
         self.output_shape = outputs.shape
         return loss
 
-    def probe(self, device):
-        """Return the products of ``Session.probe_precision``, computed as in the forward pass."""
-        ones = torch.eye(SIZE, device=device)
-        images = torch.full((1, SIZE, SIZE, SIZE), PROBE, device=device)
+    def probe(self, device, weights_type):
+        """Return the products of ``Session.probe_precision``, computed as in the forward pass.
+
+        Args:
+            device: a ``torch.device``.
+            weights_type: of the weights and inputs that the forward pass multiplies.
+        """
+        ones = torch.eye(SIZE, device=device, dtype=weights_type)
+        images = torch.full((1, SIZE, SIZE, SIZE), PROBE, device=device, dtype=weights_type)
         with self._precision(), torch.no_grad():
             products = {
                 "matrix products": images[0, 0] @ ones,
@@ -136,7 +141,7 @@ class TorchSession(Session):
         }
 
     def probe_precision(self):
-        return self._forward.probe(self._device.torch_device)
+        return self._forward.probe(self._device.torch_device, self._strategy.weights_type)
 
     def clock(self):
         return self._device.clock()

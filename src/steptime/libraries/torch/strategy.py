@@ -15,10 +15,13 @@ class TorchStrategy(object):
         Whether parameters may lie with their channels innermost, as images do.
     ``autocast``
         Whether the session enters torch's autocast under bf16; otherwise the strategy sees to the precision.
+    ``weights_type``
+        The type of weights and inputs as the forward pass multiplies them, before autocast.
     """
 
     innermost = True
     autocast = True
+    weights_type = torch.float32
 
     def __init__(self, job, context, device):
         """Meet the other workers.
