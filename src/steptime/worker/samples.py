@@ -9,6 +9,9 @@ import os
 
 import numpy
 
+PREFETCHED_PER_HELPER = 2
+"""Batches that every framework's loader makes ahead for each of its helpers, which are processes or threads."""
+
 
 def epoch_indices(samples, epoch, seed, rank, workers):
     """Return this worker's sample indices of one epoch, in their order, as an int64 array.

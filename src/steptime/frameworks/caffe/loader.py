@@ -16,7 +16,7 @@ import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import ArraySamples, worker_order
-from steptime.worker.samples import synthetic_batches
+from steptime.worker.samples import PREFETCHED_PER_HELPER, synthetic_batches
 from steptime.worker.tether import die_with_parent
 
 
@@ -31,7 +31,6 @@ def read_photographs(files, inputs, targets, epoch, chosen):
     targets[...] = files.labels[chosen]
 
 
-_SLOTS_PER_HELPER = 2
 _PATIENCE_S = 10.0
 
 
@@ -42,7 +41,7 @@ class CaffeProcessLoader(object):
         batch, helpers = job["batch_per_worker"], job["loader"]["processes"]
         worker_order(job, context.rank, context.workers)  # raises here, and not in a helper, when a batch is too large
         shape = tuple(job["workload"]["input_shape"])
-        self.ahead = self._slots = _SLOTS_PER_HELPER * helpers
+        self.ahead = self._slots = PREFETCHED_PER_HELPER * helpers
         # Not forked: what is forked from here shares Caffe's threads and, later, MPI's connections.
         spawn = multiprocessing.get_context("spawn")
         inputs = spawn.RawArray("f", int(self._slots * batch * numpy.prod(shape)))

@@ -8,8 +8,7 @@ import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import Batches, open_batches
-
-_PREFETCHED_BATCHES = 4
+from steptime.worker.samples import PREFETCHED_PER_HELPER
 
 
 def start_helper_server(loader):
@@ -77,7 +76,7 @@ def _folder_batches(job, order, device):
             files,
             job["batch_per_worker"],
             n_processes=helpers,
-            n_prefetch=_PREFETCHED_BATCHES,
+            n_prefetch=PREFETCHED_PER_HELPER * helpers,
             shared_mem=files.sample_bytes,
             order_sampler=order,
             dataset_timeout=None,
@@ -91,7 +90,7 @@ def _folder_batches(job, order, device):
         inputs, targets = convert(samples, target)
         return inputs, inputs if squared else targets
 
-    return Batches(map(batch, iterator), _PREFETCHED_BATCHES if helpers else 0, iterator.finalize)
+    return Batches(map(batch, iterator), PREFETCHED_PER_HELPER * helpers, iterator.finalize)
 
 
 class BrokenFile(object):

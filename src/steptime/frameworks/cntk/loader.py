@@ -12,8 +12,7 @@ import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import Batches, open_batches
-
-_PREFETCHED_BATCHES = 4
+from steptime.worker.samples import PREFETCHED_PER_HELPER
 
 
 def open_cntk_batches(job, context):
@@ -34,7 +33,7 @@ def open_cntk_batches(job, context):
 
     def open_folder(order):
         reader = CntkFolderReader(job, order)
-        ahead = _PREFETCHED_BATCHES if job["loader"]["processes"] else 0
+        ahead = PREFETCHED_PER_HELPER * job["loader"]["processes"]
         return Batches((put(*pair) for pair in reader.pairs()), ahead, reader.close)
 
     return open_batches(job, context.rank, context.workers, put, open_folder)
@@ -52,7 +51,7 @@ class CntkFolderReader(object):
         self._pool = None
         if job["loader"]["processes"]:
             self._pool = ThreadPoolExecutor(job["loader"]["processes"])
-            for _ in range(_PREFETCHED_BATCHES):
+            for _ in range(PREFETCHED_PER_HELPER * job["loader"]["processes"]):
                 self._begin()
 
     def pairs(self):

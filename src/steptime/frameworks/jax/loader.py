@@ -12,6 +12,7 @@ import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import Batches, open_batches
+from steptime.worker.samples import PREFETCHED_PER_HELPER
 from steptime.worker.tether import die_with_parent
 
 
@@ -44,10 +45,6 @@ class JaxPhotoReader(object):
         return inputs, labels
 
 
-PER_HELPER = 2
-"""How many entries each helper holds."""
-
-
 def with_helpers(make, plan, processes):
     """Return an iterator of ``make(entry)`` for every entry of ``plan``, in its order, and what ends its helpers.
 
@@ -69,7 +66,7 @@ def with_helpers(make, plan, processes):
 
 def _in_turn(helpers, plan):
     """Give each entry to the next helper, and take the results in the same order."""
-    for helper, entry in zip(helpers * PER_HELPER, plan):
+    for helper, entry in zip(helpers * PREFETCHED_PER_HELPER, plan):
         helper.begin(entry)
     for helper in itertools.cycle(helpers):
         done = helper.finished()
@@ -138,6 +135,6 @@ def open_jax_batches(job, context, put):
     def open_folder(order):
         reader = JaxPhotoReader(job["loader"]["dataset"], workload["input_shape"], job["seed"])
         read, close = with_helpers(reader.read, order, helpers)
-        return Batches((on_device(*reader.finish(*pair)) for pair in read), PER_HELPER * helpers, close)
+        return Batches((on_device(*reader.finish(*pair)) for pair in read), PREFETCHED_PER_HELPER * helpers, close)
 
     return open_batches(job, context.rank, context.workers, on_device, open_folder, innermost=True)

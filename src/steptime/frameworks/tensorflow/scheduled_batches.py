@@ -9,7 +9,7 @@ import numpy
 import tensorflow as tf
 
 from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
-from steptime.libraries.tensorflow.loader import PREFETCHED_BATCHES, SyntheticBatches, pipeline_options
+from steptime.libraries.tensorflow.loader import SyntheticBatches, batches_ahead, batches_of
 from steptime.worker.batches import worker_order
 from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import synthetic_batches
@@ -84,8 +84,8 @@ class ScheduledFiles(object):
 
     def __init__(self, job, workers, scheduler):
         loader = job["loader"]
-        self.threads = max(1, loader["processes"])
-        self.ahead = PREFETCHED_BATCHES + self.threads
+        self.threads = loader["processes"]
+        self.ahead = batches_ahead(self.threads)
         shape = tuple(job["workload"]["input_shape"])
         stream = numpy.random.RandomState([job["seed"], 15485863])
         self._source = SOURCES[loader["dataset"]["form"]](loader["dataset"], shape, job["batch_per_worker"], stream)
@@ -99,8 +99,7 @@ class ScheduledFiles(object):
     def _dataset(self, rank):
         own = tf.nest.map_structure(lambda plans: plans[rank], self._plans)
         epochs = tf.data.Dataset.from_tensor_slices(own).repeat()
-        loaded = self._source.batches(epochs, self.threads).with_options(pipeline_options(self.threads))
-        return loaded.prefetch(PREFETCHED_BATCHES)
+        return batches_of(self._source, epochs, self.threads)
 
     def feed(self, step):
         """Return the compiled function of what ``arguments`` returns that runs ``step`` on one batch."""

@@ -13,10 +13,9 @@ import tensorflow
 from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
 from steptime.worker.batches import worker_order
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import synthetic_batches
+from steptime.worker.samples import PREFETCHED_PER_HELPER, synthetic_batches
 
 tf1 = tensorflow.compat.v1
-_PREFETCHED_BATCHES = 2
 
 
 class GraphSyntheticBatches(object):
@@ -57,7 +56,7 @@ class GraphSyntheticBatches(object):
 
 
 class GraphNativeBatches(object):
-    """Batches of a dataset on disk without end, prefetched by threads of their own."""
+    """Batches of a dataset on disk without end, prefetched by as many threads as the loader has helpers."""
 
     def __init__(self, job, context):
         """Build the pipeline; ``job["loader"]`` is of the kind ``native``.
@@ -65,8 +64,8 @@ class GraphNativeBatches(object):
         Raises ValueError when the dataset does not hold what the job says.
         """
         dataset = job["loader"]["dataset"]
-        self.threads = max(1, job["loader"]["processes"])
-        self.ahead = _PREFETCHED_BATCHES + self.threads
+        self.threads = job["loader"]["processes"]
+        self.ahead = (PREFETCHED_PER_HELPER + 1) * self.threads
         self._order = lambda: worker_order(job, context.rank, context.workers)
         self._order()  # raises here, and not from a thread of the pipeline, when a batch is too large
         self._fed = {}
@@ -81,8 +80,10 @@ class GraphNativeBatches(object):
             types if many else types[0],
             shapes if many else shapes[0],
         )
-        batches = self._source.batches(epochs, self.threads).with_options(self._options())
-        self._iterator = tf1.data.make_initializable_iterator(batches.prefetch(_PREFETCHED_BATCHES))
+        batches = self._source.batches(epochs, max(1, self.threads)).with_options(self._options())
+        if self.threads:
+            batches = batches.prefetch(PREFETCHED_PER_HELPER * self.threads)
+        self._iterator = tf1.data.make_initializable_iterator(batches)
         self.tensors = self.take()
 
     def take(self):
@@ -100,7 +101,7 @@ class GraphNativeBatches(object):
     def _options(self):
         options = tf1.data.Options()
         threading = options.threading if hasattr(options, "threading") else options.experimental_threading
-        threading.private_threadpool_size = self.threads
+        threading.private_threadpool_size = max(1, self.threads)  # one runs the pipeline's functions in any case
         threading.max_intra_op_parallelism = 1
         options.experimental_deterministic = True
         return options

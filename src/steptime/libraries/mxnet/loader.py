@@ -4,12 +4,11 @@ import mxnet
 import numpy
 
 from steptime.worker.batches import Batches, open_batches
-from steptime.worker.samples import read_index
+from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index
 
 _START_OF_SCAN = b"\xff\xda"
 _END_OF_IMAGE = b"\xff\xd9"
 _JPEG = b"\xff\xd8"
-_PREFETCHED_PER_HELPER = 2
 
 
 def open_mxnet_batches(job, context, mx_device):
@@ -34,7 +33,7 @@ def open_mxnet_batches(job, context, mx_device):
         loader = job["loader"]
         stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
         batches = _folder_batches(loader, order, job["workload"]["input_shape"][0], stream, mx_device)
-        return Batches(batches, _PREFETCHED_PER_HELPER * loader["processes"], batches.close)
+        return Batches(batches, PREFETCHED_PER_HELPER * loader["processes"], batches.close)
 
     return open_batches(job, context.rank, context.workers, put, open_folder)
 
@@ -53,7 +52,7 @@ def _folder_batches(loader, order, channels, stream, mx_device):
         batch_sampler=_with_chances(order, stream),
         batchify_fn=files.batch,
         num_workers=helpers,
-        prefetch=_PREFETCHED_PER_HELPER * helpers,
+        prefetch=PREFETCHED_PER_HELPER * helpers,
         thread_pool=True,
         auto_reload=False,
     )
@@ -114,7 +113,8 @@ class _ImageFiles(object):
                 raise ValueError("it ends before its image does, after %d bytes" % len(content))
             image = mxnet.image.imdecode(content, flag=int(self._colour))
             if min(image.shape[:2]) != self._shorter:
-                image = mxnet.image.resize_short(image, self._shorter, interp=1)
+                # By area: MXNet's bilinear filter looks at four pixels, however many shrink into one.
+                image = mxnet.image.resize_short(image, self._shorter, interp=3)
             return image.asnumpy()
         except Exception as error:  # whatever the decoder throws, the file must be named
             raise ValueError("%s cannot be decoded: %s" % (path, error)) from error

@@ -11,10 +11,11 @@ _HALF = 0.5
 """The probability of a flip, by the worker protocol."""
 
 
-def decoded(path, channels, shorter, draft=False):
+def decoded(path, channels, shorter):
     """Return the image of a file, grey for one channel and RGB else, with its shorter side ``shorter`` pixels long.
 
-    With ``draft``, a JPEG is decoded at an eighth, a quarter or half its size where that is still large enough.
+    A JPEG is decoded at its full size: Pillow and TensorFlow can decode it at half its size or less, MXNet cannot, and
+    all loaders do the same work.
 
     Raises ValueError, naming the file, when it cannot be decoded.
     """
@@ -23,8 +24,6 @@ def decoded(path, channels, shorter, draft=False):
     mode = "L" if channels == 1 else "RGB"
     try:
         with Image.open(path) as file:
-            if draft:
-                file.draft(mode, (shorter, shorter))
             image = file.convert(mode)
         side = min(image.size)
         if side == shorter:
@@ -93,7 +92,7 @@ class PhotographFiles(object):
         stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
         height, width = self.size
         for index, (right, down, turn) in zip(indices, stream.random_sample((len(indices), 3))):
-            image = decoded(self._paths[index], self.channels, self._shorter, draft=True)
+            image = decoded(self._paths[index], self.channels, self._shorter)
             left = int(right * (image.size[0] - width + 1))
             top = int(down * (image.size[1] - height + 1))
             yield cropped(image, self.size, (left, top), self._flip and turn < _HALF)

@@ -8,9 +8,7 @@ import tensorflow as tf
 from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
 from steptime.worker.batches import worker_order
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import synthetic_batches
-
-PREFETCHED_BATCHES = 2
+from steptime.worker.samples import PREFETCHED_PER_HELPER, synthetic_batches
 
 
 def open_tensorflow_batches(job, rank, workers, device=None):
@@ -35,10 +33,29 @@ def open_tensorflow_batches(job, rank, workers, device=None):
     return NativeBatches(source, order, loader["processes"], device)
 
 
-def pipeline_options(threads):
-    """Return the options of a ``tf.data`` pipeline in which so many threads prepare samples."""
+def batches_of(source, epochs, helpers):
+    """Return the dataset of a source's batches, which so many threads prepare ahead.
+
+    With none, batches are prepared when they are asked for, by the one thread without which ``tf.data`` cannot run, and
+    which is ahead by one sample at most: without any parallel call, the pipeline waits for itself for ever.
+
+    Args:
+        source: one of ``SOURCES``.
+        epochs: the dataset of its plans.
+        helpers: the ``processes`` of the loader, which are threads here.
+    """
+    batches = source.batches(epochs, max(1, helpers)).with_options(_pipeline_options(helpers))
+    return batches.prefetch(PREFETCHED_PER_HELPER * helpers) if helpers else batches
+
+
+def batches_ahead(helpers):
+    """Return how many batches of ``batches_of`` may be ready: those prefetched, and one in the hands of each helper."""
+    return (PREFETCHED_PER_HELPER + 1) * helpers
+
+
+def _pipeline_options(helpers):
     options = tf.data.Options()
-    options.threading.private_threadpool_size = threads
+    options.threading.private_threadpool_size = max(1, helpers)  # one runs the pipeline's functions in any case
     options.threading.max_intra_op_parallelism = 1
     options.autotune.enabled = False  # nothing is left for it to choose, and it is a thread more
     options.deterministic = True
@@ -66,22 +83,20 @@ class SyntheticBatches(object):
 
 
 class NativeBatches(object):
-    """An iterator over ``(inputs, targets)`` without end, prefetched by threads of its own.
+    """An iterator over ``(inputs, targets)`` without end.
 
-    ``threads`` is how many of them prepare samples: the ``processes`` of the loader, and at least one, since tf.data
-    always loads beside the training. ``ahead`` is how many batches may be ready before they are asked for: those that
-    are prefetched, and one in the hands of every thread.
+    ``threads`` is how many threads prepare samples ahead of the training, the ``processes`` of the loader; with none,
+    the step waits for its batch. ``ahead`` is how many batches may be ready before they are asked for.
     """
 
     def __init__(self, source, order, processes, device):
-        self.threads = max(1, processes)
-        self.ahead = PREFETCHED_BATCHES + self.threads
+        self.threads = processes
+        self.ahead = batches_ahead(processes)
         self._source = source
         self._order = order
         self._device = device
         self._served = 0
-        loaded = source.batches(self._epochs(), self.threads).with_options(pipeline_options(self.threads))
-        batches = loaded.prefetch(PREFETCHED_BATCHES)
+        batches = batches_of(source, self._epochs(), processes)
         if device is not None:
             batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
         self._iterator = iter(batches)

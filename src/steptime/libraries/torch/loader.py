@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import Batches, worker_order
-from steptime.worker.samples import read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.samples import PREFETCHED_PER_HELPER, read_arrays, scale_and_shift, synthetic_batches
 
 
 def on_device(batches, device, finish):
@@ -114,10 +114,6 @@ class PhotoBatches(_ImageBatches):
         return images if self._channels_last else images.contiguous()
 
 
-_PER_HELPER = 2
-"""Batches that torch's loader asks of every helper process beforehand."""
-
-
 def open_torch_batches(job, context, device, channels_last):
     """Return the ``Batches`` of a job, ``(inputs, targets)`` on ``device``.
 
@@ -145,7 +141,7 @@ def open_torch_batches(job, context, device, channels_last):
     order = worker_order(job, context.rank, context.workers)
     folder = settings["dataset"]["form"] == "image_folder"
     dataset = (PhotoBatches if folder else ArrayBatches)(settings["dataset"], shape, channels_last, job["seed"])
-    ahead = _PER_HELPER * settings["processes"] if folder else 0
+    ahead = PREFETCHED_PER_HELPER * settings["processes"] if folder else 0
     finish = dataset.finish_on(device)
     if device.type == "cuda":
         # A device normalises by itself: bytes are a quarter of the floats that would have to be copied.
@@ -171,7 +167,7 @@ def _fetch(dataset, plan, processes, pin):
         return ((inputs.pin_memory(), targets.pin_memory()) for inputs, targets in batches) if pin else batches
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="This DataLoader will create")  # the study chose the number
-        ahead = {"prefetch_factor": _PER_HELPER} if processes else {}
+        ahead = {"prefetch_factor": PREFETCHED_PER_HELPER} if processes else {}
         loader = DataLoader(
             dataset, batch_size=None, sampler=_Plan(plan), num_workers=processes, pin_memory=pin, **ahead
         )
