@@ -248,7 +248,7 @@ def detailed_photographs(folder: Path, side: int, smaller: int) -> np.ndarray:
 
 @pytest.mark.parametrize("framework", rooms())
 def test_photographs_are_decoded_at_their_full_size_and_every_pixel_counts(tmp_path: Path, framework: str) -> None:
-    """Within the rounding of the decoders; decoding at a quarter of the size, or looking at four pixels, is further off.
+    """Within the rounding of decoders; decoding at a quarter of the size, or looking at four pixels, is further off.
 
     OpenCV, with which MXNet shrinks, averages by another filter, and the Pillow of CNTK's Python 3.6 has the older
     library for JPEG files, which makes colours whole in another way.
