@@ -100,9 +100,9 @@ def main(workload: str, batch: int, steps: int, warmup: int) -> None:
     chain, shape, classes = (
         (LeNet5(), (1, 28, 28), 10) if name == "lenet5" else (ResNet50(), (3, int(side), int(side)), 1000)
     )
-    stream = np.random.default_rng(0)
+    stream = np.random.RandomState(0)  # the numpy that iDeep needs has no newer one
     x = stream.standard_normal((batch, *shape)).astype(np.float32)
-    t = stream.integers(0, classes, batch).astype(np.int32)
+    t = stream.randint(0, classes, batch).astype(np.int32)
     optimizer = chainer.optimizers.MomentumSGD(lr=0.01, momentum=0.9)
     if communicator is not None:
         optimizer = chainermn.create_multi_node_optimizer(optimizer, communicator)
