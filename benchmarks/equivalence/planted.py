@@ -138,8 +138,8 @@ def _plant(bench: Bench, fault: Fault, trial: Trial) -> dict[str, Any]:
 def _write_page(done: Sequence[dict[str, Any]]) -> None:
     """Write the table between its marks: a row for each strategy of a framework, a column for each fault."""
     found = {(each["framework"], each["strategy"], each["fault"]): each for each in done}
-    rows = sorted({key[:2] for key in found})
     trials = {(each.framework, each.strategy): each for each in configurations(installed(), [1, 2], small_workload())}
+    rows = sorted({*trials, *(key[:2] for key in found)})
     lines = ["| framework | strategy | " + " | ".join(str(number) for number in range(1, len(FAULTS) + 1)) + " |"]
     lines.append("|---|---|" + "---|" * len(FAULTS))
     for framework, strategy in rows:
@@ -154,7 +154,8 @@ def _write_page(done: Sequence[dict[str, Any]]) -> None:
     key = [f"{number}. {fault.name}" for number, fault in enumerate(FAULTS, 1)]
     summary = (
         f"{caught} of {len(found)} planted faults were caught by their numbers, {crashed} by a launch that failed, "
-        f"{len(found) - caught - crashed} were missed. Empty: the fault cannot exist there, or could not be planted."
+        f"{len(found) - caught - crashed} were missed. Empty: the fault cannot exist there, or could not be planted. "
+        "Not run: left for another run of the program."
     )
     text = _PAGE.read_text()
     begin, end = "<!-- planted: begin -->", "<!-- planted: end -->"
