@@ -23,11 +23,14 @@ class TunedRow:
     speedup: Shown
     changed: str
     """Every option that ``tuned`` changes, by name and value."""
+    tied: bool
+    """Whether nothing shows that ``tuned`` is faster or slower."""
 
     @property
     def line(self) -> str:
         """One line for a terminal."""
-        return f"{self.name}: {self.speedup.line} as fast as documented, by {self.changed}"
+        doubt = ", which shows no difference" if self.tied else ""
+        return f"{self.name}: {self.speedup.line} as fast as documented{doubt}, by {self.changed}"
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ def _order(places: Sequence[RankedTrial], trials: dict[str, TrialSummary], names
 
 def _place(place: RankedTrial, name: str) -> str:
     if place.rank == 1:
-        return f"1. {name}"
-    return f"{place.rank}.{'=' if place.tied_with_best else ''} {name} {ratio(place.ratio_to_best).text}"
+        return f"1 {name}"
+    return f"{place.rank}{'=' if place.tied_with_best else ''} {name} {ratio(place.ratio_to_best).text}"
 
 
 def _row(tuned: TunedTrial, trials: dict[str, TrialSummary], names: Names) -> TunedRow:
@@ -89,8 +92,10 @@ def _row(tuned: TunedTrial, trials: dict[str, TrialSummary], names: Names) -> Tu
         f"{name}={_value(change.tuned)} (documented {_value(change.documented)})"
         for name, change in tuned.changed.items()
     )
-    speedup = ratio(tuned.speedup) if tuned.speedup else Shown(UNKNOWN, "")
-    return TunedRow(names.without_tier(trials[tuned.trial]), speedup, changed)
+    found = tuned.speedup
+    speedup = ratio(found) if found else Shown(UNKNOWN, "")
+    tied = found is not None and found.low is not None and found.high is not None and found.low <= 1.0 <= found.high
+    return TunedRow(names.without_tier(trials[tuned.trial]), speedup, changed, tied)
 
 
 def _value(value: Any) -> str:  # noqa: ANN401 - any value of an option

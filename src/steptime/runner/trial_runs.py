@@ -60,7 +60,8 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
 
     def describe(self, configuration: Trial, number: int) -> str:
         workers = "1 worker" if configuration.workers == 1 else f"{configuration.workers} workers"
-        what = f"{configuration.framework} {configuration.strategy}, {configuration.workload}"
+        tier = " tuned" if configuration.tuning == "tuned" else ""
+        what = f"{configuration.framework} {configuration.strategy}{tier}, {configuration.workload}"
         return f"{what}, {workers}, launch {number + 1}"
 
 
