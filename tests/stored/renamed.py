@@ -54,6 +54,7 @@ WORDING: dict[str, str] = {
 
 _POOLED = "the spread of launches is pooled over trials (decision 11)"
 _SEEN = "the range that launches gave is a new key"
+_TIERS = "tiers and marks are new keys (decision 13)"
 EXCLUDED: dict[str, str] = {
     **{
         f"{number}/{bound}": _POOLED
@@ -67,6 +68,7 @@ EXCLUDED: dict[str, str] = {
     },
     "tied_with_best": _POOLED,
     "launches_to_settle": _POOLED,
+    **dict.fromkeys(("tuning", "tiers", "tier_ranking", "tuned", "implementation"), _TIERS),
 }
 """Keys that are not compared, by today's name, written as in KEYS, each with the reason."""
 
