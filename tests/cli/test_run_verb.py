@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from steptime.cli import run as verb
-from steptime.runner.equivalence import verdict
+from steptime.runner.equivalence import distance
 from steptime.runner.study_run import StudyRun, TrialCounts
 
 STUDY = """\
@@ -40,13 +40,12 @@ def exit_code(study: str) -> int:
 
 
 def test_a_framework_that_does_not_pass_the_equivalence_check_ends_with_exit_code_1(study, monkeypatch, capfd):
-    # Negative tolerances, so that no framework is near enough to the reference.
-    monkeypatch.setattr(verdict, "TOLERANCES", {"fp32": dict.fromkeys(verdict.TOLERANCES["fp32"], -1.0)})
-    monkeypatch.setattr(verdict, "_ROUNDINGS", -1.0)
+    # Less than no distance is allowed, so that no framework is near enough to the reference.
+    monkeypatch.setattr(distance.Round, "allowed_loss", lambda _self, _precision: -1.0)
 
     assert exit_code(study) == 1
     said = capfd.readouterr().out
-    assert "away from the reference" in said
+    assert "equivalence check: as trained: worker 0: the first loss is" in said
     assert not list(Path("results").glob("trials/*/records.jsonl"))
 
 

@@ -70,6 +70,7 @@ EXCLUDED: dict[str, str] = {
     "launches_to_settle": _POOLED,
     **dict.fromkeys(("tuning", "tiers", "tier_ranking", "tuned", "implementation"), _TIERS),
     "cores_per_worker": "a worker's cores are a new key",
+    **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
 }
 """Keys that are not compared, by today's name, written as in KEYS, each with the reason."""
