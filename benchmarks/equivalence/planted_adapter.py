@@ -12,10 +12,14 @@ from steptime.worker.framework import Framework
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _real():
+def _unplanted():
     import importlib
 
-    return importlib.import_module(__name__.rsplit(".", 1)[0] + ".unplanted").FRAMEWORK
+    return importlib.import_module(__name__.rsplit(".", 1)[0] + ".unplanted")
+
+
+def _real():
+    return _unplanted().FRAMEWORK
 
 
 def _fault():
@@ -57,9 +61,9 @@ def _dropout(job, _):
 def _apart(job, _):
     job["strategy"] = "single"
     if _framework() == "reference":  # which exchanges by the number of workers
-        from steptime.frameworks.reference import collectives, unplanted
+        from steptime.frameworks.reference import collectives
 
-        unplanted.connect = lambda _: collectives.NoAverage()
+        _unplanted().connect = lambda _: collectives.NoAverage()
 
 
 _JOBS = {

@@ -113,7 +113,7 @@ def test_a_run_folder_can_be_moved_and_started_by_hand(measured, tmp_path):
         old.unlink()
     subprocess.run([sys.executable, "start.py", "job.json"], cwd=moved, check=True, env={"PATH": "/usr/bin:/bin"})
     kinds = [json.loads(line)["kind"] for line in (moved / "worker-0.jsonl").read_text().splitlines()]
-    assert kinds == ["process", "session", "warmup", "steps", "done"]
+    assert kinds == ["process", "session", "warmup", "steps", "threads", "done"]
 
 
 def test_running_again_repeats_nothing(measured):

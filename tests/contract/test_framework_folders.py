@@ -1,4 +1,4 @@
-"""What holds for every framework room as it lies there, whether or not its framework is installed."""
+"""What holds for the folder of every framework, whether or not the framework is installed."""
 
 import ast
 import json
