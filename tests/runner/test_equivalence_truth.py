@@ -104,7 +104,7 @@ def test_other_initial_weights_are_found_in_the_first_loss(executor, truth, tmp_
 
 
 def test_rounds_in_which_rounding_alone_would_decide_are_left_out(executor, tmp_path, monkeypatch):
-    monkeypatch.setattr(oracle, "_LARGEST_ROUNDING", 1e-7)
+    monkeypatch.setattr(oracle, "_LARGEST_ROUNDING", {"fp32": 1e-7})
     found = Oracle(executor, tmp_path).truth(probe(), WORKLOAD)
     assert isinstance(found, Truth)
     assert len(found.rounds) < len(ROUNDS)

@@ -103,9 +103,9 @@ def test_verdicts_on_trials_of_an_earlier_study_stay(tmp_path):
 
 @pytest.mark.usefixtures("without_launches")
 def test_a_verdict_that_no_longer_holds_goes(tmp_path, monkeypatch):
-    monkeypatch.setattr(study_run, "memory_shortage", lambda *_: "does not fit the memory")
+    monkeypatch.setattr(study_run, "memory_shortage", lambda *_, **_limits: "does not fit the memory")
     assert run(tmp_path).get("verdicts")
-    monkeypatch.setattr(study_run, "memory_shortage", lambda *_: None)
+    monkeypatch.setattr(study_run, "memory_shortage", lambda *_, **_limits: None)
 
     assert "memory" not in str(run(tmp_path).get("verdicts"))
 
@@ -142,7 +142,7 @@ class Stopped:
     def __init__(self) -> None:
         ready = SimpleNamespace(packages={}, python_version="3.11.0")
         manifest = SimpleNamespace(launcher_for=lambda *_: "local", distribution="made-up")
-        self.environments = dict.fromkeys(["reference"], ready)
+        self.environment = lambda _trial: ready
         self.manifests = dict.fromkeys(["reference"], manifest)
         self.cancelled = threading.Event()
 

@@ -127,6 +127,8 @@ def stage_standin(folder: Path, *, mode: str = "time", room: str = ROOM, **optio
         "schema": 1,
         "framework": "standin",
         "strategy": "single",
+        "device": "cpu",
+        "precision": "fp32",
         "options": options,
         "mode": mode,
         "schedule": {**SCHEDULE, "rounds": [1, 1], "save_weights": True},

@@ -11,7 +11,7 @@ TWO = {"STEPTIME_ROLE": "worker", "STEPTIME_WORKERS": "2"}
 def test_a_timed_worker_writes_every_record_in_its_order(python, tmp_path):
     played = play(python, stage_standin(tmp_path))
     assert played.code == 0, played.stderr
-    assert played.kinds == ["process", "session", "warmup", "steps", "done"]
+    assert played.kinds == ["process", "session", "warmup", "steps", "threads", "done"]
 
 
 def test_ends_of_steps_rise_and_are_as_far_apart_as_the_steps_take(python, tmp_path):
@@ -54,5 +54,5 @@ def test_a_failed_worker_aborts_its_session_and_does_not_close_it(python, tmp_pa
 def test_other_roles_serve_and_train_nothing(python, tmp_path, role):
     run = stage_standin(tmp_path)
     played = play(python, run, role, STEPTIME_ROOT_ADDRESS="127.0.0.1:4321")
-    assert (played.code, played.kinds) == (0, ["process"]), played.stderr
+    assert (played.code, played.kinds) == (0, ["process", "threads"]), played.stderr
     assert (run / f"served-{role}-0").read_text() == "127.0.0.1:4321"
