@@ -362,24 +362,29 @@ def _scale_sent(context, rank, factor):
 
 
 def _scale_in_coordinator(rank, factor):
-    """Likewise, where one process builds the steps of all workers, each in a thread of its own."""
-    import threading
+    """Likewise, where one process schedules the steps of all workers, which share one function."""
+    import copy
 
-    from steptime.frameworks.tensorflow.coordinator import Coordinator, CountedTraining
+    from steptime.frameworks.tensorflow.coordinator import Coordinator
 
-    of_thread, answer, backward = threading.local(), Coordinator._answer, CountedTraining.backward
+    made, schedule = {}, Coordinator.schedule
 
-    def answered(self, line, number):
-        of_thread.rank = number
-        answer(self, line, number)
+    def scheduled(self, asked, first):
+        if asked != rank:
+            return schedule(self, asked, first=first)
+        if self not in made:
+            training = copy.copy(self._training)
+            backward = training.backward
+            training.backward = lambda *batch: _scaled_gradients(factor, *backward(*batch))
+            made[self] = copy.copy(self)
+            made[self]._step = self._batches.feed(training.step)
+        return schedule(made[self], asked, first=first)
 
-    def changed(self, inputs, targets):
-        loss, gradients = backward(self, inputs, targets)
-        if getattr(of_thread, "rank", None) == rank:
-            gradients = [factor * each for each in gradients]
-        return loss, gradients
+    Coordinator.schedule = scheduled
 
-    Coordinator._answer, CountedTraining.backward = answered, changed
+
+def _scaled_gradients(factor, loss, gradients):
+    return loss, [factor * each for each in gradients]
 
 
 def _never_pull(_, context):

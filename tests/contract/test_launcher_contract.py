@@ -122,7 +122,7 @@ def test_a_launch_that_ends_well_is_ok_and_has_every_record(launcher, tmp_path):
     assert outcome.ok, outcome.reason
     assert outcome.reason is None
     assert outcome.wall_s > 0
-    assert kinds(request) == ["process", "session", "warmup", "steps", "done"]
+    assert kinds(request) == ["process", "session", "warmup", "steps", "threads", "done"]
 
 
 def test_a_failure_is_an_outcome_with_a_reason_and_its_cause_is_in_the_records(launcher, tmp_path):
@@ -156,7 +156,7 @@ def test_several_workers_train_together(starter, tmp_path):
     request = training(tmp_path, starter, workers=2)
     outcome = starter.run(request)
     assert outcome.ok, outcome.reason
-    assert kinds(request, 0) == kinds(request, 1) == ["process", "session", "warmup", "steps", "done"]
+    assert kinds(request, 0) == kinds(request, 1) == ["process", "session", "warmup", "steps", "threads", "done"]
 
 
 def test_one_failed_worker_ends_the_others_at_once(starter, tmp_path):
