@@ -70,6 +70,7 @@ def standing_in(folder: Path, launcher: AbstractLauncher, time_limit_s: float = 
     (source / "adapter.py").write_text(ROOM)
     schedule = {"warmup_steps": 1, "seconds": 0.0, "min_steps": 2, "max_steps": 2}
     job = {"schema": 1, "framework": "standin", "strategy": "single", "options": options, "mode": "time"}
+    job |= {"device": "cpu", "precision": "fp32"}
     make_run_folder(folder / "run", source, {**job, "schedule": schedule})
     return Request(folder / "run", interpreter_of(launcher.name), 2, time_limit_s=time_limit_s)
 

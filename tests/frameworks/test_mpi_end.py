@@ -16,9 +16,10 @@ ROOM = """
 import time
 
 from steptime.worker.framework import Framework
+from steptime.worker.session import Session
 
 
-class Ending(object):
+class Ending(Session):
     def __init__(self, place, failing):
         from mpi4py import MPI
 
@@ -72,6 +73,7 @@ def run(folder: Path, failing: int | None) -> LaunchOutcome:
     room.mkdir()
     (room / "adapter.py").write_text(ROOM)
     job = {"framework": "ending", "mode": "check", "schedule": {"rounds": [1]}, "failing": failing}
+    job |= {"device": "cpu", "precision": "fp32"}
     make_run_folder(folder / "run", room, job)
     return MpiLauncher().run(Request(folder / "run", interpreter_for("chainer"), workers=2, time_limit_s=60))
 

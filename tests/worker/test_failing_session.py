@@ -50,7 +50,7 @@ def test_a_failed_session_is_released_once_without_waiting_for_others(
     room = SimpleNamespace(FRAMEWORK=Framework(open_session=lambda *_: session))
     monkeypatch.setitem(sys.modules, "steptime.frameworks.failing.adapter", room)
     monkeypatch.setitem(sys.modules, "steptime.frameworks.failing", SimpleNamespace(adapter=room))
-    job = {"framework": "failing", "mode": "check", "schedule": {"rounds": [1]}}
+    job = {"framework": "failing", "mode": "check", "schedule": {"rounds": [1]}, "device": "cpu", "precision": "fp32"}
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert run_process(str(tmp_path / "job.json"), environment={}) == 1
     assert session.released == released
