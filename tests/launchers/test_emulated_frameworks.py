@@ -72,5 +72,7 @@ def test_weights_and_gradients_cross_the_links_of_workers_and_server(trained_fra
     *workers, server = train(tmp_path, name, strategy).cluster.hosts
     assert server.roles == ["server-0"]
     assert min(server.sent_bytes, server.received_bytes) > 0.9 * HOSTS * STEPS * LENET5_BYTES
-    for host in workers:
-        assert min(host.sent_bytes, host.received_bytes) > 0.9 * STEPS * LENET5_BYTES
+    crossed = [min(host.sent_bytes, host.received_bytes) for host in workers]
+    assert sum(crossed) > 0.9 * HOSTS * STEPS * LENET5_BYTES
+    # TensorFlow's coordinator gives each step to a worker that is free, so that one may take more of them.
+    assert min(crossed) > 0.9 * (1 if name == "tensorflow" else STEPS) * LENET5_BYTES
