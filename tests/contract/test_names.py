@@ -58,3 +58,9 @@ def test_a_word_of_no_other_project_is_not_used(word):
     ]
 
     assert found == []
+
+
+def test_no_two_files_of_tests_have_one_name():
+    """Pytest imports each by its bare name, and would run the first alone."""
+    names = [path.stem for path in (ROOT / "tests").rglob("*.py") if path.stem != "conftest"]
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []

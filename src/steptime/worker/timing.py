@@ -24,8 +24,8 @@ def run_timed(session, job, context, records):
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     session.step()  # the workers come out of the pause at different moments; this step lines them up again
+    before = _usage()  # ahead of the first end, so that the usage covers all that is timed
     clock.tick()
-    before = _usage()
     for _ in range(steps):
         session.step()
         clock.tick()
