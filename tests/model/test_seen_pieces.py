@@ -74,4 +74,4 @@ def test_groups(workload):
 
 @pytest.mark.parametrize("workload", PACKS)
 def test_packs(workload):
-    assert len(_plan(workload, "tensorflow", "allreduce").messages) == PACKS[workload]
+    assert len(_plan(workload, "tensorflow", "allreduce", pack_mb=4.0).messages) == PACKS[workload]

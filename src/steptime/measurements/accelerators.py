@@ -84,7 +84,7 @@ def find_accelerators(nvml: NvmlFunctions | None = None, visible: str | None = N
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
         nvml.nvmlInit()
-    except nvml.NVMLError:
+    except Exception:  # noqa: BLE001 - a driver's library that cannot be loaded or started drives no device
         return Accelerators()
     try:
         driver = _text(nvml.nvmlSystemGetDriverVersion())
