@@ -45,7 +45,7 @@ def small_workload() -> Workload:
 
 def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int) -> Trial:
     """Return a trial with the framework's default options."""
-    options = {name: option.default for name, option in manifest.options_for(strategy).items()}
+    options = manifest.tier_options("documented", strategy, "cpu")
     servers = int(STRATEGIES[strategy].servers)
     return Trial(
         framework=manifest.name,

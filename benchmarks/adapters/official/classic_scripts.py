@@ -18,12 +18,12 @@ def _mxnet_imagenet(run: ScriptRun) -> list[list[str]]:
     data = ["--benchmark", 1, "--image-shape", "1,28,28", "--num-classes", 10]
     data += ["--num-examples", run.batch * (run.warmup + run.steps), "--batch-size", run.batch, "--num-epochs", 1]
     own = ["--network", "lenet5", "--lr", 0.01, "--mom", 0.9, "--wd", 0, "--kv-store", "local", "--disp-batches", 10000]
-    return [[str(run.python), str(run.script), *map(str, [*data, *own])]]
+    return [run.command(*data, *own)]
 
 
 def _chainer_cifar(run: ScriptRun) -> list[list[str]]:
     own = ["--device", -1, "--batchsize", run.batch, "--learnrate", 0.05, "--epoch", 1]
-    return [[str(run.python), str(run.script), *map(str, own)]]
+    return [run.command(*own)]
 
 
 def _caffe_train(run: ScriptRun) -> list[list[str]]:

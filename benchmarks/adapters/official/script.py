@@ -41,6 +41,10 @@ class ScriptRun:
     port: int
     """A free port of this host."""
 
+    def command(self, *arguments: object) -> list[str]:
+        """Return the command that gives the script its arguments."""
+        return [str(self.python), str(self.script), *map(str, arguments)]
+
     def program(self, name: str) -> str:
         """Return the path of a program that a package of the environment brought."""
         return str(self.python.parent / name)

@@ -12,13 +12,13 @@ def _horovod_synthetic(run: ScriptRun) -> list[list[str]]:
     numbers = ["--num-warmup-batches", run.warmup, "--num-batches-per-iter", run.steps, "--num-iters", 1]
     model, _, _ = run.workload.partition("@")
     own = ["--no-cuda", "--model", model, "--batch-size", run.batch, *numbers]
-    return [[*launcher, str(run.python), str(run.script), *map(str, own)]]
+    return [[*launcher, *run.command(*own)]]
 
 
 def _imagenet(run: ScriptRun) -> list[list[str]]:
     model, _, _ = run.workload.partition("@")
     own = ["--dummy", "--no-accel", "-a", model, "-b", run.batch, "-j", 0, "--lr", 0.01, "--wd", 0.0, "--epochs", 1]
-    return [[str(run.python), str(run.script), *map(str, own)]]
+    return [run.command(*own)]
 
 
 def _cifar(run: ScriptRun) -> list[list[str]]:

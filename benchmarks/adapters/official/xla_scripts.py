@@ -6,7 +6,7 @@ _ONE_THREAD = {"PJRT_NPROC": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=fal
 
 
 def _jax_mnist(run: ScriptRun) -> list[list[str]]:
-    return [[str(run.python), str(run.script)]]
+    return [run.command()]
 
 
 XLA_SCRIPTS = {

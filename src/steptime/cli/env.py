@@ -119,6 +119,7 @@ def remove(
     from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
     from steptime.errors import UsageError, choices_message
+    from steptime.frameworks.cuda_build import environment_parts
     from steptime.units import format_bytes
 
     cache = cache_folder()
@@ -126,8 +127,8 @@ def remove(
     chosen = sorted({each.name for each in listed}) if everything else names or []
     if device is not None:
         _check_device(device)
-        of_device = {each.name for each in listed if ("-cuda" in each.name) == (device == "cuda")}
-        chosen = [name for name in of_device if everything or name.split("-cuda")[0] in chosen or name in chosen]
+        of_device = {each.name for each in listed if environment_parts(each.name)[1] == device}
+        chosen = [name for name in of_device if everything or {name, environment_parts(name)[0]} & set(chosen)]
     if not chosen and not everything:
         message = "which environment? name one or more as in steptime env list, or say --all"
         raise UsageError(message)
@@ -214,6 +215,7 @@ def _check_device(device: str) -> None:
 def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
     """Return the chosen environments for a device, and why there is none, by framework, for the others."""
     from steptime.errors import EnvironmentFailure
+    from steptime.frameworks.cuda_build import environment_parts
     from steptime.frameworks.manifest import load_manifests
     from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.preparation import environment_spec
@@ -222,7 +224,7 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
     manifests, accelerators = load_manifests(), find_accelerators()
     if device == "cpu":
         named = _chosen(names, everything=everything)
-        return [spec for spec in named if "-cuda" not in spec.name or spec.name in names], {}
+        return [spec for spec in named if environment_parts(spec.name)[1] == "cpu" or spec.name in names], {}
     specs, refused = [], {}
     for spec in _chosen(names, everything=everything):
         if spec.name not in manifests:
@@ -237,6 +239,8 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
 
 def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
     """Return the environments whose locks are meant: of a framework all, or those for one device."""
+    from steptime.frameworks.cuda_build import environment_parts
+
     if device is not None:
         _check_device(device)
     every = _chosen([], everything=True)
@@ -245,8 +249,8 @@ def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
     return [
         spec
         for spec in every
-        if (not names or spec.name in names or spec.name.split("-cuda")[0] in names)
-        and (device is None or ("-cuda" in spec.name) == (device == "cuda"))
+        if (not names or {spec.name, environment_parts(spec.name)[0]} & set(names))
+        and device in {None, environment_parts(spec.name)[1]}
     ]
 
 

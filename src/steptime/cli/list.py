@@ -73,11 +73,7 @@ def framework_rows() -> Rows:
                 "notes": manifest.notes,
                 "options": {name: option.model_dump(mode="json") for name, option in manifest.options.items()},
                 "tuned": manifest.tuned.model_dump(mode="json"),
-                "implementations": {
-                    strategy: support.implementation
-                    for strategy, support in manifest.strategies.items()
-                    if support.implementation
-                },
+                "implementations": manifest.implementations,
             }
         )
     return rows + _broken_rows("framework", broken_frameworks(), "state")

@@ -4,6 +4,8 @@ Which architectures a wheel holds code for was read off the wheel itself (``benc
 which driver a toolkit needs off NVIDIA's release notes; docs/gpu.md has both tables.
 """
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from steptime.measurements.accelerators import Accelerators, Version, version_of
@@ -58,6 +60,12 @@ class CudaBuild(BaseModel):
                 f"{_text(max(capabilities))}: {self.why_not_newer}"
             )
         return None
+
+
+def environment_parts(name: str) -> tuple[str, Literal["cpu", "cuda"]]:
+    """Return the framework and the device of an environment by its name; the suffix of a build tells the device."""
+    framework, of_cuda, _ = name.partition("-cuda")
+    return framework, "cuda" if of_cuda else "cpu"
 
 
 def _text(version: Version) -> str:

@@ -158,6 +158,12 @@ class Manifest(_ManifestForm):
         """Return the precisions that the framework has on a device."""
         return self.cuda_precisions if device == "cuda" else self.precisions
 
+    @property
+    def implementations(self) -> dict[str, str]:
+        """Who implements those strategies that the framework itself does not, by strategy."""
+        found = {strategy: support.implementation for strategy, support in self.strategies.items()}
+        return {strategy: implementation for strategy, implementation in found.items() if implementation}
+
     def program_of(self, finish: Sequence[str]) -> list[str]:
         """Return ``finish``, of the manifest or of a build for CUDA, with the whole path of its program."""
         return [str((self.folder / finish[0]).resolve()), *finish[1:]] if finish else []

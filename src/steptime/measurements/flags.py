@@ -74,7 +74,7 @@ def varied_options(trials: Sequence[Trial]) -> Varied:
         settings = {**trial.options, **trial.environment_variables}
         of_each.setdefault((trial.framework, trial.strategy, trial.tuning), []).append(settings)
     return {
-        key: {name for each in settings for name in each if len({other.get(name) for other in settings}) > 1}
+        key: {name for name in set().union(*settings) if len({each.get(name) for each in settings}) > 1}
         for key, settings in of_each.items()
     }
 

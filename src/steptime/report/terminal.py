@@ -54,27 +54,19 @@ class _Report:
         yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
             yield Text()
-            yield _wrapped(title, title_style, options)
-            for line in lines:
-                yield _wrapped(line, style, options, indent=2)
+            yield from _section(title, title_style, lines, options, style)
 
     def _tiers(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = tiers.tier_groups(self._summary, self._names)
         if groups:
-            yield Text()
-            yield _wrapped("Documented and tuned", "bold", options)
-            yield _wrapped(tiers.EXPLANATION, "dim", options, indent=2)
+            yield from _heading("Documented and tuned", tiers.EXPLANATION, options)
         for group in groups:
-            yield _wrapped(group.title, "cyan", options)
-            for line in group.lines:
-                yield _wrapped(line, "", options, indent=2)
+            yield from _section(group.title, "cyan", group.lines, options)
 
     def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = breakdown.breakdown_groups(self._groups)
         if groups:
-            yield Text()
-            yield _wrapped("Where the time of a step goes", "bold", options)
-            yield _wrapped(breakdown.EXPLANATION, "dim", options, indent=2)
+            yield from _heading("Where the time of a step goes", breakdown.EXPLANATION, options)
         for group in groups:
             yield _wrapped(group.title, "cyan", options)
             yield render_breakdown(group)
@@ -82,13 +74,9 @@ class _Report:
     def _clusters(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = clusters.clusters(self._summary, self._names)
         if found:
-            yield Text()
-            yield _wrapped("Emulated hosts", "bold", options)
-            yield _wrapped(clusters.EXPLANATION, "dim", options, indent=2)
+            yield from _heading("Emulated hosts", clusters.EXPLANATION, options)
         for cluster in found:
-            yield _wrapped(cluster.heading, "yellow" if cluster.flagged else "cyan", options)
-            for line in cluster.lines:
-                yield _wrapped(line, "", options, indent=2)
+            yield from _section(cluster.heading, "yellow" if cluster.flagged else "cyan", cluster.lines, options)
 
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"
@@ -205,6 +193,19 @@ def _paragraphs(group: RankedGroup) -> Table:
 def _bearers(group: RankedGroup, flag: str) -> str:
     names = [row.name for row in group.rows if flag in row.trial.flags]
     return "all" if len(names) == len(group.rows) else ", ".join(names)
+
+
+def _heading(title: str, explanation: str, options: ConsoleOptions) -> Iterator[RenderableType]:
+    yield Text()
+    yield from _section(title, "bold", [explanation], options, "dim")
+
+
+def _section(
+    title: str, title_style: str, lines: Sequence[str], options: ConsoleOptions, style: str = ""
+) -> Iterator[RenderableType]:
+    yield _wrapped(title, title_style, options)
+    for line in lines:
+        yield _wrapped(line, style, options, indent=2)
 
 
 def _wrapped(line: str, style: str, options: ConsoleOptions, indent: int = 0) -> RenderableType:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import steptime
 from steptime.environments.kinds import ReadyEnvironment
@@ -22,7 +22,6 @@ from steptime.measurements.noise import difference, flags, snapshot
 from steptime.runner.launch_spec import Launchable, LaunchSpec
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
-from steptime.study.trial import Trial
 
 DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
@@ -74,21 +73,21 @@ class Executor:
 
     manifests: Mapping[str, Manifest]
     environments: Mapping[str, ReadyEnvironment]
-    """Of every framework that is launched, by its name: for processors, or the user's interpreter for all devices."""
+    """By their names; a framework's own is named after it."""
     cores: tuple[int, ...]
     time_limit_s: float
     """Of one launch."""
     isolation: Isolation = "preferred"
     """Whether nobody else may reach the sockets of a launch."""
-    cuda_environments: Mapping[str, ReadyEnvironment] = field(default_factory=dict)
-    """Those that steptime made for CUDA devices, by framework."""
+    environment_names: Mapping[tuple[str, Literal["cpu", "cuda"]], str] = field(default_factory=dict)
+    """The environment of a framework on a device, where it is not the one that is named after the framework."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 
     def environment(self, configuration: Launchable) -> ReadyEnvironment:
-        """Return the environment that a configuration is launched in: one of its own where its device has one."""
-        own = self.cuda_environments.get(configuration.framework) if configuration.device == "cuda" else None
-        return own or self.environments[configuration.framework]
+        """Return the environment that a configuration is launched in."""
+        framework = configuration.framework
+        return self.environments[self.environment_names.get((framework, configuration.device), framework)]
 
     def launch(  # noqa: PLR0913 - the last three differ between checks and measured launches
         self,
@@ -167,12 +166,8 @@ class Executor:
             "stderr": result.stderr,
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
             "isolation": result.outcome.isolation,
-            "environment_variables": {**passed(os.environ), **_variables_of(configuration)},
+            "environment_variables": {**passed(os.environ), **configuration.environment_variables},
         }
-
-
-def _variables_of(configuration: Launchable) -> dict[str, str]:
-    return configuration.environment_variables if isinstance(configuration, Trial) else {}
 
 
 def _not_launched(reason: str) -> LaunchOutcome:

@@ -302,18 +302,16 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
     }
     named = named_axes(exclusion)
     options = named.pop("options", None)
-    if options is not None and not _options_match(options.get(combination.framework), combination):
+    if options is not None and not _settings_match(options.get(combination.framework, {}), combination.options):
         return False
     variables = named.pop("environment_variables", None)
-    if variables is not None and not _variables_match(variables_of(combination.framework, variables), combination):
+    if variables is not None and not _settings_match(
+        variables_of(combination.framework, variables), combination.environment_variables
+    ):
         return False
     return all(values[axis] in chosen for axis, chosen in named.items())
 
 
-def _variables_match(chosen: Mapping[str, Sequence[str | None]], combination: Combination) -> bool:
-    set_to = combination.environment_variables
-    return bool(chosen) and all(set_to.get(name) in values for name, values in chosen.items())
-
-
-def _options_match(chosen: Mapping[str, Sequence[OptionValue]] | None, combination: Combination) -> bool:
-    return bool(chosen) and all(combination.options.get(name) in values for name, values in (chosen or {}).items())
+def _settings_match(chosen: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> bool:
+    """Whether all settings that an exclusion names, if it names any, have one of the values that it gives."""
+    return bool(chosen) and all(settings.get(name) in values for name, values in chosen.items())

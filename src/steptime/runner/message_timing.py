@@ -161,19 +161,14 @@ class NetRun:
                 for name, device in needed
             }
             prepared = prepare_environments(specs.values(), self.observer)
-            ready = {each: found for each, spec in specs.items() if (found := prepared.environments.get(spec.name))}
-            settings = [each for each in self.plan.settings if (each.framework, each.device) in ready]
+            names = {each: spec.name for each, spec in specs.items()}
+            there = prepared.environments
+            settings = [each for each in self.plan.settings if names[each.framework, each.device] in there]
             before = store.net()
             # Environments are made once per machine; the budget is for what every run does.
             _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
             not_run = BlockRunner(
-                executor=Executor(
-                    self.manifests,
-                    {name: found for (name, device), found in ready.items() if device == "cpu"},
-                    usable_cores(),
-                    self.time_limit_s,
-                    cuda_environments={name: found for (name, device), found in ready.items() if device == "cuda"},
-                ),
+                executor=Executor(self.manifests, there, usable_cores(), self.time_limit_s, environment_names=names),
                 runs=MessageRuns(self.folder / RUN_FOLDERS),
                 keep=store.append_net,
                 observer=self.observer,

@@ -119,14 +119,8 @@ class StudyRun:
 
     def _implementations(self) -> dict[str, dict[str, str]]:
         """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""
-        return {
-            name: {
-                strategy: support.implementation
-                for strategy, support in self.plan.manifests[name].strategies.items()
-                if support.implementation
-            }
-            for name in {trial.framework for trial in self.plan.expansion.trials}
-        }
+        frameworks = {trial.framework for trial in self.plan.expansion.trials}
+        return {name: self.plan.manifests[name].implementations for name in frameworks}
 
     def _keep_verdicts(self, store: Store) -> None:
         """Keep what this run found against trials, and what earlier ones did that this run has not looked at again."""
@@ -175,18 +169,11 @@ class StudyRun:
         needed = dict.fromkeys((trial.framework, trial.device) for trial in trials)
         if study.equivalence.enabled:
             needed.setdefault((REFERENCE, "cpu"))
-        names = {each: self.plan.environment_spec(*each) for each in needed}
-        prepared = prepare_environments({spec.name: spec for spec in names.values()}.values(), self.observer)
-        ready = {each: prepared.environments.get(spec.name) for each, spec in names.items()}
-        executor = Executor(
-            manifests,
-            {framework: found for (framework, _), found in ready.items() if found and found.name == framework},
-            usable_cores(),
-            study.time_limit,
-            study.isolation,
-            {framework: found for (framework, _), found in ready.items() if found and found.name != framework},
-        )
-        failures = {trial.id: prepared.failures.get(names[trial.framework, trial.device].name) for trial in trials}
+        specs = {each: self.plan.environment_spec(*each) for each in needed}
+        prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
+        names = {each: spec.name for each, spec in specs.items()}
+        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
+        failures = {trial.id: prepared.failures.get(names[trial.framework, trial.device]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 
     def _equivalent(

@@ -54,6 +54,16 @@ class NetSetting(BaseModel):
     """Spent on a size in each launch, about; slow sizes get fewer runs, but one in each round."""
 
     @property
+    def cores_per_worker(self) -> None:
+        """As many as threads: nothing but the messages is timed."""
+        return None
+
+    @property
+    def environment_variables(self) -> dict[str, str]:
+        """None: only a study sets variables."""
+        return {}
+
+    @property
     def id(self) -> str:
         """A readable name with a hash of all fields."""
         fields = self.model_dump(mode="json")
