@@ -16,21 +16,27 @@ from steptime.runner.executor import Executor
 from steptime.runner.preparation import environment_spec, prepare_environments, ready_interpreter
 from steptime.runner.progress import Silent
 from steptime.study.strategies import STRATEGIES
-from steptime.study.trial import Optimizer, Trial
+from steptime.study.trial import Optimizer, Trial, Tuning
 from steptime.workloads.layers import Network, Workload
 
 SMALL_BLOCKS = {"block_momentum": {"block_size": 48}}
 """Options by strategy, of which the defaults are too large for a check."""
 
 
-def configurations(frameworks: Sequence[str], workers: Sequence[int], workload: Workload) -> Iterator[Trial]:
-    """Yield a trial for every strategy of the frameworks with these numbers of workers, where it takes them."""
+def configurations(
+    frameworks: Sequence[str], workers: Sequence[int], workload: Workload, tiers: Sequence[Tuning] = ("documented",)
+) -> Iterator[Trial]:
+    """Yield a trial for every strategy of the frameworks with these numbers of workers, where it takes them.
+
+    Of several ``tiers``, each whose options differ from those of the tiers before.
+    """
     manifests = load_manifests()
     for framework in frameworks:
         for strategy, support in manifests[framework].strategies.items():
             for count in workers:
                 if support.min_workers <= count <= (support.max_workers or count):
-                    yield trial_of(manifests[framework], strategy, workload, count)
+                    found = (trial_of(manifests[framework], strategy, workload, count, tier) for tier in tiers)
+                    yield from {each.id: each for each in found}.values()
 
 
 def small_workload() -> Workload:
@@ -43,9 +49,9 @@ def small_workload() -> Workload:
     return net.finish("small", classes=10)
 
 
-def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int) -> Trial:
-    """Return a trial with the framework's default options."""
-    options = manifest.tier_options("documented", strategy, "cpu")
+def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int, tier: Tuning = "documented") -> Trial:
+    """Return a trial with the framework's options in a tier; its id is the same in tiers with the same options."""
+    options = manifest.tier_options(tier, strategy, "cpu")
     servers = int(STRATEGIES[strategy].servers)
     return Trial(
         framework=manifest.name,

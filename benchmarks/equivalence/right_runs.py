@@ -1,4 +1,4 @@
-"""Check frameworks as they are, again and again: none of them may be refused.
+"""Check frameworks as they are, again and again, in both tiers: none of them may be refused.
 
 ::
 
@@ -13,6 +13,7 @@ import shutil
 import time
 from itertools import cycle
 from pathlib import Path
+from random import Random
 
 from configurations import Bench, configurations, installed, preload, small_workload
 
@@ -28,7 +29,8 @@ def main() -> None:
         preload(bench)
     shape = [tuple(arguments.shape)] if arguments.shape else []
     workload = small_workload() if arguments.workload == "small" else build_workload(arguments.workload, *shape)
-    trials = list(configurations(arguments.frameworks, arguments.workers, workload))
+    trials = list(configurations(arguments.frameworks, arguments.workers, workload, arguments.tiers))
+    Random(0).shuffle(trials)  # noqa: S311 - so that the first ones are of all frameworks
     trials = [each.model_copy(update={"precision": arguments.precision}) for each in trials]
     for number, trial in enumerate(cycle(trials)):
         if number >= arguments.runs:
@@ -60,6 +62,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--frameworks", nargs="+", default=installed())
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--tiers", nargs="+", default=["documented", "tuned"])
     parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
     parser.add_argument("--workload", default="lenet5", help="of the library, or small")
     parser.add_argument("--precision", default="fp32")
