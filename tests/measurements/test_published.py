@@ -11,7 +11,9 @@ from steptime.study.trial import Trial
 CLAIM = {"slower": {"frameworks": ["slow"]}, "faster": {"frameworks": ["fast"], "strategies": ["allreduce"]}}
 
 
-def ranked(framework: str, seconds: float, *, workload: str = "lenet5", strategy: str = "allreduce") -> Measured:
+def ranked(
+    framework: str, seconds: float, *, workload: str = "lenet5", strategy: str = "allreduce", loader: str = "synthetic"
+) -> Measured:
     """Return a trial of three launches whose steps take ``seconds``, give or take a percent."""
     trial = Trial(
         framework=framework,
@@ -20,7 +22,7 @@ def ranked(framework: str, seconds: float, *, workload: str = "lenet5", strategy
         input_shape=(1, 28, 28),
         classes=10,
         dataset=None,
-        loader="synthetic",
+        loader=loader,
         device="cpu",
         precision="fp32",
         workers=2,
@@ -68,3 +70,22 @@ def test_swapping_the_sides_inverts_the_mean() -> None:
 
     assert one.value is not None
     assert other.value == pytest.approx(1.0 / one.value)
+
+
+def test_a_claim_about_loaders_compares_trials_that_differ_in_their_loader_only() -> None:
+    both = ["pytorch", "horovod_pytorch"]
+    claim = {
+        "slower": {"frameworks": both, "loaders": ["native"]},
+        "faster": {"frameworks": both, "loaders": ["dali"]},
+    }
+    measured = [
+        ranked("pytorch", 2.0, loader="native"),
+        ranked("pytorch", 1.0, loader="dali"),
+        ranked("horovod_pytorch", 8.0, loader="native"),
+        ranked("horovod_pytorch", 4.0, loader="dali"),
+    ]
+
+    found = average_ratio(claim, measured)
+
+    assert found.pairs == 2
+    assert found.value == pytest.approx(2.0, rel=0.03)

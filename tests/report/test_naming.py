@@ -32,6 +32,15 @@ def test_trials_that_differ_in_servers_are_told_apart_by_them():
     assert [Names(trials).short(each) for each in trials] == ["mxnet ps_sync servers=1", "mxnet ps_sync servers=2"]
 
 
+def test_trials_that_differ_in_helper_processes_are_told_apart_by_them():
+    trials = [trial(id=f"a-{helpers}", loader_processes=helpers) for helpers in (0, 2)]
+
+    assert [Names(trials).short(each) for each in trials] == [
+        "pytorch allreduce loader_processes=0",
+        "pytorch allreduce loader_processes=2",
+    ]
+
+
 def test_trials_that_differ_in_nothing_that_is_known_are_told_apart_by_their_ids():
     trials = [trial(id="a-1f"), trial(id="a-2e")]
 

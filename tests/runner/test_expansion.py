@@ -205,6 +205,24 @@ def test_the_automatic_loader_is_native_where_there_is_a_dataset():
     assert [(trial.loader, trial.dataset) for trial in trials] == [("native", "digits"), ("synthetic", None)]
 
 
+def test_helper_processes_are_an_axis_of_loaders_that_read():
+    trials = _expand(
+        workloads={"name": "lenet5", "dataset": "digits"},
+        loaders=["synthetic", {"name": "native", "processes": [0, 1, 2]}],
+    ).trials
+
+    assert [(trial.loader, trial.loader_processes) for trial in trials] == [
+        ("synthetic", 0),
+        ("native", 0),
+        ("native", 1),
+        ("native", 2),
+    ]
+
+
+def test_synthetic_data_have_no_helpers_however_many_are_asked_for():
+    assert len(_expand(loaders={"name": "synthetic", "processes": [0, 1, 2]}).trials) == 1
+
+
 def test_synthetic_data_keep_the_shape_and_classes_of_the_dataset_they_stand_for():
     trials = _expand(
         workloads={"name": "resnet50", "dataset": "photos", "image": 64}, loaders=["native", "synthetic"]

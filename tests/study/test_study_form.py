@@ -60,7 +60,7 @@ def test_a_workload_may_be_a_name_a_mapping_or_a_list_of_both(read):
 def test_a_loader_may_name_its_processes(read):
     loaders = read(SMALLEST + "loaders: [synthetic, {name: native, processes: 2}]").loaders
 
-    assert loaders == [LoaderChoice(name="synthetic"), LoaderChoice(name="native", processes=2)]
+    assert loaders == [LoaderChoice(name="synthetic"), LoaderChoice(name="native", processes=[2])]
 
 
 @pytest.mark.parametrize(("written", "seconds"), [("90", 90), ("8m", 480), ("1h30m", 5400), ("1.5s", 1.5)])

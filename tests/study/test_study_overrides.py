@@ -37,7 +37,7 @@ def test_a_value_of_an_item_is_reached_by_its_name(read):
 def test_an_item_written_as_a_bare_name_takes_further_keys(read):
     study = read("workloads: lenet5\nframeworks: pytorch", "workloads.0.dataset=digits", "loaders.processes=2")
 
-    assert (study.workloads[0].dataset, study.loaders[0].processes) == ("digits", 2)
+    assert (study.workloads[0].dataset, study.loaders[0].processes) == ("digits", [2])
 
 
 def test_a_mapping_that_the_file_lacks_is_made(read):

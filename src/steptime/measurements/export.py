@@ -33,6 +33,7 @@ _PLAIN = (
         "threads",
         "cores_per_worker",
         "batch_per_worker",
+        "loader_processes",
         "tuning",
         "implementation",
         "launches",

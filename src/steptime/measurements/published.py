@@ -9,6 +9,7 @@ import numpy as np
 
 from steptime.measurements.comparison import Comparison, Measured, compare_trials
 from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.study.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class AverageRatio:
 def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> AverageRatio:
     """Return the step time of the claim's ``slower`` trials divided by that of its ``faster`` ones.
 
-    Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike; the mean
+    Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike. Where the
+    claim is about ``loaders``, the trials of a pair are of the same framework and strategy, and differ in nothing but
+    their loader and its helpers. The mean
     is geometric, so that swapping the sides inverts it. The interval holds what launches leave open of this mean; it
     says nothing of workloads that were not measured. Pairs that share a trial are taken for independent, which
     makes the interval too narrow by a factor of at most the square root of how often a trial is shared: it is
@@ -37,9 +40,10 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
         claim: an item of the study's ``published``.
         measured: the trials that may be compared.
     """
+    about_loaders = any(claim[side].get("loaders") for side in ("slower", "faster"))
     groups: dict[str, list[Measured]] = {}
     for each in measured:
-        groups.setdefault(each.trial.group, []).append(each)
+        groups.setdefault(_counterpart_key(each.trial) if about_loaders else each.trial.group, []).append(each)
     found: list[Comparison] = []
     uses = Counter[str]()
     for members in groups.values():
@@ -50,8 +54,13 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
     return _mean(found, max(uses.values(), default=1))
 
 
+def _counterpart_key(trial: Trial) -> str:
+    """Return what trials have in common that differ in their loader and its helpers only."""
+    return trial.model_copy(update={"loader": "", "loader_processes": 0}).id
+
+
 def _chosen(side: Mapping[str, Any], members: Iterable[Measured]) -> list[Measured]:
-    axes = {"frameworks": "framework", "strategies": "strategy", "workloads": "workload"}
+    axes = {"frameworks": "framework", "strategies": "strategy", "workloads": "workload", "loaders": "loader"}
     return [
         each
         for each in members

@@ -93,6 +93,8 @@ class TrialSummary(JsonForm):
     classes: int
     dataset: str | None
     loader: str
+    loader_processes: int = 0
+    """Helper processes of each worker."""
     device: str
     precision: str
     workers: int

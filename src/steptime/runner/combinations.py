@@ -12,7 +12,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators, Version
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.strategies import strategy_named
-from steptime.study.study import ClusterChoice, LoaderChoice, WorkloadChoice
+from steptime.study.study import ClusterChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, OptionValue, Precision, ServerPlacement, Trial, Tuning
 
 
@@ -45,7 +45,8 @@ class Combination:
     workload: WorkloadChoice
     framework: str
     strategy: str
-    loader: LoaderChoice
+    loader: str
+    loader_processes: int
     device: Literal["cpu", "cuda"]
     precision: Precision
     workers: int
@@ -68,7 +69,7 @@ class Combination:
             "strategy": self.strategy,
             "workload": self.workload.name,
             "dataset": self.workload.dataset,
-            "loader": self.loader.name,
+            "loader": self.loader,
             "device": self.device,
             "precision": self.precision,
             "workers": self.workers,
@@ -94,7 +95,7 @@ class Combination:
         """Return the trial; only for what is not impossible."""
         manifest = context.manifests[self.framework]
         shape = context.shapes.of(self.workload)
-        native = self.loader.name != "synthetic"
+        native = self.loader != "synthetic"
         needed = manifest.launcher_for(self.strategy, self.options)
         cluster = _cluster(self, context)
         return Trial(
@@ -104,8 +105,8 @@ class Combination:
             input_shape=shape.input_shape,
             classes=shape.classes,
             dataset=self.workload.dataset if native else None,
-            loader=self.loader.name,
-            loader_processes=self.loader.processes if native else 0,
+            loader=self.loader,
+            loader_processes=self.loader_processes if native else 0,
             device=self.device,
             precision=self.precision,
             workers=self.workers,
@@ -172,8 +173,8 @@ def _wrong_workers(combination: Combination, manifest: Manifest, _: ExpansionCon
 
 
 def _no_loader(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
-    if combination.loader.name not in manifest.loaders:
-        return f"no loader {combination.loader.name!r} (it has {', '.join(manifest.loaders)})"
+    if combination.loader not in manifest.loaders:
+        return f"no loader {combination.loader!r} (it has {', '.join(manifest.loaders)})"
     return None
 
 
@@ -234,9 +235,9 @@ def _no_precision(combination: Combination, manifest: Manifest, context: Expansi
 
 
 def _no_data(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
-    if combination.loader.name == "synthetic" or combination.workload.dataset is not None:
+    if combination.loader == "synthetic" or combination.workload.dataset is not None:
         return None
-    return f"{combination.workload.name} has no dataset for the loader {combination.loader.name!r} to read"
+    return f"{combination.workload.name} has no dataset for the loader {combination.loader!r} to read"
 
 
 def _wrong_launcher(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:

@@ -158,7 +158,10 @@ class _Axes:
             chosen_device = context.automatic_device if device == AUTO else device
             tiers = product(self._option_sets(manifest, strategy), self._values["tuning"])
             variable_sets = list(self._variable_sets(framework))
-            for count, placement, (chosen, tuning), variables in product(servers, placements, tiers, variable_sets):
+            name = _loader_name(loader, workload)
+            helpers = [0] if name == "synthetic" else loader.processes
+            axes = product(servers, placements, helpers, tiers, variable_sets)
+            for count, placement, processes, (chosen, tuning), variables in axes:
                 options, documented = (
                     _options(manifest, strategy, tier, chosen_device, chosen) for tier in (tuning, "documented")
                 )
@@ -166,7 +169,8 @@ class _Axes:
                     workload=workload,
                     framework=framework,
                     strategy=strategy,
-                    loader=_chosen_loader(loader, workload),
+                    loader=name,
+                    loader_processes=processes,
                     device=chosen_device,
                     precision=precision,
                     workers=workers,
@@ -263,10 +267,10 @@ def _automatic(manifest: Manifest, workers: int) -> list[str]:
     return [name for name in _able(manifest, workers) if strategy_named(name).exact] or [AUTO]
 
 
-def _chosen_loader(loader: LoaderChoice, workload: WorkloadChoice) -> LoaderChoice:
+def _loader_name(loader: LoaderChoice, workload: WorkloadChoice) -> str:
     if loader.name != AUTO:
-        return loader
-    return LoaderChoice(name="native" if workload.dataset else "synthetic", processes=loader.processes)
+        return loader.name
+    return "native" if workload.dataset else "synthetic"
 
 
 def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", "cuda"]:
@@ -290,7 +294,7 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
         "frameworks": combination.framework,
         "strategies": combination.strategy,
         "workloads": combination.workload.name,
-        "loaders": combination.loader.name,
+        "loaders": combination.loader,
         "workers": combination.workers,
         "servers": combination.servers,
         "server_placement": combination.server_placement,

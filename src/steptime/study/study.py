@@ -54,8 +54,8 @@ class LoaderChoice(Strict):
 
     name: str = "auto"
     """`native`, `synthetic`, or `auto`: native where the workload has a dataset, synthetic elsewhere."""
-    processes: Annotated[int, Field(ge=0, le=1024)] = 0
-    """Helper processes of each worker; 0 loads in the training process."""
+    processes: Annotated[OneOrMany[Annotated[int, Field(ge=0, le=1024)]], Field(min_length=1)] = [0]
+    """Helper processes of each worker, an axis; 0 loads in the training process."""
 
 
 class EnvironmentChoice(Strict):
@@ -90,6 +90,8 @@ class Side(Strict):
     frameworks: OneOrMany[str]
     strategies: OneOrMany[str] | None = None
     workloads: OneOrMany[str] | None = None
+    loaders: OneOrMany[str] | None = None
+    """A claim about loaders compares trials that differ in nothing else."""
 
 
 class Published(Strict):
