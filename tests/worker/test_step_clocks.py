@@ -1,12 +1,14 @@
 """When steps end: by the host, and by a device that runs behind it."""
 
+import queue
+import threading
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.worker.clock import EventClock, HostClock
+from steptime.worker.clock import EventClock, HostClock, WaitingClock
 
 
 class FakeDevice:
@@ -72,10 +74,85 @@ def test_the_host_waits_for_a_step_before_it_reads_its_clock():
     assert second - first >= 0.01
 
 
-@pytest.mark.parametrize("clock", [HostClock(lambda: None), FakeDevice([1.0, 2.0]).clock()], ids=["host", "device"])
+@pytest.mark.parametrize(
+    "clock",
+    [HostClock(lambda: None), FakeDevice([1.0, 2.0]).clock(), WaitingClock(lambda: None, id, lambda: None, 2)],
+    ids=["host", "device", "threads"],
+)
 def test_a_drained_clock_begins_anew(clock):
     clock.tick()
     assert len(clock.drain()) == 1
     assert clock.drain() == []
     clock.tick()
     assert len(clock.drain()) == 1
+
+
+class RunningDevice:
+    """A device that is a thread: it does what is issued in turn, and the host runs ahead of it."""
+
+    def __init__(self) -> None:
+        self._issued: queue.Queue[tuple[float, threading.Event]] = queue.Queue()
+        self.ends: list[float] = []
+        self.newest = threading.Event()
+        self.newest.set()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def issue(self, seconds: float) -> None:
+        self.newest = threading.Event()
+        self._issued.put((seconds, self.newest))
+
+    def _work(self) -> None:
+        while True:
+            seconds, done = self._issued.get()
+            time.sleep(seconds)
+            self.ends.append(time.monotonic())
+            done.set()
+            self._issued.task_done()
+
+    def wait_for_all_that_is_issued(self, _: threading.Event) -> None:
+        """Wait as a copy behind the newest work does, whichever work the caller means."""
+        self.newest.wait()
+
+    def clock(self, *, at_once: int | None) -> WaitingClock:
+        wait_for = threading.Event.wait if at_once is None else self.wait_for_all_that_is_issued
+        return WaitingClock(lambda: self.newest, wait_for, self._issued.join, at_once)
+
+
+@pytest.mark.parametrize("at_once", [None, 8], ids=["each result knows", "all that is issued"])
+def test_waiting_threads_note_the_ends_of_a_device_while_the_host_runs_ahead(at_once):
+    device = RunningDevice()
+    clock = device.clock(at_once=at_once)
+    began = time.monotonic()
+    for _ in range(5):
+        device.issue(0.04)
+        clock.tick()
+    issued = time.monotonic()
+
+    ends = clock.drain()
+
+    assert issued - began < 0.1
+    assert len(device.ends) == len(ends) == 5
+    assert ends == pytest.approx(device.ends, abs=0.03)
+
+
+def test_the_host_is_no_more_steps_ahead_than_threads_wait():
+    device = RunningDevice()
+    clock = device.clock(at_once=2)
+    began = time.monotonic()
+    for _ in range(4):
+        device.issue(0.05)
+        clock.tick()
+    assert time.monotonic() - began >= 0.1
+    assert len(clock.drain()) == 4
+
+
+def test_a_result_that_fails_is_raised_by_the_wait_for_the_device_and_by_no_thread():
+    failure = ["the device has failed"]
+
+    def fail(*_):
+        raise RuntimeError(*failure)
+
+    clock = WaitingClock(lambda: None, fail, fail)
+    clock.tick()
+    with pytest.raises(RuntimeError, match="the device has failed"):
+        clock.drain()

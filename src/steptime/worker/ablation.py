@@ -30,7 +30,9 @@ def run_ablation(session, job, context, records):
     names = [name for name in NESTED_STAGES + SEPARATE_STAGES if name in stages]
     uncounted = {name: 1 + (session.batches_ahead() if name in _FROM_THE_LOADER else 0) for name in names}
     with Rendezvous(context) as rendezvous:
-        timer = _StageTimer(session.clock(), rendezvous, stages)
+        # An engine of a processor is not made idle at every barrier: training does not do that either.
+        drain = session.wait if job["device"] != "cpu" and context.workers > 1 else None
+        timer = _StageTimer(session.clock(), rendezvous, stages, drain)
         timer.run("step", schedule["warmup_steps"])
         costs = {name: min(timer.run(name, _WARM_STEPS)) for name in names}
         blocks, steps = rendezvous.from_first(_plan(costs, uncounted, schedule))
@@ -64,12 +66,18 @@ def run_ablation(session, job, context, records):
 
 
 class _StageTimer(object):
-    """Runs and times steps of any stage."""
+    """Runs and times steps of any stage.
 
-    def __init__(self, clock, rendezvous, stages):
+    The device is idle after ``run``, since the clock's drain waits for it, and at every barrier within, so that all
+    workers' devices start such a step together, and not only their hosts.
+    """
+
+    def __init__(self, clock, rendezvous, stages, drain=None):
+        """Take the clock, the rendezvous and the stages; ``drain`` waits for the device, if there is one."""
         self._clock = clock
         self._rendezvous = rendezvous
         self._stages = stages
+        self._drain = drain
 
     def run(self, name, count):
         """Run ``count`` steps of a stage and return how long each took, in seconds."""
@@ -79,6 +87,8 @@ class _StageTimer(object):
         for _ in range(count):
             if unsynchronized:
                 clock.tick()
+                if self._drain is not None:
+                    self._drain()
                 self._rendezvous.barrier()
                 clock.tick()
             function()

@@ -1,9 +1,13 @@
 """Step clocks: when did each step end?
 
-A clock is ticked once after every step and drained once after the last. Ends are seconds on this host's monotonic
-clock, so that the ends of several workers of one host can be compared.
+A step ends when everything that was issued for it is done, on the device too: the same for all frameworks. A clock is
+ticked once after every step and drained once after the last. Ends are seconds on this host's monotonic clock, so that
+the ends of several workers of one host can be compared.
 """
 
+import contextlib
+import queue
+import threading
 import time
 
 
@@ -58,3 +62,72 @@ class EventClock(object):
         ends = [now - self._elapsed_s(event, last) for event in self._events]
         self._events = []
         return ends
+
+
+class WaitingClock(object):
+    """Has threads wait for each step's result, and notes when it is there: the loop itself is never held up.
+
+    For frameworks whose device gives no event that can be read later.
+    """
+
+    def __init__(self, newest, wait_for, synchronize, at_once=None):
+        """Start the threads, which last as long as the process.
+
+        Args:
+            newest: returns the result of the step that was just issued.
+            wait_for: returns when one result is there.
+            synchronize: returns when the device is idle, and raises what a step has raised there.
+            at_once: how many results are waited for at once. None has one thread wait for one result after the other,
+                for a framework in which each result knows when it is there. A number is for a framework that waits
+                for all that was issued before ``wait_for`` was called: ``tick`` then returns when a thread is about to
+                call it, so that what is issued next does not count, and the host is so many steps ahead at most.
+        """
+        self._newest = newest
+        self._wait_for = wait_for
+        self._synchronize = synchronize
+        self._at_once = at_once
+        self._given = queue.Queue()
+        self._moments = []
+        for _ in range(at_once or 1):
+            threading.Thread(target=self._note, name="step ends", daemon=True).start()
+
+    def tick(self):
+        """Have a thread note the end of the step that was just issued."""
+        moment = _Moment()
+        self._moments.append(moment)
+        self._given.put((moment, self._newest()))
+        if self._at_once:
+            moment.begun.acquire()
+
+    def drain(self):
+        """Wait for the device, and return the ends marked since the last drain, in seconds, oldest first.
+
+        Raises what a step has raised on the device.
+        """
+        if not self._moments:
+            return []
+        self._synchronize()
+        self._given.join()
+        ends = sorted(moment.at_s for moment in self._moments)  # two threads may wake in either order
+        self._moments = []
+        return ends
+
+    def _note(self):
+        while True:
+            moment, result = self._given.get()
+            # From here on the thread holds Python's lock until the framework lets go of it and waits.
+            moment.begun.release()
+            with contextlib.suppress(Exception):  # whoever waits next meets the same failure, and reports it
+                self._wait_for(result)
+            moment.at_s = time.monotonic()
+            del result
+            self._given.task_done()
+
+
+class _Moment(object):
+    """When a result was there: ``at_s``, in seconds, once it was; ``begun`` is locked until somebody waits for it."""
+
+    def __init__(self):
+        self.at_s = None
+        self.begun = threading.Lock()
+        self.begun.acquire()

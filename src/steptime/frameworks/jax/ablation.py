@@ -1,12 +1,6 @@
-"""The ablated step in JAX, each stage a program of its own, and the clock of steps that JAX runs behind Python."""
-
-import contextlib
-import queue
-import threading
-import time
+"""The ablated step in JAX, each stage a program of its own."""
 
 from steptime.worker.ablated_step import AblatedStep
-from steptime.worker.clock import EventClock
 
 
 class JaxAblation(AblatedStep):
@@ -44,47 +38,3 @@ class JaxAblation(AblatedStep):
 
     def _on(self, program, held):
         return lambda: self._run(program, held)
-
-
-def step_clock(newest, wait):
-    """Return a clock whose steps end when the array that ``newest()`` returns after the step is computed.
-
-    A thread waits for one array after the other. Waiting for them in the loop instead would keep the device idle
-    while Python issues the next step, which no training does.
-    """
-    marks = _DeviceMarks(newest, wait)
-    return EventClock(marks.push, lambda earlier, later: later.at_s - earlier.at_s, marks.wait)
-
-
-class _DeviceMark(object):
-    """``at_s`` is the host's monotonic time of the moment, once it has come."""
-
-    at_s = None
-
-
-class _DeviceMarks(object):
-    def __init__(self, newest, wait):
-        self._newest = newest
-        self._wait = wait
-        self._pending = queue.Queue()
-        threading.Thread(target=self._note, name="step ends", daemon=True).start()
-
-    def push(self):
-        """Return a mark behind the newest array."""
-        mark = _DeviceMark()
-        self._pending.put((mark, self._newest()))
-        return mark
-
-    def wait(self):
-        """Wait until everything is computed and all marks are noted; raises what the computation raised."""
-        self._wait()
-        self._pending.join()
-
-    def _note(self):
-        while True:
-            mark, array = self._pending.get()
-            with contextlib.suppress(Exception):  # whoever waits next meets the same failure, and reports it
-                array.block_until_ready()
-            mark.at_s = time.monotonic()
-            self._pending.task_done()
-            del array

@@ -3,11 +3,12 @@
 import jax
 import numpy
 
-from steptime.frameworks.jax.ablation import JaxAblation, step_clock
+from steptime.frameworks.jax.ablation import JaxAblation
 from steptime.frameworks.jax.loader import open_jax_batches
 from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
+from steptime.worker.clock import WaitingClock
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -55,7 +56,8 @@ class JaxSession(Session):
         return self._network.probe()
 
     def clock(self):
-        return step_clock(lambda: self._newest, self.wait)
+        # Waiting in the loop would keep the device idle while Python issues the next step, which no training does.
+        return WaitingClock(lambda: self._newest, jax.block_until_ready, self.wait)
 
     def loss(self):
         return float(self._placement.own(self._losses)[0])

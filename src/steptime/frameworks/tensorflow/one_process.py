@@ -11,7 +11,6 @@ import time
 
 from steptime.frameworks.tensorflow.cluster import PeerConnection
 from steptime.worker.ablated_step import AblatedStep
-from steptime.worker.clock import HostClock
 from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
 from steptime.worker.session import Session
 
@@ -47,10 +46,10 @@ def _accept_followers(context):
 
 
 class _CopiedClock(object):
-    """A ``HostClock`` whose drained ends are kept for the followers."""
+    """Another clock, whose drained ends are kept for the followers."""
 
-    def __init__(self, wait):
-        self._clock = HostClock(wait)
+    def __init__(self, clock):
+        self._clock = clock
         self._drained = []
         self._changed = threading.Condition()
         self.tick = self._clock.tick
@@ -101,7 +100,7 @@ class LeadingSession(Session):
         self._taken += 1
 
     def clock(self):
-        self._clock = _CopiedClock(self.wait)
+        self._clock = _CopiedClock(self._session.clock())
         return self._clock
 
     def ablate(self):

@@ -3,7 +3,11 @@
 import os
 
 from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage
+from steptime.worker.clock import HostClock, WaitingClock
 from steptime.worker.session import Session
+
+_STEPS_AHEAD = 16
+"""How many steps the host may be ahead of a GPU: as many as keep it busy, and no more than its queue holds."""
 
 
 class TensorFlowSession(Session):
@@ -34,6 +38,8 @@ class TensorFlowSession(Session):
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
         self.newest = None
+        self._one = tf.constant(1.0)
+        self._last_gpu = "/GPU:%d" % (len(tf.config.get_visible_devices("GPU")) - 1) if device else None
 
     def step(self):
         self.newest = self._run()
@@ -60,6 +66,22 @@ class TensorFlowSession(Session):
         if self._job["device"] == "cuda":
             self._tf.test.experimental.sync_devices()
 
+    def clock(self):
+        if self._job["device"] == "cpu":
+            return HostClock(self.wait)
+        return WaitingClock(self._number_behind, lambda number: number.numpy(), self.wait, _STEPS_AHEAD)
+
+    def _number_behind(self):
+        """Return a number that the last of this process's GPUs computes behind all that was issued.
+
+        TensorFlow has no events, and a tensor that was copied to the host once is not copied again.
+        """
+        tf = self._tf
+        losses = tf.nest.flatten(self.newest, expand_composites=True)
+        loss = self._one if losses[-1] is None else losses[-1]
+        with tf.device(self._last_gpu):
+            return tf.raw_ops.AddV2(x=loss, y=loss)
+
     def loss(self):
         return float(self.newest.numpy())
 
@@ -84,7 +106,7 @@ class TensorFlowSession(Session):
             "layout": "channels last",
             "onednn": os.environ.get(ONEDNN, "default"),
             "loader_threads": self._batches.threads,
-            "clock": "host, after waiting for the device in every step" if gpus else "host",
+            "clock": "threads that wait for a number of each step" if gpus else "host",
         }
         facts.update(self._strategy.facts)
         return facts

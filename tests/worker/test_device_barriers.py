@@ -1,0 +1,81 @@
+"""At every barrier of a breakdown a device is idle, so that all workers' devices begin a step together."""
+
+import itertools
+import time
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from steptime.worker import ablation
+from steptime.worker.clock import EventClock
+
+STAGES = ("forward", "backward", "local", "exchange", "h2d", "communication", "input")
+
+
+class QueuedDevice:
+    """Counts what was issued and has not been waited for; every stage issues one piece of work."""
+
+    def __init__(self) -> None:
+        self.unfinished = 0
+
+    def issue(self) -> None:
+        self.unfinished += 1
+
+    def wait(self) -> None:
+        self.unfinished = 0
+
+
+class DeviceSession:
+    """A session whose steps and stages issue work to a device."""
+
+    def __init__(self, device: QueuedDevice) -> None:
+        self.step, self.wait = device.issue, device.wait
+        self._device = device
+
+    def clock(self) -> EventClock:
+        return EventClock(time.monotonic, lambda first, last: last - first, self.wait)
+
+    def batches_ahead(self) -> int:
+        return 0
+
+    def ablate(self) -> Any:
+        stages = dict.fromkeys(STAGES, self._device.issue)
+        return SimpleNamespace(stages=lambda: stages, marks=())
+
+
+def unfinished_at_barriers(monkeypatch: pytest.MonkeyPatch, device: str, workers: int) -> list[int]:
+    """Run a breakdown of a worker, and return how much of its device's work each barrier met."""
+    queued, met = QueuedDevice(), []
+
+    class Meeting:
+        def __init__(self, _: object) -> None:
+            self.from_first = lambda value: value
+            self.clock_offset = itertools.count().__next__
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nobody is left."""
+
+        def barrier(self) -> None:
+            met.append(queued.unfinished)
+
+    monkeypatch.setattr(ablation, "Rendezvous", Meeting)
+    schedule = {"warmup_steps": 2, "seconds": 0.0, "min_blocks": 2, "max_blocks": 2, "max_steps": 2}
+    job = {"device": device, "schedule": schedule, "seed": 1}
+    records = SimpleNamespace(write=lambda *_, **__: None)
+    ablation.run_ablation(DeviceSession(queued), job, SimpleNamespace(workers=workers), records)
+    return met
+
+
+def test_a_device_is_idle_at_every_barrier_of_several_workers(monkeypatch):
+    met = unfinished_at_barriers(monkeypatch, "cuda", workers=2)
+    assert met
+    assert not any(met)
+
+
+@pytest.mark.parametrize(("device", "workers"), [("cuda", 1), ("cpu", 2)], ids=["alone", "on a processor"])
+def test_who_meets_nobody_or_has_no_device_runs_ahead_as_in_training(monkeypatch, device, workers):
+    assert any(unfinished_at_barriers(monkeypatch, device, workers))
