@@ -50,8 +50,9 @@ def small_workload() -> Workload:
 
 
 def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int, tier: Tuning = "documented") -> Trial:
-    """Return a trial with the framework's options in a tier; its id is the same in tiers with the same options."""
+    """Return a trial with the framework's options in a tier; where they are the documented ones, it is documented."""
     options = manifest.tier_options(tier, strategy, "cpu")
+    tuned = options != manifest.tier_options("documented", strategy, "cpu")
     servers = int(STRATEGIES[strategy].servers)
     return Trial(
         framework=manifest.name,
@@ -67,6 +68,7 @@ def trial_of(manifest: Manifest, strategy: str, workload: Workload, workers: int
         servers=servers,
         server_placement="own" if servers else None,
         batch_per_worker=8,
+        tuning="tuned" if tuned else "documented",
         options=options | {k: v for k, v in SMALL_BLOCKS.get(strategy, {}).items() if k in options},
         optimizer=Optimizer(),
         launcher=manifest.launcher_for(strategy, options),

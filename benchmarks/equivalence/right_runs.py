@@ -11,6 +11,7 @@ import argparse
 import json
 import shutil
 import time
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from random import Random
@@ -25,6 +26,8 @@ def main() -> None:
     arguments = _parse()
     done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
     bench = Bench(arguments.frameworks)
+    # Some settings of the tier ``tuned`` are read when a framework is imported: such workers start as users start them.
+    as_usual = replace(bench.executor, environments=dict(bench.environments))
     if arguments.preloaded:
         preload(bench)
     shape = [tuple(arguments.shape)] if arguments.shape else []
@@ -38,13 +41,19 @@ def main() -> None:
         if number < len(done):
             continue
         started = time.monotonic()
-        result = bench.check(trial.model_copy(update={"seed": number // len(trials)}), None, workload)
+        executor = as_usual if trial.tuning == "tuned" else None
+        result = bench.check(trial.model_copy(update={"seed": number // len(trials)}), executor, workload)
         shutil.rmtree(bench.scratch, ignore_errors=True)
-        line = {**result.to_json(), "wall_s": time.monotonic() - started, "seed": number // len(trials)}
+        line = {
+            **result.to_json(),
+            "tuning": trial.tuning,
+            "wall_s": time.monotonic() - started,
+            "seed": number // len(trials),
+        }
         with arguments.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(
-            f"{number:4} {trial.framework:20} {trial.strategy:15} {trial.workers} workers "
+            f"{number:4} {trial.framework:20} {trial.strategy:15} {trial.tuning:10} {trial.workers} workers "
             f"{'passed ' if result.passed else 'REFUSED'} {line['wall_s']:6.1f} s  "
             f"gradient {result.gradient_error or 0:.1e}/{result.gradient_rounding or 0:.1e}  "
             f"update {result.update_error or 0:.1e}/{result.update_rounding or 0:.1e}  "
