@@ -29,9 +29,7 @@ from steptime.study.trial import Trial
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 _PAGE = _ROOT / "docs" / "equivalence.md"
-_ADAPTER = _HERE / "planted_adapter.py"
-_DDP = {"pytorch", "horovod_pytorch"}
-_BY_NAME = _DDP | {"tensorflow", "horovod_tensorflow", "jax", "horovod_mxnet", "chainer"}
+_PLANTS = ("planted_exchange.py", "planted_servers.py", "planted_weights.py")
 
 
 @dataclass(frozen=True)
@@ -43,25 +41,32 @@ class Fault:
     def exists(self, trial: Trial) -> bool:  # noqa: PLR0911 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
-        exchanges = strategy.answer == "mean" and not strategy.single_baseline
-        if name in {"gradients divided twice", "sum instead of mean"}:
-            return exchanges
-        if name == "one worker's data doubled":
-            return not strategy.single_baseline
-        if name == "update before the exchange ends":
-            return exchanges and not strategy.servers
-        if name == "gradient of one array not exchanged":
-            by_name = trial.framework in _BY_NAME and exchanges and not strategy.shards
-            return by_name or (strategy.servers and trial.framework in {"pytorch", "mxnet", "tensorflow1"})
-        if name in {"a worker sends zeros", "server applies a push twice"}:
+        if name in {"server applies a push twice", "a worker sends zeros"}:
             return strategy.servers
         if name == "async worker never pulls":
-            return not strategy.synchronous and trial.framework in {"pytorch", "mxnet"}
+            return strategy.answer == "any_order"
         if name == "stale weights by one step":
-            remote = strategy.servers and trial.framework != "pytorch"
-            relaid = trial.framework == "deepspeed" and trial.strategy != "single"
-            return strategy.answer == "mean" and not remote and not relaid and trial.framework != "tensorflow1"
+            return strategy.answer != "any_order"  # to which it is right
+        if name in _OF_AN_EXCHANGE and strategy.single_baseline:
+            return False
+        if name == "sum instead of mean":
+            return strategy.answer in {"mean", "error_feedback"}
+        if name == "gradients divided twice":
+            return strategy.answer != "blocks"  # which exchanges weights
+        if name == "update before the exchange ends":
+            return strategy.answer != "any_order"
+        if name == "gradient of one array not exchanged":
+            return strategy.answer in {"mean", "any_order"}  # all arrays are quantised together, or none is exchanged
         return True
+
+
+_OF_AN_EXCHANGE = {
+    "gradient of one array not exchanged",
+    "gradients divided twice",
+    "sum instead of mean",
+    "one worker's data doubled",
+    "update before the exchange ends",
+}
 
 
 FAULTS = [
@@ -88,7 +93,9 @@ def planted_manifest(manifest: Manifest, fault: str, folder: Path) -> Manifest:
     copied = folder / manifest.name
     shutil.copytree(manifest.folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / "adapter.py").rename(copied / "unplanted.py")
-    shutil.copy(_ADAPTER, copied / "adapter.py")
+    shutil.copy(_HERE / "planted_adapter.py", copied / "adapter.py")
+    for name in _PLANTS:
+        shutil.copy(_HERE / name, copied)
     (copied / "plant.json").write_text(json.dumps({"fault": fault}))
     return manifest.model_copy(update={"folder": copied})
 
