@@ -89,7 +89,9 @@ class _Kind(StoredObject):
 
 
 def record_reader(
-    record: type[Record], kind: Literal["launch", "ablation", "equivalence", "net"], check: Callable[[Record], None]
+    record: type[Record],
+    kind: Literal["launch", "ablation", "loader", "equivalence", "net"],
+    check: Callable[[Record], None],
 ) -> Reader[Record]:
     """Return the function that reads a line of ``record`` and raises ValueError, which says what is wrong where.
 

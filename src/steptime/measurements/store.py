@@ -12,6 +12,7 @@
     trials/ID/trial.json    one configuration
     trials/ID/records.jsonl one line per launch
     trials/ID/ablation.jsonl one line per ablation launch
+    trials/ID/loader.jsonl  one line per loader launch
     run.lock                held by the process that writes
 
 Reading needs no lock and may happen while another process writes. Writing takes the lock; ``with store.lock():``
@@ -29,6 +30,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch, read_ablation
 from steptime.measurements.jsonlines import append_line
+from steptime.measurements.loaders.records import LoaderLaunch, read_loader
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
 from steptime.measurements.plain_file import cannot_write, read_plain, refuse_links, write_whole
@@ -235,6 +237,14 @@ class Store:
     def ablations(self, trial_id: str) -> list[AblationLaunch]:
         """Return the ablation launches of a trial in the order in which they ran; damaged lines are skipped."""
         return list(self._files.records(self._folder(trial_id) / "ablation.jsonl", read_ablation))
+
+    def append_loader(self, launch: LoaderLaunch) -> None:
+        """Add a loader launch to its trial, as ``append`` adds a timing launch."""
+        self._append(launch.trial, "loader.jsonl", launch.to_json())
+
+    def loader_launches(self, trial_id: str) -> list[LoaderLaunch]:
+        """Return the loader launches of a trial in the order in which they ran; damaged lines are skipped."""
+        return list(self._files.records(self._folder(trial_id) / "loader.jsonl", read_loader))
 
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""

@@ -21,7 +21,9 @@ from steptime.runner.progress import Observer, Remaining
 START_S = 6.0
 """A guess of the time that starting a framework takes, until the first launch has shown it."""
 ABLATION_SHARE = 0.4
-"""The part of a budget that is kept for ablation launches, where a study asks for them."""
+LOADER_SHARE = 0.2
+"""The parts of a budget that are kept for ablation launches and for loader launches, where a study asks for them;
+the former is of what the latter leaves."""
 
 Verdict = Literal["continue", "settled", "abandoned"]
 BUDGET_SPENT = "the budget is spent; what was measured is kept"

@@ -77,6 +77,17 @@ def ablation_job(
     }
 
 
+def loader_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    """Return the job that takes batches and trains on none, for ``seconds`` of the first epoch and of later ones."""
+    return {
+        **_shared(trial),
+        "workload": workload.to_json(),
+        "loader": dict(loader),
+        "mode": "loader",
+        "schedule": {"seconds": seconds},
+    }
+
+
 def check_job(
     trial: Trial, workload: Workload, rounds: Sequence[int], *, turns: int = 0, save_weights: bool = False
 ) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
+from steptime.runner.trial_runs import SYNTHETIC
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
 from steptime.study.study import Study
@@ -51,7 +52,7 @@ class StudyPlan:
     def estimate_s(self) -> float:
         """About how long the launches will take, without environments, datasets and checks."""
         per_launch = START_S + self.study.seconds_per_launch
-        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch + self.ablation_s
+        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch + self.ablation_s + self.loader_s
         return wanted if self.budget_s is None else min(wanted, self.budget_s)
 
     @property
@@ -63,6 +64,18 @@ class StudyPlan:
     def ablation_s(self) -> float:
         """About how long the ablation launches will take, if the budget suffices for all of them."""
         return self.ablation_launches * (START_S + self.study.breakdown.seconds) if self.study.breakdown else 0.0
+
+    @property
+    def loader_launches(self) -> int:
+        """How many launches will take batches from a loader alone, over all trials."""
+        chosen = self.study.loader_alone
+        return chosen.launches * sum(trial.loader != SYNTHETIC for trial in self.expansion.trials) if chosen else 0
+
+    @property
+    def loader_s(self) -> float:
+        """About how long they will take, if the budget suffices for all of them."""
+        chosen = self.study.loader_alone
+        return self.loader_launches * (START_S + 2 * chosen.seconds) if chosen else 0.0
 
     def commands(self, trial: Trial) -> list[str]:
         """Return one shell line per process of ``trial``'s first launch, with its environment variables.

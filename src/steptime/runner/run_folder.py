@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import steptime
 from steptime.measurements.ablation.records import WorkerAblation
+from steptime.measurements.loaders.records import LoaderStretch, WorkerLoading
 from steptime.measurements.records import WorkerSteps
 from steptime.study.trial import Trial
 
@@ -23,7 +24,7 @@ _TAIL_LINES = 40
 """Lines of a standard error that are kept."""
 
 
-def trial_run_folder(results: Path, trial: Trial, kind: Literal["launch", "ablation"], number: int) -> Path:
+def trial_run_folder(results: Path, trial: Trial, kind: Literal["launch", "ablation", "loader"], number: int) -> Path:
     """Return the run folder of a trial's launch ``number`` of a kind, within the results folder."""
     return results / "trials" / trial.id / f"{kind}-{number}"
 
@@ -161,6 +162,23 @@ def _ablation(rank: int, records: dict[str, dict[str, Any]]) -> WorkerAblation:
         transfers=[tuple(piece) for piece in seen["transfers"]],
         facts={**records["session"]["facts"], **_found_threads(records)},
         native=seen.get("native", []),
+    )
+
+
+def worker_loadings(collected: Collected, workers: int) -> list[WorkerLoading]:
+    """Return the batches that every worker took; raises KeyError when a worker lacks a record."""
+    return [_loading(rank, collected.worker(rank)) for rank in range(workers)]
+
+
+def _loading(rank: int, records: dict[str, dict[str, Any]]) -> WorkerLoading:
+    seen = records["loader"]
+    return WorkerLoading(
+        rank=rank,
+        host=records["process"]["host"],
+        stretches=[LoaderStretch(**stretch) for stretch in seen["stretches"]],
+        batches_per_epoch=seen["batches_per_epoch"],
+        batches_ahead=seen["batches_ahead"],
+        facts={**records["session"]["facts"], **_found_threads(records)},
     )
 
 

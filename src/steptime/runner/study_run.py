@@ -12,7 +12,7 @@ from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.store import Store
 from steptime.measurements.tiers import merged_tiers
-from steptime.runner.block_runner import BlockRunner, deadlines
+from steptime.runner.block_runner import LOADER_SHARE, BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.equivalence.oracle import REFERENCE
@@ -32,6 +32,8 @@ from steptime.runner.trial_runs import (
     TrialRecord,
     ablation_runs,
     ablation_schedule,
+    loader_runs,
+    loader_schedule,
     timed_runs,
     timed_schedule,
     timing_of,
@@ -96,9 +98,11 @@ class StudyRun:
                 self._accepted = {trial.id for trial in trials}
                 inputs = TrialInputs(self.plan.folder, workloads, {t.id: loader_of(t, datasets) for t in trials})
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
-                timed_until, all_until = deadlines(
-                    self.plan.budget_s, ablation=study.breakdown is not None, now=time.monotonic()
-                )
+                now, budget_s = time.monotonic(), self.plan.budget_s
+                all_until = None if budget_s is None else now + budget_s
+                if budget_s is not None and study.loader_alone is not None:
+                    budget_s *= 1.0 - LOADER_SHARE
+                timed_until, apart_until = deadlines(budget_s, ablation=study.breakdown is not None, now=now)
                 timed = timed_schedule(study, trials, store)
                 runs = timed_runs(inputs, timing_of(study))
                 keep = self._keeping(store, store.append)
@@ -108,7 +112,12 @@ class StudyRun:
                     schedule = ablation_schedule(study, trials, store, timed.records, ablation.seconds)
                     keep_ablation = self._keeping(store, store.append_ablation)
                     apart = ablation_runs(inputs, ablation)
-                    BlockRunner(executor, apart, keep_ablation, self.observer, all_until).run(schedule)
+                    BlockRunner(executor, apart, keep_ablation, self.observer, apart_until).run(schedule)
+                if study.loader_alone is not None:
+                    alone = loader_runs(inputs, study.loader_alone.seconds)
+                    keep_alone = self._keeping(store, store.append_loader)
+                    schedule_alone = loader_schedule(study, trials, store, timed.records)
+                    BlockRunner(executor, alone, keep_alone, self.observer, all_until).run(schedule_alone)
                 for trial in trials:
                     if not timed.records.get(trial.id):
                         self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}

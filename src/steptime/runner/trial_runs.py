@@ -1,8 +1,8 @@
-"""The launches of a study's trials: timed ones, whose step times are compared, and later ones that take a step apart.
+"""The launches of a study's trials: timed ones, whose step times are compared, and later ones that explain them.
 
-Both kinds are launches of a trial in a run folder of the results; they differ in their job and in what is read from
-their processes. An ablation launch never counts as a timed one: in a timed launch nothing but the clock of the step is
-measured.
+Ablation launches take a step apart; loader launches take batches and train on none. All kinds are launches of a trial
+in a run folder of the results; they differ in their job and in what is read from their processes. Only timed launches
+count for a step time: in them nothing but the clock of the step is measured.
 """
 
 import statistics
@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.records import Launch
 from steptime.measurements.stopping_rule import suffices
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
-from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, timing_job
-from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_steps
+from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
+from steptime.runner.page_cache import dataset_files, drop_page_cache
+from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
-TrialRecord = TypeVar("TrialRecord", Launch, AblationLaunch)
+SYNTHETIC = "synthetic"
+TrialRecord = TypeVar("TrialRecord", Launch, AblationLaunch, LoaderLaunch)
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
     """The launches of one kind; ``timed_runs`` and ``ablation_runs`` make them."""
 
     title: str
-    kind: Literal["launch", "ablation"]
+    kind: Literal["launch", "ablation", "loader"]
     """The beginning of the names of its run folders."""
     results: Path
     guess_s: float
@@ -101,6 +104,31 @@ def ablation_runs(inputs: TrialInputs, schedule: AblationSchedule) -> TrialRuns[
     )
 
 
+def loader_runs(inputs: TrialInputs, seconds: float) -> TrialRuns[LoaderLaunch]:
+    """Return the launches that take batches and train on none; before each, the dataset leaves the page cache."""
+    found: dict[str, PageCache | None] = {}
+
+    def job(trial: Trial) -> dict[str, Any]:
+        found[trial.id] = drop_page_cache(dataset_files(inputs.loaders[trial.id]))
+        return loader_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], seconds)
+
+    def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> LoaderLaunch:
+        workers = [] if result.reason else worker_loadings(result.collected, trial.workers)
+        cache, schedule = found.get(trial.id), {"seconds": seconds}
+        return LoaderLaunch(
+            **fields, trial=trial.id, launch=number, schedule=schedule, workers=workers, page_cache=cache
+        )
+
+    return TrialRuns(
+        title="Loading alone",
+        kind="loader",
+        results=inputs.results,
+        guess_s=START_S + 2 * seconds,
+        make_job=job,
+        make_record=record,
+    )
+
+
 def timing_of(study: Study) -> TimingSchedule:
     """Return how many steps each timed launch of a study runs."""
     return TimingSchedule(study.steps.warmup, study.seconds_per_launch, study.steps.min, study.steps.max)
@@ -135,6 +163,17 @@ def ablation_schedule(
         records=good,
         prior_s=lambda trial: expected_ablation_s(timed[trial.id], study.seconds_per_launch, seconds),
     )
+
+
+def loader_schedule(
+    study: Study, trials: Sequence[Trial], store: Store, timed: Mapping[str, Sequence[Launch]]
+) -> Schedule[Trial, LoaderLaunch]:
+    """Return the loader launches that are still needed of those ``trials`` that read data and have ``timed`` ones."""
+    chosen = study.loader_alone
+    launches = chosen.launches if chosen else 0
+    reading = [trial for trial in trials if trial.loader != SYNTHETIC and timed.get(trial.id)]
+    good = {trial.id: [each for each in store.loader_launches(trial.id) if each.status == "ok"] for trial in reading}
+    return Schedule(reading, StoppingRule(least=launches, most=launches), seed=f"{study.seed}/loader", records=good)
 
 
 def expected_ablation_s(timed: Sequence[Launch], timed_s: float, seconds: float) -> float:

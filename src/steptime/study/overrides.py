@@ -95,7 +95,7 @@ class _Steps:
             return [data]
         if isinstance(data, str) and len(path) > 1 and path[-2] in _NAMED:
             return {"name": data}
-        if isinstance(data, bool) and path == ("breakdown",):
+        if isinstance(data, bool) and path in {("breakdown",), ("loader_alone",)}:
             return {}  # what `true` stands for
         if path and key.isdigit() and data is not None and not isinstance(data, list):
             return [data]

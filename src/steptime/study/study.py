@@ -125,6 +125,15 @@ class BreakdownChoice(Strict):
     """Time aimed for in each."""
 
 
+class LoaderAloneChoice(Strict):
+    """Launches that take batches from the loader and train on none, apart from those that time training."""
+
+    launches: Count = 3
+    """Of each trial that reads data, in fresh processes."""
+    seconds: Duration = 10.0
+    """Time for the first epoch, at most, and for the epochs behind it."""
+
+
 class Steps(Strict):
     """How many training steps a launch runs."""
 
@@ -289,6 +298,8 @@ class Study(Strict):
     """How many steps a launch runs."""
     breakdown: Annotated[BreakdownChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
     """`true`, or its settings, adds launches that take each step apart into its phases."""
+    loader_alone: Annotated[LoaderAloneChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
+    """`true`, or its settings, adds launches of every loader alone, and a verdict on who limits: loader or training."""
     budget: Duration | None = None
     """Time for the launches of one run; environments, datasets and checks are made once and come on top."""
     time_limit: Duration = 300.0

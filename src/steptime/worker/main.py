@@ -11,6 +11,7 @@ import traceback
 
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
+from steptime.worker.loader_timing import run_loader
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import limit_libraries, require_precision
 from steptime.worker.process_context import ProcessContext
@@ -37,7 +38,7 @@ class RecordFile(object):
         self._file.close()
 
 
-_MODES = {"time": run_timed, "check": run_check, "ablation": run_ablation}
+_MODES = {"time": run_timed, "check": run_check, "ablation": run_ablation, "loader": run_loader}
 
 
 def run_process(job_path, environment=None):

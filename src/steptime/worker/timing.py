@@ -2,8 +2,9 @@
 
 import json
 import os
-import resource
 import time
+
+from steptime.worker.usage import usage, used_since
 
 _POLL_S = 0.005
 
@@ -24,20 +25,18 @@ def run_timed(session, job, context, records):
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
     session.step()  # the workers come out of the pause at different moments; this step lines them up again
-    before = _usage()  # ahead of the first end, so that the usage covers all that is timed
+    before = usage()  # ahead of the first end, so that the usage covers all that is timed
     clock.tick()
     for _ in range(steps):
         session.step()
         clock.tick()
     session.wait()
-    after = _usage()
+    used = used_since(before)
     ends = clock.drain()
-    usage = {name: after[name] - before[name] for name in before}
-    usage["max_rss_bytes"] = _peak_memory_bytes()
     stale = session.staleness()
     if stale is not None:
         stale = {str(updates): count for updates, count in sorted(stale.items())}
-    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=usage, staleness=stale)
+    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=used, staleness=stale)
 
 
 def agree_on_step_count(context, warmup_ends, schedule):
@@ -77,23 +76,3 @@ def _steps(ends, schedule):
         return schedule["min_steps"]
     wanted = schedule["seconds"] / gaps[len(gaps) // 2]  # may be infinite, which no int can hold
     return max(schedule["min_steps"], int(min(schedule["max_steps"], wanted)))
-
-
-def _usage():
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return {
-        "cpu_s": own.ru_utime + own.ru_stime,
-        "involuntary_switches": own.ru_nivcsw,
-        "voluntary_switches": own.ru_nvcsw,
-        "major_faults": own.ru_majflt,
-        "wall_s": time.monotonic(),
-    }
-
-
-def _peak_memory_bytes():
-    """Return the most memory that this program has had: Linux lets ``ru_maxrss`` pass on from who started it."""
-    try:
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
-    except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

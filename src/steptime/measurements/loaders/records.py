@@ -1,0 +1,128 @@
+"""The record of one loader launch, one line in the trial's ``loader.jsonl``: batches that nobody trains on."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from steptime.measurements.record_fields import (
+    STRICT,
+    Count,
+    Duration,
+    Environment,
+    Facts,
+    FoundCluster,
+    Quantity,
+    Seconds,
+    record_reader,
+)
+from steptime.measurements.records import SCHEMA, Status
+
+StretchName = Literal["first", "later"]
+
+
+@dataclass(frozen=True)
+class LoaderStretch:
+    """Batches that one worker took one after the other: of the first epoch, or of later ones."""
+
+    __pydantic_config__ = STRICT
+
+    name: StretchName
+    origin_s: Seconds
+    """When the first counted batch was asked for, on the host's monotonic clock."""
+    ends_s: list[Seconds]
+    """When each batch was there."""
+    usage: dict[str, Quantity]
+    """``cpu_s`` of the worker and ``helpers_cpu_s`` of its helpers meanwhile, ``memory_bytes`` and
+    ``helpers_memory_bytes`` of both at the end, and more: worker/usage.py."""
+
+
+@dataclass(frozen=True)
+class WorkerLoading:
+    """What one worker's loader did."""
+
+    __pydantic_config__ = STRICT
+
+    rank: Count
+    host: str
+    stretches: list[LoaderStretch]
+    """The first epoch, then later ones where the first was short enough."""
+    batches_per_epoch: Count
+    batches_ahead: Count
+    """That the loader may hold ready; they are taken before each stretch and not counted."""
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class PageCache:
+    """The system's page cache of the dataset's files before a launch."""
+
+    __pydantic_config__ = STRICT
+
+    share_before: Quantity | None
+    """The share of the files' pages that were in memory; None where the system does not say."""
+    share_after: Quantity | None
+    """Likewise, after they were dropped."""
+    files: Count
+    """That were dropped."""
+
+    @property
+    def dropped(self) -> bool:
+        """Whether the first epoch really had to read from the disk."""
+        return self.share_after is not None and self.share_after <= _LEFT
+
+
+_LEFT = 0.05
+"""A share of pages in memory that is taken for none: some are read again by whoever looks at the folder."""
+
+
+@dataclass(frozen=True)
+class LoaderLaunch:
+    """One loader launch: fresh processes, one line in the trial's ``loader.jsonl``."""
+
+    __pydantic_config__ = STRICT
+
+    trial: str
+    launch: Count
+    """Index among the loader launches of this trial, from 0; launches of the same index are neighbours in time."""
+    status: Status
+    reason: str | None
+    started_at: str
+    """UTC, ISO 8601."""
+    wall_s: Duration
+    environment: Environment
+    noise: dict[str, Quantity | None]
+    flags: list[str] = field(default_factory=list)
+    workers: list[WorkerLoading] = field(default_factory=list)
+    page_cache: PageCache | None = None
+    """None where nobody looked."""
+    stderr: dict[str, str] = field(default_factory=dict)
+    cluster: FoundCluster | None = None
+    isolation: str | None = None
+    steptime: str | None = None
+    schedule: dict[str, Quantity] | None = None
+    environment_variables: dict[str, str] | None = None
+    """All five as in a timing launch."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's object."""
+        return {"schema": SCHEMA, "kind": "loader", **asdict(self)}
+
+
+def _stretches_fit(launch: LoaderLaunch) -> None:
+    """Raise ValueError where a good launch lacks the first epoch, or a stretch has no batch or took no time."""
+    if launch.status != "ok":
+        return
+    if not launch.workers:
+        message = "workers: a good launch has one at least"
+        raise ValueError(message)
+    for worker in launch.workers:
+        names = [stretch.name for stretch in worker.stretches]
+        if names not in (["first"], ["first", "later"]):
+            message = f"workers.{worker.rank}.stretches: not the first epoch and later ones"
+            raise ValueError(message)
+        for stretch in worker.stretches:
+            if not stretch.ends_s or not stretch.ends_s[-1] > stretch.origin_s:
+                message = f"workers.{worker.rank}.stretches.{stretch.name}: no batch, or no time"
+                raise ValueError(message)
+
+
+read_loader = record_reader(LoaderLaunch, "loader", _stretches_fit)

@@ -1,0 +1,90 @@
+"""The system's page cache of a dataset's files: dropped before a launch whose first epoch is to read from the disk.
+
+``posix_fadvise(POSIX_FADV_DONTNEED)`` needs no privilege. The kernel may ignore it (pages that are mapped or not yet
+written, file systems in memory), so that what is left is read back with ``mincore``.
+"""
+
+import ctypes
+import json
+import mmap
+import os
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from steptime.measurements.loaders.records import PageCache
+
+_LOOKED_AT = 200
+"""Files whose pages are counted; of more files, a random choice."""
+_PAGE = mmap.PAGESIZE
+
+
+def dataset_files(loader: Mapping[str, Any]) -> list[Path]:
+    """Return the files that a job's ``loader`` reads; none for data in memory."""
+    dataset = loader.get("dataset") or {}
+    if "root" in dataset:
+        names = json.loads(Path(dataset["index"]).read_text("utf-8"))["files"]
+        return [Path(dataset["root"], name) for name, _ in names]
+    found = [dataset["path"]] if "path" in dataset else [*dataset.get("paths", []), *dataset.get("shards", [])]
+    paths = [Path(each) for each in found]
+    return [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if file.is_file()]
+
+
+def drop_page_cache(files: Sequence[Path]) -> PageCache | None:
+    """Ask the system to forget the pages of ``files``, and return what it had and has of them; None for no files."""
+    if not files:
+        return None
+    chosen = files if len(files) <= _LOOKED_AT else random.Random(0).sample(list(files), _LOOKED_AT)  # noqa: S311
+    before = cached_share(chosen)
+    dropped = sum(map(_drop, files))
+    return PageCache(share_before=before, share_after=cached_share(chosen), files=dropped)
+
+
+def _drop(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False  # the launch itself will say so
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    except (OSError, AttributeError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def cached_share(files: Sequence[Path]) -> float | None:
+    """Return the share of the pages of ``files`` that are in memory; None where the system does not say."""
+    counts = [_pages(path) for path in files]
+    if any(count is None for count in counts):
+        return None
+    known = [count for count in counts if count is not None]
+    total = sum(pages for _, pages in known)
+    return sum(present for present, _ in known) / total if total else None
+
+
+def _pages(path: Path) -> tuple[int, int] | None:
+    """Return how many pages of a file are in memory, and how many it has."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                return 0, 0
+            # Private and writable, since ctypes takes the address of nothing else; nothing is written.
+            with mmap.mmap(file.fileno(), size, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE) as pages:
+                return _resident(pages, size)
+    except (OSError, ValueError, AttributeError):
+        return None
+
+
+def _resident(pages: mmap.mmap, size: int) -> tuple[int, int] | None:
+    count = -(-size // _PAGE)
+    present = (ctypes.c_ubyte * count)()
+    first = ctypes.c_char.from_buffer(pages)
+    try:
+        failed = ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(size), present)
+    finally:
+        del first  # the map cannot be closed while anything points into it
+    return None if failed else (sum(each & 1 for each in present), count)
