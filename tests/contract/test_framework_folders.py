@@ -18,9 +18,9 @@ from steptime.environments.locks import requirement_lines
 from steptime.frameworks.manifest import Manifest, load_manifest, load_manifests
 from steptime.launchers.table import LAUNCHERS
 from steptime.runner.run_folder import make_run_folder
+from steptime.study.loaders import LOADERS
 from steptime.study.strategies import STRATEGIES
 
-LOADERS = {"synthetic", "native"}
 TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 
 
@@ -100,7 +100,7 @@ def test_its_pythons_devices_and_loaders_are_said(manifest):
     assert set(manifest.precisions) <= {"fp32", "bf16"}, "processors have no others"
     assert manifest.cuda_precisions[0] == "fp32"
     assert "synthetic" in manifest.loaders
-    assert set(manifest.loaders) <= LOADERS
+    assert set(manifest.loaders) <= set(LOADERS)
 
 
 def test_every_requirement_is_pinned_or_ranged(manifest):

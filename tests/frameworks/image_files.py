@@ -22,7 +22,13 @@ def digits(folder: Path, shape: tuple[int, int, int] = (1, 28, 28)) -> dict[str,
     return {"kind": "native", "processes": 0, "dataset": dataset}
 
 
-def photos(folder: Path, *, processes: int, pixels: Any = None, resize: int = SIDE + 4) -> dict[str, Any]:
+def without_resizing(height: int, width: int) -> dict[str, Any]:
+    """The fields of a transform that cuts squares of ``SIDE`` out of images of this size."""
+    share = SIDE * SIDE / (height * width)
+    return {"area": [share, share], "aspect": [1.0, 1.0]}
+
+
+def photos(folder: Path, *, processes: int, pixels: Any = None, **transform: Any) -> dict[str, Any]:
     """A native loader over JPEG files: of smooth random pictures, or all of ``pixels``."""
     stream = np.random.default_rng(0)
     for index in range(SAMPLES):
@@ -31,12 +37,21 @@ def photos(folder: Path, *, processes: int, pixels: Any = None, resize: int = SI
         own = coarse.resize((4 * SIDE, 3 * SIDE), Image.Resampling.BICUBIC) if pixels is None else None
         (own or Image.fromarray(pixels)).save(folder / f"{index}.jpg", quality=95)
     files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
-    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij")}))
+    sizes = [[4 * SIDE, 3 * SIDE] if pixels is None else [pixels.shape[1], pixels.shape[0]]] * SAMPLES
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij"), "sizes": sizes}))
     dataset = {
         "form": "image_folder",
         "root": str(folder),
         "index": str(folder / "index.json"),
         "samples": SAMPLES,
-        "transform": {"size": [SIDE, SIDE], "resize": resize, "flip": True, "mean": [0.5] * 3, "std": [0.25] * 3},
+        "transform": {
+            "size": [SIDE, SIDE],
+            "area": [0.08, 1.0],
+            "aspect": [0.75, 4 / 3],
+            "flip": True,
+            "mean": [0.5] * 3,
+            "std": [0.25] * 3,
+            **transform,
+        },
     }
     return {"kind": "native", "processes": processes, "dataset": dataset}

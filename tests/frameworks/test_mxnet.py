@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from image_files import SAMPLES, SIDE, photos
+from image_files import SAMPLES, SIDE, photos, without_resizing
 from launching import (
     LaunchResult,
     check_job,
@@ -192,7 +192,7 @@ numpy.save("loaded.npy", numpy.concatenate([next(feed)[0].asnumpy() for _ in ran
 def test_crops_and_flips_are_drawn_anew_in_every_epoch(tmp_path: Path) -> None:
     """On a slope from left to right, the first column says where the crop began and whether it was flipped."""
     slope = np.broadcast_to(np.arange(SIDE + 4, dtype=np.uint8)[None, :, None] * 6, (SIDE + 4, SIDE + 4, 3))
-    loader = photos(tmp_path, processes=0, pixels=slope)
+    loader = photos(tmp_path, processes=0, pixels=slope, **without_resizing(SIDE + 4, SIDE + 4))
     inputs = loaded(tmp_path, loader, 10)
     rising = inputs[:, 0, :, -1].mean(axis=1) > inputs[:, 0, :, 0].mean(axis=1)
     starts = np.round((np.where(rising, inputs[:, 0, 16, 0], inputs[:, 0, 16, -1]) * 0.25 + 0.5) * 255 / 6)

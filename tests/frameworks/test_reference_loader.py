@@ -12,6 +12,7 @@ from PIL import Image
 from steptime.frameworks.reference.loader import open_reference_batches
 
 PLAIN = {"mean": [0.0], "std": [1.0]}
+WHOLE = {"area": [1.0, 1.0], "aspect": [1.0, 1.0], "flip": False}
 
 
 def arrays(folder: Path, images: np.ndarray, transform: dict) -> dict:
@@ -27,8 +28,11 @@ def photos(folder: Path, pixels: list[np.ndarray], **transform: object) -> dict:
     for index, each in enumerate(pixels):
         Image.fromarray(each).save(folder / f"{index}.png")
     files = [[f"{index}.png", index] for index in range(len(pixels))]
+    sizes = [[each.shape[1], each.shape[0]] for each in pixels]
     index_path = folder / "index.json"
-    index_path.write_text(json.dumps({"files": files, "classes": [str(index) for index in range(len(pixels))]}))
+    index_path.write_text(
+        json.dumps({"files": files, "classes": [str(index) for index in range(len(pixels))], "sizes": sizes})
+    )
     return {
         "kind": "native",
         "processes": 0,
@@ -37,7 +41,7 @@ def photos(folder: Path, pixels: list[np.ndarray], **transform: object) -> dict:
             "root": str(folder),
             "index": str(index_path),
             "samples": len(pixels),
-            "transform": {"size": [8, 8], "resize": 8, "flip": False, **PLAIN, **transform},
+            "transform": {"size": [8, 8], **WHOLE, **PLAIN, **transform},
         },
     }
 
@@ -95,10 +99,10 @@ def test_photos_become_grey_where_the_workload_is(tmp_path):
     np.testing.assert_allclose(samples[2][0], grey / 255, rtol=1e-5)
 
 
-def test_the_shorter_side_is_resized_and_the_longer_in_proportion(tmp_path):
-    """An oblong photo of one colour stays that colour and fills the whole crop."""
+def test_a_rectangle_of_an_oblong_photo_is_resized_to_the_whole_crop(tmp_path):
+    """A photo of one colour stays that colour everywhere."""
     pixels = [np.full((16, 40, 3), (index, 50, 200), dtype=np.uint8) for index in range(4)]
-    samples = one_epoch(photos(tmp_path, pixels, resize=10), (3, 8, 8))
+    samples = one_epoch(photos(tmp_path, pixels, area=[0.2, 0.6]), (3, 8, 8))
     for label, sample in samples.items():
         np.testing.assert_allclose(sample[0], label / 255, rtol=1e-5)
 
@@ -106,7 +110,7 @@ def test_the_shorter_side_is_resized_and_the_longer_in_proportion(tmp_path):
 def test_crops_lie_at_different_places_inside_the_photo(tmp_path):
     ramp = np.stack(np.meshgrid(np.arange(20), np.arange(20), indexing="ij"), axis=-1)
     pixels = np.concatenate([ramp, ramp[..., :1]], axis=-1).astype(np.uint8)
-    loader = photos(tmp_path, [pixels] * 2, resize=20)
+    loader = photos(tmp_path, [pixels] * 2, area=[64 / 400, 64 / 400])
     batches = islice(native_batches(loader, (3, 8, 8), 2), 100)
     corners = {tuple(np.rint(sample[:2, 0, 0] * 255).astype(int)) for inputs, _ in batches for sample in inputs}
     assert {row for row, _ in corners} == set(range(13))

@@ -173,13 +173,15 @@ def photographs(folder: Path, side: int) -> np.ndarray:
         with Image.open(folder / f"{index}.jpg") as file:
             pictures.append(np.asarray(file).transpose(2, 0, 1))
     files = [[f"{index}.jpg", index] for index in range(SAMPLES)]
-    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghijk")}))
+    sizes = [[side, side]] * SAMPLES
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghijk"), "sizes": sizes}))
     return np.stack(pictures)
 
 
-def folder_loader(folder: Path, resize: int, processes: int) -> dict[str, Any]:
+def folder_loader(folder: Path, side: int, processes: int) -> dict[str, Any]:
     """The loader of ``photographs``, without chance: nothing is left to crop, nothing is flipped."""
-    transform = {"size": [resize, resize], "resize": resize, "flip": False, "mean": MEAN, "std": STD}
+    whole = {"area": [1.0, 1.0], "aspect": [1.0, 1.0], "flip": False}
+    transform = {"size": [side, side], **whole, "mean": MEAN, "std": STD}
     dataset = {
         "form": "image_folder",
         "root": str(folder),
@@ -242,7 +244,8 @@ def detailed_photographs(folder: Path, side: int, smaller: int) -> np.ndarray:
             shrunk = file.convert("RGB").resize((smaller, smaller), Image.Resampling.BILINEAR)
         pictures.append(np.asarray(shrunk).transpose(2, 0, 1))
     files = [[f"{index}.jpg", index] for index in range(SAMPLES)]
-    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghijk")}))
+    sizes = [[side, side]] * SAMPLES
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghijk"), "sizes": sizes}))
     return np.stack(pictures)
 
 

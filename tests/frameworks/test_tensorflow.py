@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from ablating import breakdown
-from image_files import PHOTO, SIDE, digits, photos
+from image_files import PHOTO, SIDE, digits, photos, without_resizing
 from launching import (
     LaunchResult,
     check_job,
@@ -160,11 +160,14 @@ def test_arrays_are_loaded(tmp_path: Path, input_shape: tuple[int, ...]) -> None
     assert np.isfinite(launch_ok(tmp_path, job, preloaded=True).record("steps")["loss"])
 
 
-@pytest.mark.parametrize(("processes", "resize"), [(0, SIDE + 9), (2, SIDE + 2)], ids=["as they are", "shrunk"])
-def test_photographs_are_loaded_by_both_workers(tmp_path: Path, processes: int, resize: int) -> None:
+WHOLE = without_resizing(SIDE + 9, SIDE + 20)
+
+
+@pytest.mark.parametrize(("processes", "cut"), [(0, WHOLE), (2, {})], ids=["as they are", "resized"])
+def test_photographs_are_loaded_by_both_workers(tmp_path: Path, processes: int, cut: dict[str, Any]) -> None:
     """With one thread and with two, which the session's facts say."""
     pixels = np.random.default_rng(0).integers(0, 256, (SIDE + 9, SIDE + 20, 3), dtype=np.uint8)
-    loader = photos(tmp_path, processes=processes, pixels=pixels, resize=resize)
+    loader = photos(tmp_path, processes=processes, pixels=pixels, **cut)
     job = timing_job("tensorflow", "allreduce", "lenet5", loader=loader, workers=2, batch=2, steps=8, **PHOTO)
     result = launch_ok(tmp_path, job, workers=2)
     assert np.isfinite(result.record("steps", "worker-1")["loss"])

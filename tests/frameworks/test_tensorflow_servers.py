@@ -36,14 +36,22 @@ def photos(folder: Path, broken: int | None = None) -> dict[str, Any]:
     if broken is not None:
         whole = (folder / f"{broken}.jpg").read_bytes()
         (folder / f"{broken}.jpg").write_bytes(whole[: len(whole) // 2])
+    sizes = [[SIDE + 9, SIDE + 9]] * SAMPLES
     files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
-    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij")}))
+    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij"), "sizes": sizes}))
     dataset = {
         "form": "image_folder",
         "root": str(folder),
         "index": str(folder / "index.json"),
         "samples": SAMPLES,
-        "transform": {"size": [SIDE, SIDE], "resize": SIDE + 9, "flip": True, "mean": [0.5] * 3, "std": [0.25] * 3},
+        "transform": {
+            "size": [SIDE, SIDE],
+            "area": [0.08, 1.0],
+            "aspect": [0.75, 4 / 3],
+            "flip": True,
+            "mean": [0.5] * 3,
+            "std": [0.25] * 3,
+        },
     }
     return {"kind": "native", "processes": 0, "dataset": dataset}
 

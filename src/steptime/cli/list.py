@@ -112,15 +112,12 @@ def _strategy_rows() -> Rows:
 
 def _loader_rows() -> Rows:
     from steptime.frameworks.manifest import load_manifests
+    from steptime.study.loaders import LOADERS
 
-    summaries = {
-        "synthetic": "random batches made once, in memory: no input pipeline at all",
-        "native": "the framework's own input pipeline over a dataset on disk",
-    }
     manifests = load_manifests()
     return [
-        {"name": name, "summary": summary, "frameworks": [k for k, m in manifests.items() if name in m.loaders]}
-        for name, summary in summaries.items()
+        {"name": name, "summary": loader.summary, "frameworks": [k for k, m in manifests.items() if name in m.loaders]}
+        for name, loader in LOADERS.items()
     ]
 
 

@@ -71,6 +71,8 @@ def _why_broken(path: Path) -> str | None:
 
 ENDINGS = (".jpg", ".jpeg", ".png")
 _LISTED = 10
+_INDEX_FORM = b"files, classes, sizes\0"
+"""The fields of an index: one with others gets another name."""
 _KEPT_S = 7 * 24 * 3600.0
 
 
@@ -89,7 +91,7 @@ def scan(name: str, folder: Path, cache: Path) -> Dataset:
     if not index.exists():
         _require_names([path for path, _ in files], folder)
         _require_readable(name, folder, [path for path, _ in files])
-        _write_index(index, list(classes), files)
+        _write_index(index, list(classes), files, _sizes(folder, [path for path, _ in files]))
     return Dataset(
         name=name,
         form="image_folder",
@@ -163,7 +165,7 @@ def _require_readable(name: str, folder: Path, paths: list[str]) -> None:
 def _index_path(folder: Path, classes: list[str], files: list[tuple[str, int]], cache: Path) -> Path:
     """Return where the index of this folder with this content is kept."""
     place = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-    content = hashlib.sha256()
+    content = hashlib.sha256(_INDEX_FORM)
     for each in classes:
         content.update(f"{(folder / each).stat().st_mtime_ns}\0".encode())
     for path, _ in files:
@@ -171,7 +173,27 @@ def _index_path(folder: Path, classes: list[str], files: list[tuple[str, int]], 
     return cache / "datasets" / "indices" / f"{place}-{content.hexdigest()[:12]}.json"
 
 
-def _write_index(path: Path, classes: list[str], files: list[tuple[str, int]]) -> None:
+def _sizes(folder: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
+    """Return width and height of each image, by which loaders draw what they cut out of it.
+
+    Raises DatasetError when a file is no image.
+    """
+
+    def size(path: str) -> tuple[int, int]:
+        try:
+            with Image.open(folder / path, formats=("JPEG", "PNG")) as image:
+                return image.size
+        except Exception as error:
+            message = f"{folder / path} is not a JPEG or PNG image ({error}); replace or delete it, and run again"
+            raise DatasetError(message) from error
+
+    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(size, paths, chunksize=256))
+
+
+def _write_index(
+    path: Path, classes: list[str], files: list[tuple[str, int]], sizes: Sequence[tuple[int, int]]
+) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for older in path.parent.glob(f"{path.name.partition('-')[0]}-*.json"):
@@ -179,7 +201,7 @@ def _write_index(path: Path, classes: list[str], files: list[tuple[str, int]]) -
             if time.time() - older.stat().st_mtime > _KEPT_S:
                 older.unlink(missing_ok=True)
         partial = path.with_name(f"{path.name}.{os.getpid()}")
-        partial.write_text(json.dumps({"files": files, "classes": classes}), encoding="utf-8")
+        partial.write_text(json.dumps({"files": files, "classes": classes, "sizes": sizes}), encoding="utf-8")
         partial.rename(path)
     except OSError as error:
         message = f"the index of a dataset cannot be written to {path}: {error.strerror}; set STEPTIME_CACHE elsewhere"

@@ -8,6 +8,10 @@ from steptime.errors import DatasetError
 _IMAGENET = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 """Mean and deviation of the channels over ImageNet, which most published training uses."""
 _GREY = ([0.5], [0.5])
+_AREA = (0.08, 1.0)
+"""Share of an image that a random rectangle covers; with the next, what most published training on ImageNet uses."""
+_ASPECT = (3 / 4, 4 / 3)
+"""Width over height of a random rectangle."""
 _NORMALS = {1: _GREY, 3: _IMAGENET}
 
 
@@ -52,8 +56,8 @@ def _image_folder(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, A
     mean, std = _NORMALS[channels]
     transform = {
         "size": [height, width],
-        # 256 for crops of 224, as in most published training, and the same share for other sizes.
-        "resize": round(max(height, width) * 8 / 7),
+        "area": list(_AREA),
+        "aspect": list(_ASPECT),
         "flip": True,
         "mean": mean,
         "std": std,

@@ -63,9 +63,12 @@ class CudaBuild(BaseModel):
 
 
 def environment_parts(name: str) -> tuple[str, Literal["cpu", "cuda"]]:
-    """Return the framework and the device of an environment by its name; the suffix of a build tells the device."""
-    framework, of_cuda, _ = name.partition("-cuda")
-    return framework, "cuda" if of_cuda else "cpu"
+    """Return the framework and the device of an environment by its name, as ``pytorch-cuda12`` or ``pytorch-dali``.
+
+    The name of a framework has no hyphen; the suffix of a build for CUDA tells the device.
+    """
+    framework, _, suffix = name.partition("-")
+    return framework, "cuda" if suffix.startswith("cuda") else "cpu"
 
 
 def _text(version: Version) -> str:

@@ -80,6 +80,17 @@ class TunedOptions(_ManifestForm):
         return {"options": {key: value for key, value in table.items() if key not in overrides}, **overrides}
 
 
+class LoaderEnvironment(_ManifestForm):
+    """A table ``[loader_environments.NAME]``: the environment of a loader whose packages nobody else shall pay for."""
+
+    requirements: str
+    """A file ``requirements-NAME.txt`` in the framework's folder; the environment is named after it."""
+    cuda_requirements: dict[str, str] = Field(default_factory=dict)
+    """Of the framework's builds for CUDA, by their own requirements files."""
+    verify: str = ""
+    """Python code that fails where the loader does not work; run after that of the framework."""
+
+
 class BackEndSupport(_ManifestForm):
     """A back end of communication, as the framework uses it, for the message benchmark (worker/back_end.py)."""
 
@@ -121,6 +132,10 @@ class Manifest(_ManifestForm):
     cuda_precisions: list[Precision] = ["fp32"]
     """On CUDA devices."""
     loaders: list[str] = ["synthetic"]
+    loader_environments: dict[str, LoaderEnvironment] = Field(default_factory=dict)
+    """By loader, where it does not run in the framework's own environment."""
+    without_loaders: dict[str, str] = Field(default_factory=dict)
+    """Why the framework lacks a loader that others have, by loader."""
     verify: str = ""
     """Python code that fails where the environment does not work; run after the installation."""
     finish: list[str] = Field(default_factory=list)

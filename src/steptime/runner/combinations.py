@@ -10,7 +10,8 @@ from typing import Any, Literal
 from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators, Version
-from steptime.runner.workload_shapes import WorkloadShapes
+from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
+from steptime.study.loaders import loader_named
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, WorkloadChoice
 from steptime.study.trial import Optimizer, OptionValue, Precision, ServerPlacement, Trial, Tuning
@@ -172,9 +173,16 @@ def _wrong_workers(combination: Combination, manifest: Manifest, _: ExpansionCon
     return None
 
 
-def _no_loader(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
-    if combination.loader not in manifest.loaders:
-        return f"no loader {combination.loader!r} (it has {', '.join(manifest.loaders)})"
+def _no_loader(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:
+    name = combination.loader
+    if name not in manifest.loaders:
+        because = f": {why}" if (why := manifest.without_loaders.get(name)) else ""
+        return f"no loader {name!r} (it has {', '.join(manifest.loaders)}){because}"
+    own = manifest.loader_environments.get(name)
+    if own and combination.device == "cuda" and manifest.name not in context.interpreters:
+        build = manifest.cuda_build(context.accelerators)
+        if build and build.requirements not in own.cuda_requirements:
+            return f"no environment with the loader {name!r} for CUDA {build.toolkit}"
     return None
 
 
@@ -234,10 +242,15 @@ def _no_precision(combination: Combination, manifest: Manifest, context: Expansi
     return None
 
 
-def _no_data(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
-    if combination.loader == "synthetic" or combination.workload.dataset is not None:
+def _no_data(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
+    loader, dataset = loader_named(combination.loader), combination.workload.dataset
+    if loader.form is None:
         return None
-    return f"{combination.workload.name} has no dataset for the loader {combination.loader!r} to read"
+    if dataset is None:
+        return f"{combination.workload.name} has no dataset for the loader {loader.name!r} to read"
+    if not loader.reads_arrays and context.shapes.datasets.get(dataset, DatasetFacts()).shape is not None:
+        return f"the loader {loader.name!r} reads files of images, and {dataset} is one array in memory"
+    return None
 
 
 def _wrong_launcher(combination: Combination, manifest: Manifest, context: ExpansionContext) -> str | None:

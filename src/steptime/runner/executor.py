@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import steptime
 from steptime.environments.kinds import ReadyEnvironment
@@ -19,7 +19,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, snapshot
-from steptime.runner.launch_spec import Launchable, LaunchSpec
+from steptime.runner.launch_spec import EnvironmentKey, Launchable, LaunchSpec, environment_key
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
 
@@ -79,15 +79,15 @@ class Executor:
     """Of one launch."""
     isolation: Isolation = "preferred"
     """Whether nobody else may reach the sockets of a launch."""
-    environment_names: Mapping[tuple[str, Literal["cpu", "cuda"]], str] = field(default_factory=dict)
-    """The environment of a framework on a device, where it is not the one that is named after the framework."""
+    environment_names: Mapping[EnvironmentKey, str] = field(default_factory=dict)
+    """The environment of a framework on a device with a loader, where it is not named after the framework alone."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 
     def environment(self, configuration: Launchable) -> ReadyEnvironment:
         """Return the environment that a configuration is launched in."""
-        framework = configuration.framework
-        return self.environments[self.environment_names.get((framework, configuration.device), framework)]
+        name = self.environment_names.get(environment_key(configuration), configuration.framework)
+        return self.environments[name]
 
     def launch(  # noqa: PLR0913 - the last three differ between checks and measured launches
         self,

@@ -31,11 +31,11 @@ from steptime.runner.progress import Observer
 from steptime.runner.run_folder import make_run_folder
 from steptime.runner.settings_table import settings_mistakes
 from steptime.runner.study_run import StudyRun
+from steptime.study.loaders import LOADERS
 from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
 from steptime.workloads.table import LIBRARY
 
-LOADERS = ("synthetic", "native")
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}
 _SMALL = "lenet5"
 _LARGEST_GAP = 0.15

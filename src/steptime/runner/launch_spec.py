@@ -6,7 +6,7 @@ The executor starts what comes out of here, and the dry run prints it.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from steptime.clusters.cluster import Cluster
 from steptime.frameworks.manifest import Manifest
@@ -14,10 +14,19 @@ from steptime.launchers.request import Isolation, Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.host import device_cores
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 
 Launchable = Trial | NetSetting
 """A configuration that processes can be started for."""
+EnvironmentKey = tuple[str, Literal["cpu", "cuda"], str]
+"""Framework, device and loader, which decide the environment of a launch."""
+
+
+def environment_key(configuration: Launchable) -> EnvironmentKey:
+    """Return what decides the environment of a configuration; messages are timed without any input."""
+    loader = configuration.loader if isinstance(configuration, Trial) else SYNTHETIC.name
+    return configuration.framework, configuration.device, loader
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Sch
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.host import usable_cores
 from steptime.runner.jobs import SCHEMA
+from steptime.runner.launch_spec import environment_key
 from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Observer
@@ -155,15 +156,15 @@ class NetRun:
         with store.lock():
             store.set_machine(fingerprint())
             accelerators = find_accelerators()
-            needed = dict.fromkeys((setting.framework, setting.device) for setting in self.plan.settings)
+            needed = dict.fromkeys(environment_key(setting) for setting in self.plan.settings)
             specs = {
-                (name, device): environment_spec(self.manifests[name], None, device, accelerators)
-                for name, device in needed
+                (name, device, loader): environment_spec(self.manifests[name], None, device, accelerators, loader)
+                for name, device, loader in needed
             }
             prepared = prepare_environments(specs.values(), self.observer)
             names = {each: spec.name for each, spec in specs.items()}
             there = prepared.environments
-            settings = [each for each in self.plan.settings if names[each.framework, each.device] in there]
+            settings = [each for each in self.plan.settings if names[environment_key(each)] in there]
             before = store.net()
             # Environments are made once per machine; the budget is for what every run does.
             _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())

@@ -17,7 +17,7 @@ from steptime.plugins import OWN
 from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.host import usable_cores
-from steptime.runner.launch_spec import LaunchSpec
+from steptime.runner.launch_spec import LaunchSpec, environment_key
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.trial_runs import SYNTHETIC
@@ -95,7 +95,7 @@ class StudyPlan:
         manifest = self.manifests[trial.framework]
         spec = LaunchSpec.of(trial, manifest)
         folder = trial_run_folder(self.folder, trial, "launch", 0)
-        interpreter = self._interpreter(manifest, trial.device)
+        interpreter = self._interpreter(manifest, trial)
         request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
         return spec.processes(request, ports)
 
@@ -114,14 +114,14 @@ class StudyPlan:
             )
             raise LaunchError(message)
 
-    def environment_spec(self, framework: str, device: str) -> EnvironmentSpec:
-        """Return what the environment of a framework must be that trains on a device."""
+    def environment_spec(self, framework: str, device: str, loader: str) -> EnvironmentSpec:
+        """Return what the environment of a framework must be that trains on a device, fed by a loader."""
         chosen = self.study.environments.get(framework)
-        return environment_spec(self.manifests[framework], chosen, device, self.accelerators)
+        return environment_spec(self.manifests[framework], chosen, device, self.accelerators, loader)
 
-    def _interpreter(self, manifest: Manifest, device: str) -> Path:
-        """Return a framework's Python, without running it: a study from somebody else may name any program."""
-        environment = self.environment_spec(manifest.name, device)
+    def _interpreter(self, manifest: Manifest, trial: Trial) -> Path:
+        """Return a trial's Python, without running it: a study from somebody else may name any program."""
+        environment = self.environment_spec(*environment_key(trial))
         if environment.interpreter is not None:
             return environment.interpreter
         ready = find_ready(environment)

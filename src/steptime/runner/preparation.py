@@ -1,7 +1,7 @@
 """The preparation of a run: environments and datasets, made ready before anything is launched."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.accelerators import Accelerators
 from steptime.runner.progress import Observer
 from steptime.runner.workload_shapes import DatasetFacts
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 
@@ -42,6 +43,7 @@ def environment_spec(
     chosen: EnvironmentChoice | None = None,
     device: str = "cpu",
     accelerators: Accelerators = NO_ACCELERATORS,
+    loader: str = SYNTHETIC.name,
 ) -> EnvironmentSpec:
     """Return what the environment of a framework must be.
 
@@ -50,8 +52,9 @@ def environment_spec(
         chosen: from the study's ``environments``, where the user wants another kind or has an interpreter.
         device: that is trained on.
         accelerators: of this machine, by which the build for ``cuda`` is chosen; without any it is the newest.
+        loader: that feeds the trial; some have an environment of their own.
 
-    Raises EnvironmentFailure where no build of the framework runs on the device.
+    Raises EnvironmentFailure where no build of the framework runs on the device, or none has the loader there.
     """
     kind = "core" if manifest.environment == "core" else "venv"
     interpreter = None
@@ -62,8 +65,8 @@ def environment_spec(
         build = manifest.cuda_build(accelerators)
         if build is None:
             raise EnvironmentFailure(manifest.no_cuda_reason(accelerators))
-        return cuda_environment_spec(manifest, build)
-    return EnvironmentSpec(
+        return cuda_environment_spec(manifest, build, loader)
+    spec = EnvironmentSpec(
         name=manifest.name,
         requirements=manifest.requirements,
         pythons=manifest.python,
@@ -73,11 +76,16 @@ def environment_spec(
         finish=manifest.program_of(manifest.finish),
         program=manifest.interpreter,
     )
+    own = manifest.loader_environments.get(loader)
+    return _with_loader(spec, manifest, own.requirements, own.verify) if own else spec
 
 
-def cuda_environment_spec(manifest: Manifest, build: CudaBuild) -> EnvironmentSpec:
-    """Return what the environment of one of a framework's builds for CUDA must be."""
-    return EnvironmentSpec(
+def cuda_environment_spec(manifest: Manifest, build: CudaBuild, loader: str = SYNTHETIC.name) -> EnvironmentSpec:
+    """Return what the environment of one of a framework's builds for CUDA must be.
+
+    Raises EnvironmentFailure where the loader needs an environment of its own and has none for the build.
+    """
+    spec = EnvironmentSpec(
         name=manifest.name + build.suffix,
         requirements=manifest.folder / build.requirements,
         pythons=build.python or manifest.python,
@@ -85,16 +93,38 @@ def cuda_environment_spec(manifest: Manifest, build: CudaBuild) -> EnvironmentSp
         finish=manifest.program_of(build.finish),
         program=manifest.interpreter,
     )
+    own = manifest.loader_environments.get(loader)
+    if own is None:
+        return spec
+    if build.requirements not in own.cuda_requirements:
+        message = f"{manifest.title} has no environment with the loader {loader!r} for CUDA {build.toolkit}"
+        raise EnvironmentFailure(message)
+    return _with_loader(spec, manifest, own.cuda_requirements[build.requirements], own.verify)
+
+
+def _with_loader(spec: EnvironmentSpec, manifest: Manifest, requirements: str, verify: str) -> EnvironmentSpec:
+    """Return ``spec`` with the requirements of a loader's own environment, which is named after them."""
+    suffix = requirements.removeprefix("requirements").removesuffix(".txt")
+    return replace(
+        spec,
+        name=manifest.name + suffix,
+        requirements=manifest.folder / requirements,
+        verify="\n".join(filter(None, [spec.verify, verify])),
+    )
 
 
 def ready_interpreter(
-    framework: str, cache: Path | None = None, device: str = "cpu", accelerators: Accelerators = NO_ACCELERATORS
+    framework: str,
+    cache: Path | None = None,
+    device: str = "cpu",
+    accelerators: Accelerators = NO_ACCELERATORS,
+    loader: str = SYNTHETIC.name,
 ) -> Path | None:
     """Return the interpreter of a framework's environment; None if it is not ready, or there is no such framework."""
     manifest = load_manifests().get(framework)
     if manifest is None or (device == "cuda" and manifest.cuda_build(accelerators) is None):
         return None
-    ready = find_ready(environment_spec(manifest, None, device, accelerators), cache)
+    ready = find_ready(environment_spec(manifest, None, device, accelerators, loader), cache)
     return ready.interpreter if ready else None
 
 
@@ -155,12 +185,27 @@ def data_environment_spec() -> EnvironmentSpec:
 def all_environment_specs() -> dict[str, EnvironmentSpec]:
     """Return what every environment must be that steptime makes, by name: the frameworks', and the one for data.
 
-    A framework's environments for CUDA are named after it and their requirements: ``pytorch-cuda``.
+    A framework's environments for CUDA and for loaders are named after it and their requirements: ``pytorch-cuda``,
+    ``pytorch-dali``.
     """
     manifests = load_manifests()
     specs = {name: environment_spec(manifest) for name, manifest in manifests.items()}
-    cuda = (cuda_environment_spec(manifest, build) for manifest in manifests.values() for build in manifest.cuda)
-    return {**specs, **{spec.name: spec for spec in cuda}, DATA_ENVIRONMENT: data_environment_spec()}
+    others = [
+        cuda_environment_spec(manifest, build, loader)
+        for manifest in manifests.values()
+        for build in manifest.cuda
+        for loader in [SYNTHETIC.name, *_loaders_with_environment(manifest, build)]
+    ]
+    others += [
+        environment_spec(manifest, loader=loader)
+        for manifest in manifests.values()
+        for loader in manifest.loader_environments
+    ]
+    return {**specs, **{spec.name: spec for spec in others}, DATA_ENVIRONMENT: data_environment_spec()}
+
+
+def _loaders_with_environment(manifest: Manifest, build: CudaBuild) -> list[str]:
+    return [name for name, own in manifest.loader_environments.items() if build.requirements in own.cuda_requirements]
 
 
 def _data_interpreter(observer: Observer) -> Path:

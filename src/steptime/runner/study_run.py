@@ -20,6 +20,7 @@ from steptime.runner.executor import Executor
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.host import memory_shortage, usable_cores
 from steptime.runner.jobs import AblationSchedule
+from steptime.runner.launch_spec import environment_key
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     loader_of,
@@ -38,6 +39,7 @@ from steptime.runner.trial_runs import (
     timed_schedule,
     timing_of,
 )
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
@@ -175,14 +177,16 @@ class StudyRun:
     def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
         """Make the environments; return what launches in them, and the trials that have one."""
         study, manifests = self.plan.study, self.plan.manifests
-        needed = dict.fromkeys((trial.framework, trial.device) for trial in trials)
+        needed = dict.fromkeys(environment_key(trial) for trial in trials)
         if study.equivalence.enabled:
-            needed.setdefault((REFERENCE, "cpu"))
+            # The check feeds known batches, so that no loader's environment takes part in it.
+            needed |= dict.fromkeys((framework, device, SYNTHETIC.name) for framework, device, _ in list(needed))
+            needed.setdefault((REFERENCE, "cpu", SYNTHETIC.name))
         specs = {each: self.plan.environment_spec(*each) for each in needed}
         prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
         names = {each: spec.name for each, spec in specs.items()}
         executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
-        failures = {trial.id: prepared.failures.get(names[trial.framework, trial.device]) for trial in trials}
+        failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 
     def _equivalent(

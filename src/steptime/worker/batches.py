@@ -64,11 +64,13 @@ class ArraySamples(object):
 
 
 def worker_order(job, rank, workers):
-    """Return the ``batch_indices`` of a worker over the dataset of a job's native loader.
+    """Return the ``batch_indices`` of a worker over the dataset of a job's loader.
 
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """
-    return batch_indices(job["loader"]["dataset"]["samples"], job["batch_per_worker"], job["seed"], rank, workers)
+    dataset = job["loader"]["dataset"]
+    shards = dataset.get("shards")
+    return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards)
 
 
 def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa: PLR0913, PLR0917 - one per fact
@@ -80,7 +82,7 @@ def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa
         workers: how many there are.
         put: makes a framework's batch of two numpy arrays: inputs, float32 (batch,) + input shape; and targets, int64
             class indices, or for a mean-squared-error workload the values of the inputs, in whatever shape.
-        open_folder: returns the ``Batches`` of an ``image_folder`` whose ``worker_order`` it is given.
+        open_folder: returns the ``Batches`` of a dataset of images whose ``worker_order`` it is given.
         innermost: whether ``put`` gets images with their channels last.
 
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
@@ -92,7 +94,7 @@ def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa
             itertools.cycle([put(channels_last(inputs) if innermost else inputs, targets) for inputs, targets in pairs])
         )
     order = worker_order(job, rank, workers)
-    if loader["dataset"]["form"] == "image_folder":
+    if loader["dataset"]["form"] != "arrays":
         return open_folder(order)
     samples = ArraySamples(loader["dataset"], workload["input_shape"], innermost)
     squared = workload["loss"] == "mean_squared_error"

@@ -30,11 +30,32 @@ def epoch_indices(samples, epoch, seed, rank, workers):
     return stream.permutation(samples)[rank::workers].astype(numpy.int64)
 
 
-def batch_indices(samples, batch, seed, rank, workers):
+def shard_indices(shards, epoch, seed, rank, workers):
+    """Return this worker's sample indices of one epoch, as ``epoch_indices`` does, of samples that lie in shards.
+
+    All workers shuffle the shards alike, and the samples within each shard; a worker takes a part of the whole row
+    without gaps, so that it reads one shard after the other and shares two of them at most with its neighbours.
+
+    Args:
+        shards: how many samples each shard has; samples are numbered through them.
+        epoch: from 0.
+        seed: of the job, the same on every worker.
+        rank: of the worker.
+        workers: how many there are.
+    """
+    stream = numpy.random.RandomState([seed, epoch])
+    ends = numpy.cumsum(shards)
+    row = [ends[shard] - shards[shard] + stream.permutation(shards[shard]) for shard in stream.permutation(len(shards))]
+    share = int(ends[-1]) // workers
+    return numpy.concatenate(row)[rank * share : (rank + 1) * share].astype(numpy.int64)
+
+
+def batch_indices(samples, batch, seed, rank, workers, shards=None):  # noqa: PLR0913, PLR0917 - one per fact
     """Yield the indices of this worker's batches without end, epoch after epoch, as ``(epoch, int64 array)``.
 
     Every array has ``batch`` entries; what is left at the end of an epoch is dropped. All workers have equally many
-    batches per epoch, so that they always train on the same epoch.
+    batches per epoch, so that they always train on the same epoch. With ``shards``, the numbers of samples in the
+    shards of the dataset, the order is that of ``shard_indices``.
 
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """
@@ -44,14 +65,17 @@ def batch_indices(samples, batch, seed, rank, workers):
             "a batch of %d does not fit a worker's share of %d samples (%d samples, %d workers); "
             "use a smaller batch, fewer workers or more samples" % (batch, share, samples, workers)
         )
-    return _batches_without_end(samples, batch, seed, rank, workers)
+    return _batches_without_end(samples, batch, seed, rank, workers, shards)
 
 
-def _batches_without_end(samples, batch, seed, rank, workers):
+def _batches_without_end(samples, batch, seed, rank, workers, shards):  # noqa: PLR0913, PLR0917 - one per fact
     whole_batches = samples // workers // batch
     epoch = 0
     while True:
-        order = epoch_indices(samples, epoch, seed, rank, workers)
+        if shards:
+            order = shard_indices(shards, epoch, seed, rank, workers)
+        else:
+            order = epoch_indices(samples, epoch, seed, rank, workers)
         for start in range(0, whole_batches * batch, batch):
             yield epoch, order[start : start + batch]
         epoch += 1
@@ -71,6 +95,18 @@ def read_index(dataset):
         )
     paths = [os.path.join(dataset["root"], name) for name, _ in files]
     return paths, numpy.array([label for _, label in files], dtype=numpy.int64)
+
+
+def read_sizes(dataset):
+    """Return width and height of each image of a dataset, int64 (samples, 2), as its index tells them.
+
+    Raises ValueError when the index has no sizes.
+    """
+    with open(dataset["index"]) as file:
+        index = json.load(file)
+    if len(index.get("sizes", ())) != len(index["files"]):
+        raise ValueError("%s does not have the size of every image; make the index again" % dataset["index"])
+    return numpy.array(index["sizes"], dtype=numpy.int64).reshape(-1, 2)
 
 
 def read_arrays(dataset, input_shape=None):

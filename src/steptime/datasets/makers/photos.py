@@ -68,7 +68,7 @@ def main(folder: str, count: int, size: int, seed: int) -> None:
             path = f"{name}/{name}-{number:05d}.jpg"
             cut(picture, size, stream).save(Path(folder, path), quality=_QUALITY)
             files.append([path, label])
-    index = {"files": files, "classes": list(PICTURES)}
+    index = {"files": files, "classes": list(PICTURES), "sizes": [[size, size]] * len(files)}
     Path(folder, "index.json").write_text(json.dumps(index), encoding="utf-8")
 
 

@@ -135,7 +135,7 @@ def open_loader(job, context):
     loader = job["loader"]
     if loader["kind"] == "synthetic":
         return CaffeSyntheticLoader(job, context)
-    folder = loader["dataset"]["form"] == "image_folder"
+    folder = loader["dataset"]["form"] != "arrays"
     return (CaffeProcessLoader if folder and loader["processes"] else CaffeOneSlotLoader)(job, context)
 
 

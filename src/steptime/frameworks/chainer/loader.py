@@ -119,7 +119,8 @@ class ChainerImageFiles(chainer.dataset.DatasetMixin):
     def get_example(self, key):
         files, key = self._files, int(key)
         try:
-            crop = files.keyed_crop(key)
+            epoch, index = divmod(key, len(files))
+            (crop,) = files.batch_crops(epoch, [index])
         except ValueError as error:
             return BrokenFile(str(error))
         return files.normalised(crop).reshape(self._input_shape), self._labels[key % len(files)]

@@ -70,8 +70,7 @@ class CntkFolderReader(object):
         """Read the next batch, or have it read by the threads."""
         epoch, chosen = next(self._order)
         inputs = numpy.empty(self._shape, dtype=numpy.float32)
-        first = epoch * len(self._files)
-        calls = [(first + int(index), row) for index, row in zip(chosen, inputs)]
+        calls = list(zip(chosen, *self._files.boxes(epoch, chosen), inputs))
         if self._pool is None:
             running = []
             for call in calls:
@@ -80,10 +79,10 @@ class CntkFolderReader(object):
             running = [self._pool.submit(self._read, *call) for call in calls]
         self._ahead.append((inputs, chosen, running))
 
-    def _read(self, key, out):
+    def _read(self, index, box, flipped, out):
         """Put a normalised sample into ``out``, an array of the input's shape."""
         files = self._files
-        files.normalised(files.keyed_crop(key), out.reshape((files.channels,) + files.size))
+        files.normalised(files.crop(index, box, flipped), out.reshape((files.channels,) + files.size))
 
     def close(self):
         """End the threads once they have read the file at which they are."""

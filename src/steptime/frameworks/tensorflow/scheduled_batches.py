@@ -87,10 +87,11 @@ class ScheduledFiles(object):
         self.threads = loader["processes"]
         self.ahead = batches_ahead(self.threads)
         shape = tuple(job["workload"]["input_shape"])
-        stream = numpy.random.RandomState([job["seed"], 15485863])
-        self._source = SOURCES[loader["dataset"]["form"]](loader["dataset"], shape, job["batch_per_worker"], stream)
+        self._source = SOURCES[loader["dataset"]["form"]](
+            loader["dataset"], shape, job["batch_per_worker"], job["seed"]
+        )
         self._orders = [_planned(worker_order(job, rank, workers)) for rank in range(workers)]
-        plans = [[self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(order)] for order in self._orders]
+        plans = [[self._source.plan(*epoch) for epoch in epochs_of(order)] for order in self._orders]
         whole = [tuple(map(numpy.stack, zip(*own))) if isinstance(own[0], tuple) else numpy.stack(own) for own in plans]
         self._plans = tf.nest.map_structure(lambda *parts: tf.constant(numpy.stack(parts)), *whole)
         index = tf.distribute.coordinator.experimental_get_current_worker_index

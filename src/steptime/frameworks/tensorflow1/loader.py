@@ -69,14 +69,15 @@ class GraphNativeBatches(object):
         self._order = lambda: worker_order(job, context.rank, context.workers)
         self._order()  # raises here, and not from a thread of the pipeline, when a batch is too large
         self._fed = {}
-        stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
         shape = tuple(job["workload"]["input_shape"])
-        self._source = SOURCES[dataset["form"]](dataset, shape, job["batch_per_worker"], stream, constant=self._feed)
+        self._source = SOURCES[dataset["form"]](
+            dataset, shape, job["batch_per_worker"], job["seed"], constant=self._feed
+        )
         many = isinstance(self._source.signature, tuple)
         parts = self._source.signature if many else (self._source.signature,)
         types, shapes = tuple(part.dtype for part in parts), tuple(part.shape for part in parts)
         epochs = tf1.data.Dataset.from_generator(
-            lambda: (self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(self._order())),
+            lambda: (self._source.plan(*epoch) for epoch in epochs_of(self._order())),
             types if many else types[0],
             shapes if many else shapes[0],
         )

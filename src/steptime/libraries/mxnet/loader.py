@@ -3,9 +3,11 @@
 import mxnet
 import numpy
 
+from steptime.worker.augmentation import crops
 from steptime.worker.batches import Batches, open_batches
-from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index
+from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes
 
+_BILINEAR, _BY_AREA = 1, 3
 _START_OF_SCAN = b"\xff\xda"
 _END_OF_IMAGE = b"\xff\xd9"
 _JPEG = b"\xff\xd8"
@@ -31,25 +33,24 @@ def open_mxnet_batches(job, context, mx_device):
 
     def open_folder(order):
         loader = job["loader"]
-        stream = numpy.random.RandomState([job["seed"], 15485863, context.rank])
-        batches = _folder_batches(loader, order, job["workload"]["input_shape"][0], stream, mx_device)
+        batches = _folder_batches(job, order, mx_device)
         return Batches(batches, PREFETCHED_PER_HELPER * loader["processes"], batches.close)
 
     return open_batches(job, context.rank, context.workers, put, open_folder)
 
 
-def _folder_batches(loader, order, channels, stream, mx_device):
+def _folder_batches(job, order, mx_device):
     """Read, decode and augment files by gluon's data loader, with threads where the job allows helpers.
 
     MXNet decodes and resizes outside Python's lock, so that threads do not wait for each other and no batch has to
     be copied between processes.
     """
-    dataset = loader["dataset"]
-    files = _ImageFiles(dataset, channels)
+    loader = job["loader"]
+    files = _ImageFiles(loader["dataset"], job["workload"]["input_shape"][0])
     helpers = loader["processes"]
     data_loader = mxnet.gluon.data.DataLoader(
         files,
-        batch_sampler=_with_chances(order, stream),
+        batch_sampler=_with_crops(loader["dataset"], order, job["seed"]),
         batchify_fn=files.batch,
         num_workers=helpers,
         prefetch=PREFETCHED_PER_HELPER * helpers,
@@ -60,14 +61,12 @@ def _folder_batches(loader, order, channels, stream, mx_device):
         yield inputs.as_in_context(mx_device), targets.as_in_context(mx_device)
 
 
-def _with_chances(order, stream):
-    """Give each sample of a batch three numbers in [0, 1) for its crop and flip.
-
-    They are drawn here, in the order of the samples, and not where samples are loaded, so that the number of
-    threads does not change the data.
-    """
-    for _, indices in order:
-        yield list(zip(indices.tolist(), stream.random_sample((len(indices), 3)).tolist()))
+def _with_crops(dataset, order, seed):
+    """Give each sample of a batch its rectangle and its flip."""
+    sizes, transform = read_sizes(dataset), dataset["transform"]
+    for epoch, indices in order:
+        boxes, flips = crops(transform, sizes[indices], seed, epoch, indices)
+        yield list(zip(indices.tolist(), boxes.tolist(), flips.tolist()))
 
 
 class _ImageFiles(object):
@@ -78,25 +77,16 @@ class _ImageFiles(object):
         transform = dataset["transform"]
         self._colour = channels != 1
         self._size = transform["size"]
-        self._shorter = transform["resize"]
-        self._flip = transform["flip"]
         self._mean, self._std = tuple(transform["mean"]), tuple(transform["std"])
 
     def __len__(self):
         return len(self._paths)
 
     def __getitem__(self, item):
-        """Return ``(height, width, channels)`` bytes and the label of ``(index, chances)``."""
-        index, (down, right, turn) = item
-        pixels = self._decoded(self._paths[index])
-        height, width = self._size
-        top = int(down * (pixels.shape[0] - height + 1))
-        left = int(right * (pixels.shape[1] - width + 1))
-        # Cropped and flipped as views of the bytes: an MXNet operator per image and transformation costs more.
-        pixels = pixels[top : top + height, left : left + width]
-        if self._flip and turn < 0.5:  # noqa: PLR2004 - one in two
-            pixels = pixels[:, ::-1]
-        return pixels, self._labels[index]
+        """Return ``(height, width, channels)`` bytes and the label of ``(index, box, flipped)``."""
+        index, box, flipped = item
+        pixels = self._cropped(self._paths[index], box)
+        return pixels[:, ::-1] if flipped else pixels, self._labels[index]
 
     def batch(self, items):
         """Return the items as a normalised float32 batch, channels first, and their labels."""
@@ -104,7 +94,7 @@ class _ImageFiles(object):
         inputs = mxnet.nd.image.normalize(mxnet.nd.image.to_tensor(pixels), self._mean, self._std)
         return inputs, mxnet.nd.array([label for _, label in items])
 
-    def _decoded(self, path):
+    def _cropped(self, path, box):
         try:
             with open(path, "rb") as file:
                 content = file.read()
@@ -112,9 +102,15 @@ class _ImageFiles(object):
             if content.startswith(_JPEG) and content.rfind(_END_OF_IMAGE) < content.rfind(_START_OF_SCAN):
                 raise ValueError("it ends before its image does, after %d bytes" % len(content))
             image = mxnet.image.imdecode(content, flag=int(self._colour))
-            if min(image.shape[:2]) != self._shorter:
+            left, top, width, height = box
+            if top + height > image.shape[0] or left + width > image.shape[1]:
+                raise ValueError("it has %dx%d pixels, and the index says other sizes" % image.shape[1::-1])
+            part = image[top : top + height, left : left + width]
+            down, across = self._size
+            if (height, width) != (down, across):
                 # By area: MXNet's bilinear filter looks at four pixels, however many shrink into one.
-                image = mxnet.image.resize_short(image, self._shorter, interp=3)
-            return image.asnumpy()
+                shrinks = height >= down and width >= across
+                part = mxnet.image.imresize(part, across, down, interp=_BY_AREA if shrinks else _BILINEAR)
+            return part.asnumpy()
         except Exception as error:  # whatever the decoder throws, the file must be named
             raise ValueError("%s cannot be decoded: %s" % (path, error)) from error

@@ -1,60 +1,47 @@
-"""Photographs by Pillow as bytes: decoded, resized, cropped at random and flipped."""
+"""Photographs by Pillow as bytes: decoded, cut at random, resized and flipped.
 
+Images come from files, from tar shards, or as pixels that were decoded before (docs/loaders.md has the three forms).
+"""
+
+import io
 import os
-import random
 
 import numpy
 
-from steptime.worker.samples import read_index, scale_and_shift
+from steptime.worker.augmentation import crops
+from steptime.worker.samples import read_index, read_sizes, scale_and_shift
+from steptime.worker.stored_images import DecodedImages, TarMembers
 
-_HALF = 0.5
-"""The probability of a flip, by the worker protocol."""
 
+def cropped(image, size, box, flipped):
+    """Return bytes (height, width, channels) of the rectangle ``box`` of a picture, resized to ``size``.
 
-def decoded(path, channels, shorter):
-    """Return the image of a file, grey for one channel and RGB else, with its shorter side ``shorter`` pixels long.
+    The filter is Pillow's triangle, which takes in every pixel.
 
-    A JPEG is decoded at its full size: Pillow and TensorFlow can decode it at half its size or less, MXNet cannot, and
-    all loaders do the same work.
-
-    Raises ValueError, naming the file, when it cannot be decoded.
+    Args:
+        image: of Pillow.
+        size: height and width of what is returned.
+        box: left, top, width and height of the rectangle.
+        flipped: whether left and right change places.
     """
     from PIL import Image
 
-    mode = "L" if channels == 1 else "RGB"
-    try:
-        with Image.open(path) as file:
-            image = file.convert(mode)
-        side = min(image.size)
-        if side == shorter:
-            return image
-        size = [max(shorter, round(length * shorter / float(side))) for length in image.size]
-        return image.resize(tuple(size), Image.BILINEAR)
-    except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-        raise ValueError("%s cannot be decoded: %s" % (os.path.abspath(path), error)) from error
-
-
-def cropped(image, size, corner, flipped):
-    """Return bytes (height, width, channels) of the part of ``image`` that begins at ``corner``.
-
-    Args:
-        image: of ``decoded``.
-        size: height and width of the part.
-        corner: its left and its top.
-        flipped: whether left and right change places.
-    """
-    (height, width), (left, top) = size, corner
-    pixels = numpy.asarray(image.crop((left, top, left + width, top + height)))
+    left, top, width, height = (int(each) for each in box)
+    part = image.crop((left, top, left + width, top + height))
+    if (height, width) != tuple(size):
+        # Not by the argument ``box``: its filter would see pixels outside of the rectangle.
+        part = part.resize((size[1], size[0]), Image.BILINEAR)
+    pixels = numpy.asarray(part)
     if flipped:
         pixels = pixels[:, ::-1]
-    return pixels.reshape(height, width, -1)
+    return pixels.reshape(size[0], size[1], -1)
 
 
 class PhotographFiles(object):
-    """The files of an ``image_folder`` dataset, as crops in bytes, drawn at random and in the same way in every run.
+    """The images of a dataset as crops in bytes, which are the same in every run (worker/augmentation.py).
 
     ``labels``
-        int64, one for each file.
+        int64, one for each image.
     ``channels``, ``size``
         Of a crop; the size is ``(height, width)``.
     ``scale``, ``shift``
@@ -64,18 +51,19 @@ class PhotographFiles(object):
     def __init__(self, dataset, input_shape, seed):
         """Read the index of ``dataset``; ``input_shape`` is the workload's, ``seed`` the job's.
 
-        Raises ValueError when the index holds another number of files than the job says.
+        Raises ValueError when the index holds another number of images than the job says.
         """
-        transform = dataset["transform"]
-        self._paths, self.labels = read_index(dataset)
-        self._shorter, self._flip = transform["resize"], transform["flip"]
+        self._transform = transform = dataset["transform"]
+        paths, self.labels = read_index(dataset)
+        self._sizes = read_sizes(dataset)
         self._seed = seed
         self.size = height, width = tuple(transform["size"])
         self.channels = int(numpy.prod(input_shape)) // (height * width)
         self.scale, self.shift = scale_and_shift(transform, self.channels)
+        self._images = _SOURCES[dataset["form"]](dataset, paths, self._sizes, "L" if self.channels == 1 else "RGB")
 
     def __len__(self):
-        return len(self._paths)
+        return len(self.labels)
 
     def normalised(self, crop, out=None):
         """Return a crop as float32 (channels, height, width), in ``out`` if it is given."""
@@ -83,28 +71,89 @@ class PhotographFiles(object):
         image += self.shift
         return image
 
+    def boxes(self, epoch, indices):
+        """Return the rectangles and flips of samples, as ``crops`` does."""
+        indices = numpy.asarray(indices)
+        return crops(self._transform, self._sizes[indices], self._seed, epoch, indices)
+
+    def crop(self, index, box, flipped):
+        """Return the crop of one sample, uint8 (height, width, channels).
+
+        Raises ValueError, which names the file, when it cannot be decoded.
+        """
+        return self._images.cropped(index, self.size, box, flipped)
+
     def batch_crops(self, epoch, indices):
         """Yield the crop of each of a batch's samples, uint8 (height, width, channels).
 
         Raises ValueError, which names the file, when one cannot be decoded.
         """
-        # A sample comes once per epoch, so that the first one makes the random numbers of a batch its own.
-        stream = numpy.random.RandomState([self._seed, 15485863, epoch, int(indices[0])])
-        height, width = self.size
-        for index, (right, down, turn) in zip(indices, stream.random_sample((len(indices), 3))):
-            image = decoded(self._paths[index], self.channels, self._shorter)
-            left = int(right * (image.size[0] - width + 1))
-            top = int(down * (image.size[1] - height + 1))
-            yield cropped(image, self.size, (left, top), self._flip and turn < _HALF)
+        for index, box, flipped in zip(indices, *self.boxes(epoch, indices)):
+            yield self.crop(index, box, flipped)
 
-    def keyed_crop(self, key):
-        """Return the crop of one sample; its random numbers depend on the seed and ``key``, epoch * files + index.
 
-        Raises ValueError, which names the file, when it cannot be decoded.
-        """
-        image = decoded(self._paths[key % len(self._paths)], self.channels, self._shorter)
-        stream = random.Random(self._seed << 64 | key)  # noqa: S311 - augmentation, no secret
-        height, width = self.size
-        left = stream.randint(0, image.size[0] - width)
-        top = stream.randint(0, image.size[1] - height)
-        return cropped(image, self.size, (left, top), self._flip and stream.random() < _HALF)
+class _Files(object):
+    """Every image is a file."""
+
+    def __init__(self, _, paths, sizes, mode):
+        self._paths = paths
+        self._sizes = sizes
+        self._mode = mode
+
+    def cropped(self, index, size, box, flipped):
+        path = self._paths[index]
+        return _decoded(path, path, self._mode, self._sizes[index], (size, box, flipped))
+
+
+class _TarShards(object):
+    """Every image is a file in a tar archive, whose place there the index tells."""
+
+    def __init__(self, dataset, paths, sizes, mode):
+        self._members = TarMembers(dataset)
+        self._paths = paths
+        self._sizes = sizes
+        self._mode = mode
+
+    def cropped(self, index, size, box, flipped):
+        file = io.BytesIO(self._members.read(index))
+        return _decoded(file, self._members.name(index), self._mode, self._sizes[index], (size, box, flipped))
+
+
+class _Decoded(object):
+    """The pixels of every image lie in one large file."""
+
+    def __init__(self, dataset, _, sizes, mode):
+        self._pixels = DecodedImages(dataset, sizes)
+        self._mode = mode
+
+    def cropped(self, index, size, box, flipped):
+        from PIL import Image
+
+        left, top, width, height = box
+        part = self._pixels[index][top : top + height, left : left + width]
+        image = Image.fromarray(part)
+        if image.mode != self._mode:
+            image = image.convert(self._mode)
+        return cropped(image, size, (0, 0, width, height), flipped)
+
+
+_SOURCES = {"image_folder": _Files, "tar_shards": _TarShards, "decoded": _Decoded}
+
+
+def _decoded(file, name, mode, expected, cut):
+    """Return the crop ``cut`` of an image file, decoded at its full size.
+
+    Pillow and TensorFlow can decode a JPEG at half its size or less, MXNet cannot, and all loaders do the same work.
+
+    Raises ValueError, naming the file, when it cannot be decoded or is not of the expected size.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(file) as opened:
+            image = opened.convert(mode)
+        if image.size != tuple(expected):
+            raise ValueError("it has %dx%d pixels, and the index says %dx%d" % (image.size + tuple(expected)))
+        return cropped(image, *cut)
+    except Exception as error:  # decoders raise many types; whichever it is, the file must be named
+        raise ValueError("%s cannot be decoded: %s" % (os.path.abspath(name), error)) from error

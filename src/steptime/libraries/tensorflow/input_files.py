@@ -9,16 +9,15 @@ import itertools
 import numpy
 import tensorflow as tf
 
+from steptime.worker.augmentation import crops
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import read_arrays, read_index, scale_and_shift
-
-_LARGEST = 2**31 - 1
+from steptime.worker.samples import read_arrays, read_index, read_sizes, scale_and_shift
 
 
 def epochs_of(order):
-    """Yield the batches of each epoch as one list of index arrays: the pipeline asks Python once per epoch."""
-    for _, batches in itertools.groupby(order, key=lambda pair: pair[0]):
-        yield [chosen for _, chosen in batches]
+    """Yield each epoch and the indices of its batches, (batches, samples): the pipeline asks Python once per epoch."""
+    for epoch, batches in itertools.groupby(order, key=lambda pair: pair[0]):
+        yield epoch, numpy.stack([chosen for _, chosen in batches])
 
 
 def file_at_fault(source, chosen, decode):
@@ -52,7 +51,7 @@ class ArraySource(object):
         self._labels = constant(labels)
         self._batch = batch
 
-    def plan(self, chosen):
+    def plan(self, _, chosen):
         """Return what the pipeline gets for an epoch: the indices of its batches, (batches, samples)."""
         return chosen
 
@@ -77,57 +76,53 @@ class ArraySource(object):
 class FolderSource(object):
     """Each sample is a file; decoding and cropping is done per sample, all the rest per batch."""
 
-    signature = (tf.TensorSpec((None,), tf.int64), tf.TensorSpec((None, 3), tf.int32))
+    signature = (tf.TensorSpec((None,), tf.int64), tf.TensorSpec((None, 5), tf.int32))
 
-    def __init__(self, dataset, input_shape, batch, stream, constant=tf.constant):
+    def __init__(self, dataset, input_shape, batch, seed, constant=tf.constant):
         self._transform = dataset["transform"]
         self._channels, self._height, self._width = input_shape
         self._batch = batch
-        self._stream = stream
+        self._seed = seed
+        self._sizes = read_sizes(dataset)
         self._paths, labels = read_index(dataset)
         self._path_tensor = constant(self._paths)
         self._labels = constant(labels)
         scale, shift = scale_and_shift(self._transform, self._channels)
         self._scale, self._shift = scale.ravel(), shift.ravel()
 
-    def plan(self, chosen):
-        """Return the indices of an epoch's samples, and three random numbers for each: top, left and flip."""
+    def plan(self, epoch, chosen):
+        """Return the indices of an epoch's samples, and left, top, width, height and flip of each."""
         chosen = chosen.ravel()
-        return chosen, self._stream.randint(0, _LARGEST, (len(chosen), 3)).astype(numpy.int32)
+        boxes, flips = crops(self._transform, self._sizes[chosen], self._seed, epoch, chosen)
+        return chosen, numpy.concatenate([boxes, flips[:, None].astype(numpy.int32)], axis=1)
 
     def batches(self, epochs, threads):
         """Return the dataset of ``(inputs, targets)``."""
         samples = epochs.map(self._look_up).unbatch().map(self._load, num_parallel_calls=threads)
         return samples.batch(self._batch, drop_remainder=True).map(self._finish)
 
-    def _look_up(self, chosen, chance):
-        return tf.gather(self._path_tensor, chosen), tf.gather(self._labels, chosen), chance
+    def _look_up(self, chosen, cut):
+        return tf.gather(self._path_tensor, chosen), tf.gather(self._labels, chosen), cut
 
-    def _load(self, path, label, chance):
-        pixels = self.pixels(path)
-        shape = tf.shape(pixels)
-        top = chance[0] % (shape[0] - self._height + 1)
-        left = chance[1] % (shape[1] - self._width + 1)
-        crop = tf.slice(pixels, [top, left, 0], [self._height, self._width, self._channels])
-        return crop, label, tf.equal(chance[2] % 2, 0)
+    def _load(self, path, label, cut):
+        # Decoded whole, as by all loaders, though TensorFlow could decode the rectangle alone.
+        part = tf.slice(self.pixels(path), [cut[1], cut[0], 0], [cut[3], cut[2], self._channels])
+        crop = tf.cond(
+            tf.reduce_all(tf.equal(cut[2:4], [self._width, self._height])),
+            lambda: part,
+            lambda: self._resized(part),
+        )
+        return tf.ensure_shape(crop, (self._height, self._width, self._channels)), label, tf.equal(cut[4], 1)
 
     def pixels(self, path):
-        """Return a file as bytes, (height, width, channels), with the shorter side as long as the job wants it."""
+        """Return a file as bytes, (height, width, channels)."""
         # PNG files too. The quicker cosine transform, which TensorFlow takes by itself, gives other pixels.
-        pixels = tf.io.decode_jpeg(tf.io.read_file(path), channels=self._channels, dct_method="INTEGER_ACCURATE")
-        return tf.cond(
-            tf.equal(tf.reduce_min(tf.shape(pixels)[:2]), self._transform["resize"]),  # '==' compares objects in 1.15
-            lambda: pixels,
-            lambda: self._shrink(pixels),
-        )
+        return tf.io.decode_jpeg(tf.io.read_file(path), channels=self._channels, dct_method="INTEGER_ACCURATE")
 
-    def _shrink(self, pixels):
-        size = tf.cast(tf.shape(pixels)[:2], tf.float32)
-        factor = self._transform["resize"] / tf.reduce_min(size)
-        wanted = tf.cast(tf.round(size * factor), tf.int32)
+    def _resized(self, part):
         # Averaging over all pixels that shrink into one, as the other frameworks' loaders do.
-        shrunk = tf.compat.v2.image.resize(pixels, wanted, antialias=True)
-        return tf.saturate_cast(tf.round(shrunk), tf.uint8)
+        resized = tf.compat.v2.image.resize(part, (self._height, self._width), antialias=True)
+        return tf.saturate_cast(tf.round(resized), tf.uint8)
 
     def _finish(self, images, labels, flips):
         if self._transform["flip"]:

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy
 import tensorflow as tf
 
 from steptime.libraries.tensorflow.input_files import SOURCES, epochs_of, file_at_fault
@@ -27,9 +26,8 @@ def open_tensorflow_batches(job, rank, workers, device=None):
         return SyntheticBatches(synthetic_batches(job, rank))
     order = lambda: worker_order(job, rank, workers)  # noqa: E731 - it must start anew
     order()  # raises here, and not from a thread of the pipeline, when a batch is too large
-    stream = numpy.random.RandomState([job["seed"], 15485863, rank])
     shape = tuple(job["workload"]["input_shape"])
-    source = SOURCES[loader["dataset"]["form"]](loader["dataset"], shape, job["batch_per_worker"], stream)
+    source = SOURCES[loader["dataset"]["form"]](loader["dataset"], shape, job["batch_per_worker"], job["seed"])
     return NativeBatches(source, order, loader["processes"], device)
 
 
@@ -104,7 +102,7 @@ class NativeBatches(object):
     def _epochs(self):
         """Return the dataset of the source's plans, one for each epoch."""
         return tf.data.Dataset.from_generator(
-            lambda: (self._source.plan(numpy.stack(chosen)) for chosen in epochs_of(self._order())),
+            lambda: (self._source.plan(*epoch) for epoch in epochs_of(self._order())),
             output_signature=self._source.signature,
         )
 

@@ -139,7 +139,7 @@ def open_torch_batches(job, context, device, channels_last):
         ]
         return Batches(itertools.cycle(pairs))
     order = worker_order(job, context.rank, context.workers)
-    folder = settings["dataset"]["form"] == "image_folder"
+    folder = settings["dataset"]["form"] != "arrays"
     dataset = (PhotoBatches if folder else ArrayBatches)(settings["dataset"], shape, channels_last, job["seed"])
     ahead = PREFETCHED_PER_HELPER * settings["processes"] if folder else 0
     finish = dataset.finish_on(device)
