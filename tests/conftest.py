@@ -3,9 +3,10 @@
 A run's end names the folders in which its time went, the frameworks that it trained, and why tests were skipped.
 """
 
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,17 @@ _CUDA_TESTS = pytest.StashKey[list[str]]()
 """The tests that a run with ``--device cuda`` is about, by their ids."""
 _TRAINED = "trained framework"
 """The property of a test that trains a framework; its value is the framework's name."""
+
+
+@pytest.fixture(autouse=True)
+def _heard_signals() -> Iterator[None]:
+    """Let a test and what it starts hear SIGHUP and SIGINT, which a run below nohup or behind ``&`` ignores."""
+    deaf = [number for number in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(number) is signal.SIG_IGN]
+    for number in deaf:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number in deaf:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture
