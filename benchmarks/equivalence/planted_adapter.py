@@ -72,6 +72,12 @@ def _apart(job, context):
         job["strategy"] = "ps_async"
         _scaled(job, 1.0 / context.workers, float(context.workers))
         return
+    if job["framework"] == "deepspeed":  # whose engine exchanges under ``single`` too
+        from deepspeed.runtime.engine import DeepSpeedEngine
+
+        DeepSpeedEngine.buffered_allreduce_fallback = lambda *_, **__: None
+        job["strategy"] = "allreduce"
+        return
     job["strategy"] = "single"
     if job["framework"] == "reference":  # which exchanges by the number of workers
         from steptime.frameworks.reference import collectives
