@@ -159,10 +159,10 @@ class _Values(object):
         placement = session._placement
 
         def get():
-            return [0 + placement.own(each) for each in session._state[0].values()]
+            return [0 + placement.own(session._state[0][name]) for name in sorted(session._state[0])]
 
         def put(given):
-            arrays = {name: placement.put_alike(value) for name, value in zip(session._state[0], given)}
+            arrays = {name: placement.put_alike(value) for name, value in zip(sorted(session._state[0]), given)}
             session._state = (arrays,) + tuple(session._state[1:])
 
         return get, put

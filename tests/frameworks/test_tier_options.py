@@ -115,3 +115,31 @@ def test_a_strategy_says_who_implements_it_where_the_framework_does_not(tmp_path
     strategies = planted(tmp_path, "").strategies
     assert strategies["allreduce"].implementation == "steptime's exchange over MPI"
     assert strategies["fsdp"].implementation == ""
+
+
+LOSSY = """
+[options.compression]
+help = "of what is sent"
+type = "str"
+default = "none"
+choices = ["none", "fp16", "2bit"]
+strategies = ["allreduce"]
+rounds = ["fp16"]
+alters = ["2bit"]
+"""
+
+
+@pytest.mark.parametrize(("value", "reason"), [("none", None), ("fp16", "rounded"), ("2bit", "cannot hold")])
+def test_options_that_change_what_is_computed_say_why_their_trials_have_no_rank(tmp_path, value, reason):
+    found = planted(tmp_path, LOSSY).unranked({"compression": value, "compile": False})
+    assert found is None if reason is None else found.startswith(f"compression: {value}") and reason in found
+
+
+@pytest.mark.parametrize(("value", "altering"), [("fp16", None), ("2bit", "compression: 2bit")])
+def test_only_values_that_alter_the_training_keep_a_trial_from_the_check(tmp_path, value, altering):
+    assert planted(tmp_path, LOSSY).altering({"compression": value}) == altering
+
+
+@pytest.mark.parametrize("value", ["fp16", "2bit"])
+def test_the_tier_tuned_may_not_change_what_is_computed(tmp_path, value):
+    assert "changes what is computed" in mistakes(tmp_path, LOSSY + f'[tuned]\ncompression = "{value}"\n')

@@ -96,3 +96,10 @@ def test_the_terminal_report_needs_neither_the_page_nor_its_charts():
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert loaded.stdout.strip() == "set()"
+
+
+def test_a_measured_trial_without_a_rank_says_why_and_how_fast_it_was():
+    reason = "compression: fp16 changes what is computed"
+    lossy = trial("pytorch", "allreduce", "lenet5", rate=1234.0, status="unranked", reason=reason)
+    text = printed(summary([lossy]), 300)
+    assert f"unranked: pytorch allreduce, lenet5, 2 workers: {reason}; 1234" in text

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from steptime.cli.app import run_program
+from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.store import Store
+from steptime.measurements.summary import summarise
 from steptime.runner import study_run
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.executor import LaunchResult
@@ -108,6 +110,25 @@ def test_a_verdict_that_no_longer_holds_goes(tmp_path, monkeypatch):
     monkeypatch.setattr(study_run, "memory_shortage", lambda *_, **_limits: None)
 
     assert "memory" not in str(run(tmp_path).get("verdicts"))
+
+
+def test_a_trial_that_changes_what_is_computed_is_measured_and_has_no_rank(tmp_path, monkeypatch):
+    monkeypatch.setattr(Manifest, "unranked", lambda _manifest, _options: "compression: fp16 changes what is computed")
+    summary = summarise(run(tmp_path))
+
+    (trial,) = summary.trials
+    assert (trial.status, trial.reason) == ("unranked", "compression: fp16 changes what is computed")
+    assert trial.throughput_samples_per_s.value
+    assert summary.ranking == []
+
+
+def test_a_trial_that_alters_the_training_is_not_checked(tmp_path, monkeypatch):
+    monkeypatch.setattr(Manifest, "altering", lambda _manifest, _options: "compression: 2bit")
+    monkeypatch.setattr(Checker, "check", lambda *_: pytest.fail("it was checked"))
+    text = STUDY.replace("equivalence: {enabled: false}\n", "")
+
+    (trial,) = summarise(run(tmp_path, text)).trials
+    assert (trial.status, trial.launches) == ("unranked", 2)
 
 
 def test_a_trial_whose_folder_is_removed_during_the_run_is_begun_anew(tmp_path):

@@ -49,6 +49,10 @@ class Option(_ManifestForm):
     """The launcher that a value needs, where it is not the strategy's own."""
     strategies: list[str] = Field(default_factory=list)
     """Where the option means something; empty means everywhere."""
+    rounds: list[OptionValue] = Field(default_factory=list)
+    """Values with which workers send rounded gradients: the equivalence check holds such trials, and none is ranked."""
+    alters: list[OptionValue] = Field(default_factory=list)
+    """Values with which something else is computed on purpose: such trials are neither checked nor ranked."""
 
     @property
     def facts(self) -> OptionFacts:
@@ -201,6 +205,18 @@ class Manifest(_ManifestForm):
             if not option.strategies or strategy in option.strategies
         }
 
+    def altering(self, options: Mapping[str, OptionValue]) -> str | None:
+        """Return the options by which something else is computed on purpose, as text; None where there are none."""
+        return _in_words({name: value for name, value in options.items() if value in self.options[name].alters})
+
+    def unranked(self, options: Mapping[str, OptionValue]) -> str | None:
+        """Say why trials with ``options`` are not ranked; None where they are."""
+        altering = self.altering(options)
+        if altering:
+            return f"{altering} changes what is computed, which the equivalence check cannot hold"
+        rounding = _in_words({name: value for name, value in options.items() if value in self.options[name].rounds})
+        return f"{rounding} changes what is computed: gradients are rounded before they are sent" if rounding else None
+
     def tier_options(self, tuning: Tuning, strategy: str, device: str) -> dict[str, OptionValue]:
         """Return every option that means something under ``strategy``, with its value in a tier on ``device``."""
         tuned: dict[str, OptionValue] = {}
@@ -210,6 +226,10 @@ class Manifest(_ManifestForm):
         return {
             name: option.typed(tuned.get(name, option.default)) for name, option in self.options_for(strategy).items()
         }
+
+
+def _in_words(options: Mapping[str, OptionValue]) -> str | None:
+    return ", ".join(f"{name}: {str(value).lower()}" for name, value in options.items()) or None
 
 
 def _tuned_mistakes(manifest: Manifest) -> Iterator[str]:
@@ -245,6 +265,8 @@ def _option_mistakes(manifest: Manifest, table: str, options: Mapping[str, Optio
         mistake = manifest.options[name].facts.mistake(name, value)
         if mistake:
             yield f"{table}: {mistake}"
+        if value in (*manifest.options[name].rounds, *manifest.options[name].alters):
+            yield f"{table} {name}: {value!r} changes what is computed, which the tier may not"
 
 
 @cache

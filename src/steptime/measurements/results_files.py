@@ -29,9 +29,9 @@ class StoredMachine(StoredObject):
 
 
 class StoredVerdict(StoredObject):
-    """Why a trial has no result."""
+    """Why a trial has no result, or no rank."""
 
-    status: Literal["failed", "not_equivalent"]
+    status: Literal["failed", "not_equivalent", "unranked"]
     reason: str
 
 

@@ -143,7 +143,8 @@ class TrialSummary(JsonForm):
     """All that the ablation runs found, the five above among it."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""
-    status: Literal["ok", "failed", "not_equivalent"]
+    status: Literal["ok", "failed", "not_equivalent", "unranked"]
+    """``unranked`` of a trial that was measured and changes what is computed, as ``reason`` says."""
     reason: str | None
     flags: list[str]
     commands: list[list[str]]

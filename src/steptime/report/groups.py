@@ -100,6 +100,13 @@ def unranked(summary: Summary) -> list[TrialSummary]:
     return [trial for trial in summary.trials if trial.id not in ranked]
 
 
+def reason_and_rate(trial: TrialSummary) -> str:
+    """Return why a trial has no rank, and how fast it was where it was measured."""
+    rate = trial.throughput_samples_per_s
+    measured = f"; {throughput(rate).line} samples/s" if trial.status == "unranked" and rate.value is not None else ""
+    return (trial.reason or "no reason known") + measured
+
+
 # Naming more would hide what the sentence says; the table marks all of them.
 _MOST_NAMES = 4
 _RESOLUTION = "3 %"

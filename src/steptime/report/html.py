@@ -17,7 +17,7 @@ from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
-from steptime.report.groups import ranked_groups, unranked, verdict
+from steptime.report.groups import ranked_groups, reason_and_rate, unranked, verdict
 from steptime.report.link_figures import link_groups
 from steptime.report.plain_text import plain_text
 from steptime.report.trial_names import Names, check_name
@@ -94,6 +94,7 @@ def page_text(
         trained=bool(summary.trials) or not found_links,
         explanation=EXPLANATION,
         unranked=unranked(summary),
+        reason_and_rate=reason_and_rate,
         flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),
         level=f"{100 * measured[0].step_time_s.level:.0f} %" if measured else "95 %",
         conditions=conditions,

@@ -19,7 +19,7 @@ from steptime.report import breakdown, clusters, tiers
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, verdict
+from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, reason_and_rate, unranked, verdict
 from steptime.report.number_format import Shown, baseline, count, published
 from steptime.report.trial_names import Names, check_name
 
@@ -115,7 +115,7 @@ class _Report:
             sentence = "The equivalence check was not run: nothing says that these trials train the same."
             yield sentence, "yellow", [], ""
         without = [
-            f"{trial.status.replace('_', ' ')}: {self._names.full(trial)}: {trial.reason or 'no reason known'}"
+            f"{trial.status.replace('_', ' ')}: {self._names.full(trial)}: {reason_and_rate(trial)}"
             for trial in unranked(summary)
         ]
         if without:

@@ -48,9 +48,9 @@ NOT_RUN = "not run: the budget was spent before its first launch"
 
 
 class Verdict(TypedDict):
-    """Why a trial has no result."""
+    """Why a trial has no result, or no rank."""
 
-    status: Literal["failed", "not_equivalent"]
+    status: Literal["failed", "not_equivalent", "unranked"]
     reason: str
 
 
@@ -72,6 +72,8 @@ class StudyRun:
     plan: StudyPlan
     observer: Observer
     _verdicts: dict[str, Verdict] = field(default_factory=dict)
+    _unranked: dict[str, Verdict] = field(default_factory=dict)
+    """Of trials that are measured and change what is computed."""
     _accepted: set[str] = field(default_factory=set)
     """The ids of the trials that this run found nothing against before launching them."""
 
@@ -98,6 +100,7 @@ class StudyRun:
                 workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
                 trials = self._equivalent(store, executor, trials, workloads)
                 self._accepted = {trial.id for trial in trials}
+                self._unranked = self._changing(trials)
                 inputs = TrialInputs(self.plan.folder, workloads, {t.id: loader_of(t, datasets) for t in trials})
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 now, budget_s = time.monotonic(), self.plan.budget_s
@@ -133,11 +136,16 @@ class StudyRun:
         frameworks = {trial.framework for trial in self.plan.expansion.trials}
         return {name: self.plan.manifests[name].implementations for name in frameworks}
 
+    def _changing(self, trials: Iterable[Trial]) -> dict[str, Verdict]:
+        """Return the verdicts on those trials whose options change what is computed."""
+        reasons = {each.id: self.plan.manifests[each.framework].unranked(each.options) for each in trials}
+        return {trial_id: {"status": "unranked", "reason": reason} for trial_id, reason in reasons.items() if reason}
+
     def _keep_verdicts(self, store: Store) -> None:
         """Keep what this run found against trials, and what earlier ones did that this run has not looked at again."""
         before = store.get("verdicts") or {}
         standing = {trial_id: verdict for trial_id, verdict in before.items() if trial_id not in self._accepted}
-        store.put("verdicts", {**standing, **self._verdicts})
+        store.put("verdicts", {**standing, **self._unranked, **self._verdicts})
 
     def _keeping(self, store: Store, append: Callable[[TrialRecord], None]) -> Callable[[TrialRecord], None]:
         """Return ``append`` for records whose trial's folder somebody may remove during the run."""
@@ -207,7 +215,9 @@ class StudyRun:
         )
         # Two checks would want the same device, and its memory.
         on_device = any(trial.device == "cuda" for trial in trials)
-        equivalence.run(trials, side_by_side=1 if on_device else max(1, len(executor.cores) // 2) + 1)
+        manifests = self.plan.manifests
+        checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
+        equivalence.run(checked, side_by_side=1 if on_device else max(1, len(executor.cores) // 2) + 1)
         return self._without(trials, equivalence.failures, "not_equivalent")
 
     def _without(
