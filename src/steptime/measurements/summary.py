@@ -25,6 +25,8 @@ from steptime.measurements.flags import (
 )
 from steptime.measurements.interval import Bounded
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
+from steptime.measurements.loaders.records import LoaderLaunch
+from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
 from steptime.measurements.store import Store
@@ -62,6 +64,10 @@ class _Result:
     cluster: ClusterForm | None
     tiers: list[Tuning]
     implementation: str | None
+    cpu_s: list[float]
+    """Processor seconds of a step, of each launch that counted them."""
+    alone: list[LoaderLaunch]
+    """Good launches of the loader alone."""
 
 
 def summarise(store: Store) -> Summary:
@@ -100,6 +106,10 @@ def summarise(store: Store) -> Summary:
             [each.trial for each in results], {trial_id: _measured(each) for trial_id, each in ranked.items()}
         ),
         gaps=against_first((place.group, place.trial, ranked[place.trial].breakdown) for place in ranking),
+        loaders=loader_verdicts(
+            [MeasuredLoading(each.trial, each.estimate, each.cpu_s, each.alone) for each in ranked.values()],
+            _cores(machine),
+        ),
         published=[_published(claim, claimable) for claim in study.get("published", [])],
         equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
@@ -177,6 +187,8 @@ def _result(
         cluster=cluster_of(ok),
         tiers=tiers_of(trial, tiers),
         implementation=_implementation(trial, implementations),
+        cpu_s=step_cpu_s(ok),
+        alone=[each for each in store.loader_launches(trial.id) if each.status == "ok"],
     )
 
 

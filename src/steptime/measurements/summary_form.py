@@ -15,6 +15,7 @@ from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepB
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import JsonForm
+from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.study.trial import OptionValue, Tuning
 
 SCHEMA = 1
@@ -248,6 +249,8 @@ class Summary(JsonForm):
     """Every tuned trial against its documented counterpart."""
     gaps: list[Gap] = Field(default_factory=list)
     """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
+    loaders: list[LoaderVerdict] = Field(default_factory=list)
+    """Who limits, loader or training, wherever both were measured alone."""
     equivalence: list[EquivalenceSummary]
     published: list[PublishedRatio] = Field(default_factory=list)
     skipped: list[str]

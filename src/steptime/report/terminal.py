@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
-from steptime.report import breakdown, clusters, tiers
+from steptime.report import breakdown, clusters, loaders, tiers
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
@@ -50,6 +50,7 @@ class _Report:
             for flag in group.flags:
                 yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
         yield from self._tiers(options)
+        yield from self._loaders(options)
         yield from self._breakdown(options)
         yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
@@ -62,6 +63,13 @@ class _Report:
             yield from _heading("Documented and tuned", tiers.EXPLANATION, options)
         for group in groups:
             yield from _section(group.title, "cyan", group.lines, options)
+
+    def _loaders(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        tables = loaders.loader_tables(self._summary)
+        if tables:
+            yield from _heading("Loader or training: who limits", loaders.EXPLANATION, options)
+        for table in tables:
+            yield from _section(table.title, "cyan", table.lines, options)
 
     def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = breakdown.breakdown_groups(self._groups)
