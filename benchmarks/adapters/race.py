@@ -32,8 +32,9 @@ from steptime.launchers.table import launcher_named
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
+from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import strategy_named
-from steptime.study.trial import Optimizer, OptionValue, Trial
+from steptime.study.trial import OptionValue, Trial
 from steptime.workloads.layers import Network, Workload
 from steptime.workloads.table import build_workload
 

@@ -15,8 +15,9 @@ from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor
 from steptime.runner.preparation import environment_spec, prepare_environments, ready_interpreter
 from steptime.runner.progress import Silent
+from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import STRATEGIES
-from steptime.study.trial import Optimizer, Trial, Tuning
+from steptime.study.trial import Trial, Tuning
 from steptime.workloads.layers import Network, Workload
 
 SMALL_BLOCKS = {"block_momentum": {"block_size": 48}}

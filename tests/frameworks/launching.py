@@ -18,7 +18,8 @@ from steptime.launchers.table import launcher_named
 from steptime.runner import jobs
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
-from steptime.study.trial import Optimizer, Trial
+from steptime.study.optimizer import Optimizer
+from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 

@@ -18,7 +18,8 @@ from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
-from steptime.study.trial import Optimizer, Trial
+from steptime.study.optimizer import Optimizer
+from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from steptime.study.document import Document, read_yaml
 from steptime.study.mistakes import form_mistakes
-from steptime.study.study import AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
+from steptime.study.study import AXES, TRAIN_AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 
@@ -38,14 +38,21 @@ def test_a_single_value_is_a_list_of_one(read, axis):
         "device": "cpu",
         "tuning": "tuned",
         "server_placement": "colocated",
+        "optimizer": "adam",
+        "schedules": "cosine",
+        "scaling_rule": "linear",
     }.get(axis, 8)
     others = {"workloads": "lenet5", "frameworks": "pytorch"}
 
-    one = read(json.dumps({**others, axis: value}))
-    many = read(json.dumps({**others, axis: [value]}))
+    def study_with(values):
+        named = {"train": {"epochs": 1, axis: values}} if axis in TRAIN_AXES else {axis: values}
+        return read(json.dumps({**others, **named}))
 
-    assert getattr(one, axis) == getattr(many, axis)
-    assert len(getattr(one, axis)) == 1
+    one, many = study_with(value), study_with([value])
+    found = getattr(one.train if axis in TRAIN_AXES else one, axis)
+
+    assert one == many
+    assert len(found) == 1
 
 
 def test_a_workload_may_be_a_name_a_mapping_or_a_list_of_both(read):

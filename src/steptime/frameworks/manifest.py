@@ -12,6 +12,7 @@ from steptime.errors import PluginError, UsageError, choices_message
 from steptime.frameworks.cuda_build import CudaBuild
 from steptime.measurements.accelerators import Accelerators
 from steptime.plugins import OWN, Plugin, own_and_plugins
+from steptime.study.optimizer import OptimizerName
 from steptime.study.trial import OptionValue, Precision, Tuning
 from steptime.study.unknown_names import OptionFacts
 
@@ -33,6 +34,11 @@ class StrategySupport(_ManifestForm):
     """Whether it has a scheduler process."""
     without_precisions: list[Precision] = Field(default_factory=list)
     """Precisions of the framework that the strategy does not have."""
+    without_optimizers: list[OptimizerName] = Field(default_factory=list)
+    """Optimizers of the framework that the strategy does not have."""
+    learning: bool = True
+    """Whether the framework's sessions can train with the strategy until it is over; means nothing where the manifest
+    does not say ``learning``."""
     implementation: str = ""
     """Who implements the strategy where the framework does not, as "steptime's exchange over MPI". A strategy that
     says so is marked wherever it is shown, and takes no part in claims about the framework."""
@@ -135,6 +141,15 @@ class Manifest(_ManifestForm):
     """On processors."""
     cuda_precisions: list[Precision] = ["fp32"]
     """On CUDA devices."""
+    optimizers: list[OptimizerName] = ["sgd"]
+    learning: bool = False
+    """Whether sessions have ``set_learning_rate``, ``outputs`` and ``state``, so that accuracy can be measured."""
+    adam_epsilon: Literal["corrected", "uncorrected"] = "corrected"
+    """The second moment whose root epsilon is added to, of adam and adamw: corrected for its start at zero, as Kingma
+    and Ba write the algorithm, or not, with the correction in the learning rate, as they write its quicker form."""
+    rate_in_velocity: bool = False
+    """Whether momentum sums up gradients times the learning rate of their step, so that a changed rate does not act on
+    earlier gradients: v = m v + r g, w = w - v."""
     loaders: list[str] = ["synthetic"]
     loader_environments: dict[str, LoaderEnvironment] = Field(default_factory=dict)
     """By loader, where it does not run in the framework's own environment."""

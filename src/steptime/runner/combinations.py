@@ -10,11 +10,13 @@ from typing import Any, Literal
 from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators, Version
-from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
+from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes, has_classes
 from steptime.study.loaders import loader_named
+from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, WorkloadChoice
-from steptime.study.trial import Optimizer, OptionValue, Precision, ServerPlacement, Trial, Tuning
+from steptime.study.training import Training
+from steptime.study.trial import OptionValue, Precision, ServerPlacement, Trial, Tuning
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class ExpansionContext:
     threads: int
     cores_per_worker: int | None
     """None where they are as many as threads."""
-    optimizer: Optimizer
     seed: int
     cluster: ClusterChoice | None = None
     """The hosts that the launcher ``emulated`` may make."""
@@ -56,6 +57,8 @@ class Combination:
     """None where there are no servers."""
     batch: int
     batch_is_global: bool
+    optimizer: Optimizer
+    training: Training | None
     tuning: Tuning
     """The tier that was asked for; the trial's own is ``documented`` where ``tuned`` changes nothing."""
     options: Mapping[str, OptionValue]
@@ -78,8 +81,21 @@ class Combination:
             "server_placement": self.server_placement,
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
             "tuning": self.tier,
+            **self._learning_json(),
             "options": dict(self.options),
             **({"environment_variables": dict(self.environment_variables)} if self.environment_variables else {}),
+        }
+
+    def _learning_json(self) -> dict[str, Any]:
+        """What the study's training varies; nothing of a study without training."""
+        training = self.training
+        if training is None:
+            return {} if self.optimizer.name == "sgd" else {"optimizer": self.optimizer.name}
+        return {
+            "optimizer": self.optimizer.name,
+            "schedule": training.rate_schedule.in_words,
+            "scaling_rule": training.scaling_rule,
+            "warmup_epochs": training.warmup_epochs,
         }
 
     @property
@@ -121,7 +137,8 @@ class Combination:
             options=dict(self.options),
             environment_variables=dict(self.environment_variables),
             documented_options=dict(self.documented_options),
-            optimizer=context.optimizer,
+            optimizer=self.optimizer,
+            training=self.training,
             launcher=needed if context.launcher == "auto" else context.launcher,
             cluster=cluster,
             seed=context.seed,
@@ -242,6 +259,40 @@ def _no_precision(combination: Combination, manifest: Manifest, context: Expansi
     return None
 
 
+def _no_optimizer(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    name = combination.optimizer.name
+    if name not in manifest.optimizers:
+        return f"no optimizer {name!r} (it has {', '.join(manifest.optimizers)})"
+    if name in manifest.strategies[combination.strategy].without_optimizers:
+        return f"{combination.strategy!r} has no optimizer {name!r}"
+    return None
+
+
+def _no_training(combination: Combination, manifest: Manifest, _: ExpansionContext) -> str | None:
+    if combination.training is None:
+        return None
+    if not manifest.learning:
+        return "its sessions cannot change the learning rate and evaluate, which training until it is over needs"
+    if not manifest.strategies[combination.strategy].learning:
+        return f"{combination.strategy!r} cannot train until it is over: its sessions cannot evaluate"
+    if loader_named(combination.loader).form is None:
+        return "synthetic samples have nothing to learn; training needs a workload with a dataset"
+    return None
+
+
+def _wrong_training(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:
+    training = combination.training
+    if training is None:
+        return None
+    if training.warmup_epochs >= training.epochs:
+        return f"a warm-up of {training.warmup_epochs} epochs leaves nothing of {training.epochs}"
+    if training.warmup_epochs and training.rate_schedule.name == "one_cycle":
+        return "the learning-rate schedule one_cycle has a warm-up of its own"
+    if training.target_accuracy is not None and not has_classes(combination.workload):
+        return f"{combination.workload.name} has no classes, of which target_accuracy could be a share"
+    return None
+
+
 def _no_data(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
     loader, dataset = loader_named(combination.loader), combination.workload.dataset
     if loader.form is None:
@@ -290,7 +341,10 @@ _RULES: tuple[Callable[[Combination, Manifest, ExpansionContext], str | None], .
     _no_device,
     _emulated_device,
     _no_precision,
+    _no_optimizer,
     _no_data,
+    _no_training,
+    _wrong_training,
     _wrong_launcher,
     _too_few_hosts,
     _uneven_batch,

@@ -12,7 +12,18 @@ from steptime.measurements.accelerators import Accelerators
 from steptime.runner.combinations import Combination, ExpansionContext, can_use_cuda, why_impossible
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
-from steptime.study.study import Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes, variables_of
+from steptime.study.study import (
+    TRAIN_AXES,
+    Exclusion,
+    Inclusion,
+    LoaderChoice,
+    Study,
+    TrainChoice,
+    WorkloadChoice,
+    named_axes,
+    variables_of,
+)
+from steptime.study.training import Training
 from steptime.study.trial import OptionValue, Trial, Tuning
 
 AUTO = "auto"
@@ -59,7 +70,6 @@ def expand(
         study.launcher,
         study.threads_per_worker,
         None if study.cores_per_worker == study.threads_per_worker else study.cores_per_worker,
-        study.optimizer,
         study.seed,
         study.cluster,
     )
@@ -135,6 +145,7 @@ class _Axes:
         self._workloads: list[WorkloadChoice] = study.workloads
         if inclusion and inclusion.workloads is not None:
             self._workloads = [same for choice in inclusion.workloads for same in _as_listed(choice, study.workloads)]
+        self._trainings = list(_trainings(study.train, named)) if study.train else [None]
         self._batches = _batches(inclusion)
         self._study_batches = _batches(study)
 
@@ -144,7 +155,9 @@ class _Axes:
         for workload in self._workloads:
             batches = self._batches or _batches(workload) or self._study_batches
             for batch, *rest in product(batches, *(self._values[axis] for axis in outer)):
-                yield from self._of_framework(workload, batch, tuple(rest), context)
+                for each in self._of_framework(workload, batch, tuple(rest), context):
+                    for optimizer, training in product(self._values["optimizer"], self._trainings):
+                        yield replace(each, optimizer=optimizer, training=training)
 
     def _of_framework(
         self, workload: WorkloadChoice, batch: tuple[int, bool], rest: tuple[Any, ...], context: ExpansionContext
@@ -178,6 +191,8 @@ class _Axes:
                     server_placement=placement,
                     batch=batch[0],
                     batch_is_global=batch[1],
+                    optimizer=self._values["optimizer"][0],
+                    training=None,
                     tuning=tuning,
                     options=options,
                     documented_options={name: value for name, value in documented.items() if value != options[name]},
@@ -226,7 +241,23 @@ _PLAIN = (
     "precision",
     "device",
     "tuning",
+    "optimizer",
 )
+
+
+def _trainings(train: TrainChoice, named: Mapping[str, Any]) -> Iterator[Training]:
+    """Yield every training that a study asks for, with the axes ``named`` by an inclusion replaced."""
+    schedules, rules, warmups = (named.get(axis, getattr(train, axis)) for axis in TRAIN_AXES)
+    for schedule, rule, warmup in product(schedules, rules, warmups):
+        yield Training(
+            epochs=train.epochs,
+            target_accuracy=train.target_accuracy,
+            rate_schedule=schedule.rate_schedule(),
+            scaling_rule=rule,
+            base_batch=None if rule == "none" else train.base_batch,
+            warmup_epochs=warmup,
+            label_smoothing=train.label_smoothing,
+        )
 
 
 def _batches(source: Study | Inclusion | WorkloadChoice | None) -> list[tuple[int, bool]]:
@@ -303,6 +334,10 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
         "precision": combination.precision,
         "device": combination.device,
         "tuning": combination.tuning,
+        "optimizer": combination.optimizer.name,
+        "schedules": combination.training.rate_schedule.name if combination.training else None,
+        "scaling_rule": combination.training.scaling_rule if combination.training else None,
+        "warmup_epochs": combination.training.warmup_epochs if combination.training else None,
     }
     named = named_axes(exclusion)
     options = named.pop("options", None)

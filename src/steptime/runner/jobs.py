@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from steptime.study.trial import Trial
@@ -88,6 +89,51 @@ def loader_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], seco
     }
 
 
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a launch of training needs that its trial does not say."""
+
+    seed: int
+    """Of the launch; the launches of one trial differ in nothing else."""
+    steps_per_epoch: int
+    validation: Mapping[str, Any]
+    """The validation set: an ``arrays`` dataset, as a loader has it."""
+    checkpoint: Path | None
+    """The folder that the training goes on from; None for a training that begins anew whenever it is launched."""
+    first_epoch: int = 0
+
+
+def training_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], plan: TrainingPlan) -> dict[str, Any]:
+    """Return the job that trains ``trial`` until it is over; other arguments are those of ``timing_job``.
+
+    Raises ValueError for a trial without training.
+    """
+    training = trial.training
+    if training is None:
+        message = f"{trial.id} is timed, not trained"
+        raise ValueError(message)
+    rate = training.learning_rate(trial.optimizer.learning_rate, trial.global_batch)
+    shared = _shared(trial.with_learning_rate(rate))
+    return {
+        **shared,
+        "seed": plan.seed,
+        "workload": workload.to_json(),
+        "loader": dict(loader),
+        "mode": "train",
+        "training": {
+            "epochs": training.epochs,
+            "target_accuracy": training.target_accuracy,
+            "steps_per_epoch": plan.steps_per_epoch,
+            "rate_schedule": training.rate_schedule.model_dump(),
+            "warmup_steps": training.warmup_epochs * plan.steps_per_epoch,
+            "learning_rate": rate,
+            "first_epoch": plan.first_epoch,
+            "validation": dict(plan.validation),
+            "checkpoint": str(plan.checkpoint) if plan.checkpoint else None,
+        },
+    }
+
+
 def check_job(
     trial: Trial, workload: Workload, rounds: Sequence[int], *, turns: int = 0, save_weights: bool = False
 ) -> dict[str, Any]:
@@ -113,5 +159,6 @@ def _shared(trial: Trial) -> dict[str, Any]:
         "threads": trial.threads,
         "environment_variables": dict(trial.environment_variables),
         "seed": trial.seed,
-        "optimizer": trial.optimizer.model_dump(),
+        "optimizer": trial.optimizer.all_settings(),
+        "label_smoothing": trial.training.label_smoothing if trial.training else 0.0,
     }

@@ -51,6 +51,11 @@ class WorkloadShapes:
         return self._found[key]
 
 
+def has_classes(choice: WorkloadChoice) -> bool:
+    """Whether a workload tells classes apart, so that it has an accuracy."""
+    return build_workload(choice.name).loss == "softmax_cross_entropy"
+
+
 def _shape_on(choice: WorkloadChoice, facts: DatasetFacts) -> WorkloadShape:
     default = build_workload(choice.name)
     reason = _mismatch(choice, facts, default)

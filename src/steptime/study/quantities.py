@@ -178,6 +178,12 @@ Share = Annotated[
     Field(gt=0, le=0.5),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["1%"]}]}),
 ]
+Accuracy = Annotated[
+    float,
+    BeforeValidator(share),
+    Field(gt=0, le=1),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["98.5%"]}]}),
+]
 Delay = Annotated[
     float,
     BeforeValidator(seconds),

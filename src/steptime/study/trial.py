@@ -7,6 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from steptime.clusters.cluster import Cluster
+from steptime.study.optimizer import Optimizer
+from steptime.study.training import Training
 
 OptionValue = bool | int | float | str
 Tuning = Literal["documented", "tuned"]
@@ -16,17 +18,6 @@ Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 """What products are computed in: docs/gpu.md says what each means in every framework."""
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
-
-
-class Optimizer(BaseModel):
-    """Stochastic gradient descent with momentum, the same in every framework (docs/worker-protocol.md)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-    name: Literal["sgd"] = "sgd"
-    learning_rate: float = Field(0.01, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
 
 
 class Trial(BaseModel):
@@ -68,6 +59,8 @@ class Trial(BaseModel):
     documented_options: dict[str, OptionValue] = Field(default_factory=dict)
     """Of a tuned trial: the values in the tier ``documented`` of the options that the tier ``tuned`` changes."""
     optimizer: Optimizer = Optimizer()
+    training: Training | None = None
+    """None where steps are timed and accuracy is nobody's question."""
     launcher: str = "local"
     cluster: Cluster | None = None
     """The hosts and links that the launcher makes; None where the launcher takes what is there."""
@@ -113,7 +106,7 @@ class Trial(BaseModel):
             del fields["cluster"]
         if self.tuning == "documented":
             del fields["tuning"]
-        for name in ("cores_per_worker", "environment_variables"):
+        for name in ("cores_per_worker", "environment_variables", "training"):
             if not fields[name]:
                 del fields[name]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]

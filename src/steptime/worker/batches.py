@@ -66,11 +66,14 @@ class ArraySamples(object):
 def worker_order(job, rank, workers):
     """Return the ``batch_indices`` of a worker over the dataset of a job's loader.
 
+    A training that goes on begins with its ``first_epoch``.
+
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """
-    dataset = job["loader"]["dataset"]
-    shards = dataset.get("shards")
-    return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards)
+    dataset, first = job["loader"]["dataset"], (job.get("training") or {}).get("first_epoch", 0)
+    return batch_indices(
+        dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, dataset.get("shards"), first
+    )
 
 
 def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa: PLR0913, PLR0917 - one per fact

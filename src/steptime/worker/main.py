@@ -18,6 +18,7 @@ from steptime.worker.process_context import ProcessContext
 from steptime.worker.tether import die_with_parent
 from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_timed
+from steptime.worker.training import run_training
 
 
 class RecordFile(object):
@@ -38,7 +39,13 @@ class RecordFile(object):
         self._file.close()
 
 
-_MODES = {"time": run_timed, "check": run_check, "ablation": run_ablation, "loader": run_loader}
+_MODES = {
+    "time": run_timed,
+    "check": run_check,
+    "ablation": run_ablation,
+    "loader": run_loader,
+    "train": run_training,
+}
 
 
 def run_process(job_path, environment=None):

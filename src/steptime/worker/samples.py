@@ -50,7 +50,9 @@ def shard_indices(shards, epoch, seed, rank, workers):
     return numpy.concatenate(row)[rank * share : (rank + 1) * share].astype(numpy.int64)
 
 
-def batch_indices(samples, batch, seed, rank, workers, shards=None):  # noqa: PLR0913, PLR0917 - one per fact
+def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
+    samples, batch, seed, rank, workers, shards=None, first_epoch=0
+):
     """Yield the indices of this worker's batches without end, epoch after epoch, as ``(epoch, int64 array)``.
 
     Every array has ``batch`` entries; what is left at the end of an epoch is dropped. All workers have equally many
@@ -65,12 +67,11 @@ def batch_indices(samples, batch, seed, rank, workers, shards=None):  # noqa: PL
             "a batch of %d does not fit a worker's share of %d samples (%d samples, %d workers); "
             "use a smaller batch, fewer workers or more samples" % (batch, share, samples, workers)
         )
-    return _batches_without_end(samples, batch, seed, rank, workers, shards)
+    return _batches_without_end(samples, batch, seed, rank, workers, shards, first_epoch)
 
 
-def _batches_without_end(samples, batch, seed, rank, workers, shards):  # noqa: PLR0913, PLR0917 - one per fact
+def _batches_without_end(samples, batch, seed, rank, workers, shards, epoch):  # noqa: PLR0913, PLR0917 - one per fact
     whole_batches = samples // workers // batch
-    epoch = 0
     while True:
         if shards:
             order = shard_indices(shards, epoch, seed, rank, workers)

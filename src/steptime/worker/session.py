@@ -60,6 +60,43 @@ class Session(abc.ABC):
         """
         return {}
 
+    def set_learning_rate(self, rate):
+        """Let the steps that follow update with the learning rate ``rate``, on this worker and on its servers.
+
+        Every worker calls it with the same rate ahead of the same step. Raises NotImplementedError where the manifest
+        does not say ``learning = true``; likewise ``outputs``.
+        """
+        raise NotImplementedError
+
+    def outputs(self, inputs):
+        """Return the network's outputs in evaluation: running statistics of batch normalisation, and no dropout.
+
+        Every worker calls it equally often, in the same order, between steps. Where the workers do not wait for each
+        other, the weights are the newest that the servers have.
+
+        Args:
+            inputs: float32 (batch_per_worker,) + input shape, channels first.
+
+        Returns:
+            float32 (batch_per_worker,) + the shape of the workload's output, channels first; before the softmax.
+        """
+        raise NotImplementedError
+
+    def state(self):
+        """Return ``{name: array}`` of all that this worker needs to go on from here; None where that cannot be.
+
+        That is the weights, the running statistics, the optimizer's state (its step count too) and the state of random
+        numbers, or this worker's share of them. Called between steps by every worker.
+        """
+        return
+
+    def set_state(self, arrays):
+        """Go on from the ``arrays`` that ``state`` returned on the worker of this rank; called before the first step.
+
+        Raises NotImplementedError where ``state`` returns None.
+        """
+        raise NotImplementedError
+
     def clock(self):
         """Return the clock that times this session's steps; sessions on a device return an event clock."""
         return HostClock(self.wait)

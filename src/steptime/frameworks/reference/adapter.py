@@ -5,6 +5,7 @@ import numpy
 from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import open_reference_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
+from steptime.frameworks.reference.optimizers import Optimizer
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
@@ -31,12 +32,13 @@ class ReferenceSession(Session):
     def __init__(self, job, context):
         workload = job["workload"]
         self._batch = job["batch_per_worker"]
-        self._optimizer = job["optimizer"]
         self._shards = int(job["options"].get("shards", 1))
         bits = job["options"].get("bits", 32)
-        self._network = ReferenceNetwork(workload, "float%d" % max(bits, 32), rounded=bits == _BF16)
+        self._network = ReferenceNetwork(
+            workload, "float%d" % max(bits, 32), rounded=bits == _BF16, smoothing=job["label_smoothing"]
+        )
         self._network.set_weights(initial_weights(workload["layers"], job["seed"]))
-        self._velocity = numpy.zeros_like(self._network.values)
+        self._optimizer = self._new_optimizer(job)
         workers = context.workers * self._shards
         ranks = range(context.rank * self._shards, (context.rank + 1) * self._shards)
         self._feeds = [open_reference_batches(job, rank, workers, self._network.batch) for rank in ranks]
@@ -47,7 +49,13 @@ class ReferenceSession(Session):
         self._updates = job["options"].get("updates", "together")
         self._first_values = self._network.values.copy() if self._updates == "frozen" else None
         self._pushes = 0
-        self._blocks = Blocks(job["options"], self._network.values, self._shards) if self._updates == "blocks" else None
+        self._blocks = None
+        if self._updates == "blocks":
+            optimizers = [self._new_optimizer(job) for _ in ranks]
+            self._blocks = Blocks(job["options"], self._network.values, optimizers)
+
+    def _new_optimizer(self, job):
+        return Optimizer(job, self._network.values, self._network.arrays)
 
     def step(self):
         if self._updates == "together":
@@ -62,12 +70,12 @@ class ReferenceSession(Session):
         values, blocks = self._network.values, self._blocks
         losses = []
         for shard, (feed, stream) in enumerate(zip(self._feeds, self._streams)):
-            values[:], self._velocity[:] = blocks.values[shard], blocks.velocities[shard]
+            values[:] = blocks.values[shard]
             inputs, targets = next(feed)
             self._network.set_mask_stream(stream)
             losses.append(self._network.backpropagate(inputs, targets))
-            self._update(self._network.slopes)
-            blocks.values[shard], blocks.velocities[shard] = values, self._velocity
+            blocks.optimizers[shard].update(self._network.slopes)
+            blocks.values[shard] = values
         self._loss = losses[0]
         blocks.count_step()
         values[:] = blocks.values[0]
@@ -84,7 +92,7 @@ class ReferenceSession(Session):
         self._network.set_mask_stream(self._streams[shard])
         self._loss = self._network.backpropagate(inputs, targets)
         values[:] = now
-        self._update(self._network.slopes)
+        self._optimizer.update(self._network.slopes)
 
     def _step_together(self):
         slopes = self._network.slopes
@@ -99,21 +107,45 @@ class ReferenceSession(Session):
         if total is not None:
             numpy.divide(total, self._shards, out=slopes)
         self._average(slopes)
-        self._update(slopes)
-
-    def _update(self, slopes):
-        values, velocity, settings = self._network.values, self._velocity, self._optimizer
-        if settings["weight_decay"]:
-            slopes += slopes.dtype.type(settings["weight_decay"]) * values
-        velocity *= velocity.dtype.type(settings["momentum"])
-        velocity += slopes
-        values -= values.dtype.type(settings["learning_rate"]) * velocity
+        self._optimizer.update(slopes)
 
     def ablate(self):
         """Return the ablated step of one shard, which is what a worker in training has."""
-        return ReferenceAblation(
-            self._network, self._feeds[0], self._streams[0], self._average if self._workers > 1 else None, self._update
+        average = self._average if self._workers > 1 else None
+        return ReferenceAblation(self._network, self._feeds[0], self._streams[0], average, self._optimizer.update)
+
+    def set_learning_rate(self, rate):
+        for optimizer in [self._optimizer] + (self._blocks.optimizers if self._blocks else []):
+            optimizer.rate = rate
+
+    def outputs(self, inputs):
+        return self._network.evaluate(inputs)
+
+    def state(self):
+        """Return weights, running statistics, the optimizer's state and that of the masks' streams; all in their bits.
+
+        None with ``updates`` other than ``together``, which only checks use.
+        """
+        if self._updates != "together":
+            return None
+        state = {"values": self._network.values.copy()}
+        state.update({"layer/" + name: array.copy() for name, array in self._network.state().items()})
+        state.update({"optimizer/" + name: array for name, array in self._optimizer.state().items()})
+        for shard, stream in enumerate(self._streams):
+            _, keys, position, _, _ = stream.get_state()
+            state["stream/%d" % shard] = numpy.append(keys, numpy.uint32(position))
+        return state
+
+    def set_state(self, arrays):
+        self._network.values[:] = arrays["values"]
+        for name, array in self._network.state().items():
+            array[:] = arrays["layer/" + name]
+        self._optimizer.set_state(
+            {name[len("optimizer/") :]: array for name, array in arrays.items() if name.startswith("optimizer/")}
         )
+        for shard, stream in enumerate(self._streams):
+            kept = arrays["stream/%d" % shard]
+            stream.set_state(("MT19937", kept[:-1], int(kept[-1])))
 
     def wait(self):
         """Return at once: numpy has finished when a step returns."""
@@ -151,9 +183,10 @@ class Blocks(object):
     sum over the shards, and CNTK's form of Nesterov's momentum.
     """
 
-    def __init__(self, options, values, shards):
-        self.values = numpy.tile(values, (shards, 1))
-        self.velocities = numpy.zeros_like(self.values)
+    def __init__(self, options, values, optimizers):
+        """Begin with the weights ``values`` in all shards, and the ``optimizers`` of each."""
+        self.values = numpy.tile(values, (len(optimizers), 1))
+        self.optimizers = optimizers
         self._options = options
         self._before = values.copy()
         self._smoothed = numpy.zeros_like(values)
@@ -173,7 +206,8 @@ class Blocks(object):
             self._before = self._before - momentum * self._smoothed
         self.values[:] = self._before
         if options["reset_momentum"]:
-            self.velocities[:] = 0.0
+            for optimizer in self.optimizers:
+                optimizer.forget()
 
 
 class ReferenceAblation(AblatedStep):

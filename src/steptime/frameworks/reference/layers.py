@@ -31,6 +31,16 @@ class ReferenceLayer(abc.ABC):
         self.wants_input_gradient = wants_input_gradient
         self.saved = None
 
+    def evaluate(self, *inputs):
+        """Return the output in evaluation, where nothing is kept for ``backward``; that of ``forward`` by default."""
+        output = self.forward(*inputs)
+        self.saved = None
+        return output
+
+    def state(self):
+        """Return ``{name: array}`` of what ``evaluate`` needs and training changes, apart from weights; not copied."""
+        return {}
+
     @abc.abstractmethod
     def forward(self, *inputs):
         """Return the output; ``inputs`` must not be changed, others read them too."""
@@ -56,6 +66,12 @@ class RoundedLayer(object):
     def forward(self, *inputs):
         self._layer.weights = {role: to_bf16(array) for role, array in self._weights.items()}
         return to_bf16(self._layer.forward(*[to_bf16(each) for each in inputs]))
+
+    def evaluate(self, *inputs):
+        return self.forward(*inputs)
+
+    def state(self):
+        return self._layer.state()
 
     def backward(self, gradient):
         found = self._layer.backward(to_bf16(gradient))
@@ -109,14 +125,34 @@ class Flatten(ReferenceLayer):
 class BatchNorm(ReferenceLayer):
     """Normalises each channel over batch and space by the batch's mean and biased variance (Ioffe, Szegedy 2015).
 
-    Statistics are summed in 64 bits. There are no running statistics: nothing here computes without training.
+    Statistics are summed in 64 bits. Evaluation takes the running means of both over the batches, of which the newest
+    has the weight ``momentum``; the running variance is unbiased, as in PyTorch.
     """
+
+    def __init__(self, *arguments):
+        super(BatchNorm, self).__init__(*arguments)
+        channels = self.output_shape[0]
+        self._mean, self._variance = numpy.zeros(channels), numpy.ones(channels)
+
+    def state(self):
+        return {"mean": self._mean, "variance": self._variance}
+
+    def evaluate(self, values):
+        rows = values.reshape(values.shape[0], -1)
+        inverse = 1 / numpy.sqrt(self._variance + self.attributes["epsilon"])
+        output = (rows - _column(self._mean, rows)) * _column(inverse, rows)
+        output *= self.weights["weight"].reshape(-1, 1)
+        output += self.weights["bias"].reshape(-1, 1)
+        return output.reshape(values.shape)
 
     def forward(self, values):
         rows = values.reshape(values.shape[0], -1)
         mean = rows.mean(axis=1, dtype=numpy.float64)
         normalised = rows - _column(mean, rows)
         variance = numpy.square(normalised).mean(axis=1, dtype=numpy.float64)
+        count, newest = rows.shape[1], self.attributes["momentum"]
+        self._mean += newest * (mean - self._mean)
+        self._variance += newest * (variance * (count / max(count - 1.0, 1.0)) - self._variance)
         inverse = 1 / numpy.sqrt(variance + self.attributes["epsilon"])
         normalised *= _column(inverse, rows)
         self.saved = normalised, inverse
@@ -225,6 +261,9 @@ class Dropout(ReferenceLayer):
         self.saved = kept.astype(values.dtype) / values.dtype.type(1 - rate)
         return values * self.saved
 
+    def evaluate(self, values):
+        return values
+
     def backward(self, gradient):
         mask, self.saved = self.saved, None
         return [gradient if mask is None else gradient * mask]
@@ -267,12 +306,13 @@ class Concat(ReferenceLayer):
         return numpy.split(gradient, numpy.cumsum(self.saved)[:-1], axis=0)
 
 
-def softmax_cross_entropy(output, targets):
+def softmax_cross_entropy(output, targets, smoothing=0.0):
     """Return the mean over the batch of -log softmax(output)[target], and its gradient by ``output``.
 
     Args:
         output: (classes, batch), of any float type.
         targets: (batch,) class indices.
+        smoothing: the share of each target that is spread equally over all classes (Szegedy et al. 2016).
     """
     batch = output.shape[1]
     scores = output.astype(numpy.float64)
@@ -280,13 +320,16 @@ def softmax_cross_entropy(output, targets):
     exponentials = numpy.exp(scores)
     totals = exponentials.sum(axis=0)
     samples = numpy.arange(batch)
-    loss = (numpy.log(totals) - scores[targets, samples]).mean()
+    loss = (numpy.log(totals) - (1 - smoothing) * scores[targets, samples]).mean()
     gradient = exponentials / totals
-    gradient[targets, samples] -= 1
+    gradient[targets, samples] -= 1 - smoothing
+    if smoothing:
+        loss -= smoothing * scores.mean(axis=0).mean()
+        gradient -= smoothing / output.shape[0]
     return float(loss), (gradient / batch).astype(output.dtype)
 
 
-def mean_squared_error(output, targets):
+def mean_squared_error(output, targets, smoothing=0.0):  # noqa: ARG001 - values have nothing to be smoothed
     """Return the mean of (output - targets)^2 over all elements, and its gradient by ``output``; shapes are equal."""
     distance = output - targets
     loss = numpy.square(distance).mean(dtype=numpy.float64)

@@ -28,14 +28,17 @@ class ReferenceNetwork(object):
     """A workload's layers with their weights and gradients.
 
     ``values`` and ``slopes`` are flat vectors of all weights and all gradients; ``weights`` and ``gradients`` are
-    views into them by name, so that an update or an exchange treats one vector and not hundreds of arrays.
+    views into them by name, so that an update or an exchange treats one vector and not hundreds of arrays. ``arrays``
+    has of each array its slice of the vectors and its number of axes.
     """
 
-    def __init__(self, workload, dtype=numpy.float32, rounded=False):
+    def __init__(self, workload, dtype=numpy.float32, rounded=False, smoothing=0.0):
         """Take a workload's JSON; weights start at zero until ``set_weights`` is called.
 
-        With ``rounded``, layers with weights compute in bf16, as under automatic mixed precision.
+        With ``rounded``, layers with weights compute in bf16, as under automatic mixed precision. ``smoothing`` is that
+        of the labels in the loss.
         """
+        self._smoothing = smoothing
         self._workload = workload
         self._rounded = rounded
         parameters = [parameter for layer in workload["layers"] for parameter in layer["parameters"]]
@@ -44,6 +47,7 @@ class ReferenceNetwork(object):
         self.values = numpy.zeros(count, dtype=dtype)
         self.slopes = numpy.zeros(count, dtype=dtype)
         self.weights = _views(self.values, parameters)
+        self.arrays = _slices(parameters)
         self.gradients = _views(self.slopes, parameters)
         self._layers = self._build()
         self._last_uses = {name: layer["name"] for layer in workload["layers"] for name in layer["inputs"]}
@@ -77,10 +81,26 @@ class ReferenceNetwork(object):
 
     def forward(self, inputs):
         """Return the output for ``inputs``, both in the network's own layout."""
+        return self._output(inputs, lambda layer: layer.forward)
+
+    def evaluate(self, inputs):
+        """Return the output in evaluation, both with the batch first: float32, channels first."""
+        output = self._output(self._own(inputs), lambda layer: layer.evaluate)
+        return numpy.ascontiguousarray(numpy.moveaxis(output, 1, 0), dtype=numpy.float32)
+
+    def state(self):
+        """Return ``{name: array}`` of what evaluation needs and training changes, apart from weights; not copied."""
+        return {
+            "%s/%s" % (layer, name): array
+            for layer, built in self._layers.items()
+            for name, array in built.state().items()
+        }
+
+    def _output(self, inputs, method_of):
         values = {"input": inputs}
         for layer in self._workload["layers"]:
             name = layer["name"]
-            values[name] = self._layers[name].forward(*[values[source] for source in layer["inputs"]])
+            values[name] = method_of(self._layers[name])(*[values[source] for source in layer["inputs"]])
             for source in layer["inputs"]:
                 if self._last_uses[source] == name:
                     values.pop(source, None)
@@ -104,7 +124,7 @@ class ReferenceNetwork(object):
         return loss
 
     def _loss_and_slope(self, inputs, targets):
-        return LOSSES[self._workload["loss"]](self.forward(inputs), targets)
+        return LOSSES[self._workload["loss"]](self.forward(inputs), targets, self._smoothing)
 
     def _build(self):
         # A gradient is wanted only where something trained lies before: not for the input itself.
@@ -130,6 +150,15 @@ def _size(shape):
     for length in shape:
         count *= length
     return count
+
+
+def _slices(parameters):
+    slices, start = [], 0
+    for parameter in parameters:
+        end = start + _size(parameter["shape"])
+        slices.append((slice(start, end), len(parameter["shape"])))
+        start = end
+    return slices
 
 
 def _views(vector, parameters):

@@ -10,8 +10,9 @@ from typing import Any
 
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.jobs import check_job
+from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import strategy_named
-from steptime.study.trial import Optimizer, Trial
+from steptime.study.trial import Trial
 from steptime.workloads.costs import costs
 from steptime.workloads.layers import Workload
 

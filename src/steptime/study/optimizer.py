@@ -1,0 +1,74 @@
+"""The optimizers: their names, their settings, and which settings mean something to which."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from steptime.errors import choices_message
+
+OptimizerName = Literal["sgd", "nesterov", "adam", "adamw", "lars", "lamb"]
+
+_ADAM = ("beta1", "beta2", "epsilon")
+SETTINGS: Mapping[OptimizerName, tuple[str, ...]] = {
+    "sgd": ("momentum",),
+    "nesterov": ("momentum",),
+    "adam": _ADAM,
+    "adamw": _ADAM,
+    "lars": ("momentum", "trust_coefficient"),
+    "lamb": _ADAM,
+}
+"""By optimizer, the settings that it has apart from ``learning_rate`` and ``weight_decay``."""
+
+
+class Optimizer(BaseModel):
+    """How gradients change weights, the same in every framework: docs/worker-protocol.md has the formulas."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    name: OptimizerName = "sgd"
+    learning_rate: float = Field(0.01, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    """Of `sgd`, `nesterov` and `lars`."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Times the weights, added to the gradient; taken off the weights themselves in `adamw` and `lamb`."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Of `adam`, `adamw` and `lamb`: how much of the mean of gradients is kept in each step."""
+    beta2: float = Field(0.999, ge=0, lt=1)
+    """Of `adam`, `adamw` and `lamb`: how much of the mean of squared gradients is kept in each step."""
+    epsilon: float = Field(1e-8, gt=0)
+    """Of `adam`, `adamw` and `lamb`: added to the root of the mean of squared gradients."""
+    trust_coefficient: float = Field(0.001, gt=0)
+    """Of `lars`: the length of an update relative to that of the weights, before the learning rate."""
+
+    @model_validator(mode="after")
+    def _settings_mean_something(self) -> "Optimizer":
+        allowed = ("name", "learning_rate", "weight_decay", *SETTINGS[self.name])
+        for setting in sorted(self.model_fields_set - set(allowed)):
+            if getattr(self, setting) != type(self).model_fields[setting].default:
+                message = choices_message(f"setting of {self.name}", setting, allowed)
+                raise ValueError(message)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _own_settings(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the settings that mean nothing to the optimizer, so that sgd is written as it always was."""
+        fields = handler(self)
+        foreign = {setting for settings in SETTINGS.values() for setting in settings} - set(SETTINGS[self.name])
+        return {name: value for name, value in fields.items() if name not in foreign}
+
+    def all_settings(self) -> dict[str, Any]:
+        """Return every setting, as the job has them, also those that mean nothing to the optimizer."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
+    @property
+    def in_words(self) -> str:
+        """The name with those settings that differ from the defaults, as tables show it."""
+        changed = [
+            f"{name.replace('_', ' ')} {value:g}"
+            for name, value in self.model_dump().items()
+            if name not in {"name", "learning_rate"} and value != type(self).model_fields[name].default
+        ]
+        return " ".join([self.name, f"{self.learning_rate:g}", *changed])

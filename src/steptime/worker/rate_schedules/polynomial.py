@@ -1,0 +1,11 @@
+"""The polynomial schedule: a power of the share that is left, linear by default."""
+
+from steptime.worker.rate_schedules.moment import MINIMUM, Parameter
+
+
+def polynomial(moment, power, minimum):
+    """Return minimum + (1 - minimum) * (1 - share) ** power, where ``share`` of the training is over."""
+    return minimum + (1.0 - minimum) * (1.0 - moment.share) ** power
+
+
+POLYNOMIAL = {"power": Parameter(1.0, 0.01, 100.0), "minimum": MINIMUM}

@@ -1,0 +1,171 @@
+"""The loop of a training, the same for every framework: epochs, each with the accuracy on the validation set behind it.
+
+Only the steps of an epoch are counted as training. Behind them the workers wait for each other, so that asynchronous
+ones evaluate the weights of the whole epoch; each evaluates its share of the validation set, and all read all results
+from the run folder, so that they end together.
+"""
+
+import json
+import math
+import os
+import time
+
+from steptime.worker.rate_schedules.table import learning_rate
+
+_POLL_S = 0.002
+_EPOCHS = "epochs.json"
+
+
+def run_training(session, job, context, records):
+    """Train the epochs of ``job["training"]``, and write one record of each.
+
+    It ends ahead of the last where the validation accuracy has reached ``target_accuracy``, or where the validation
+    loss is no number.
+    """
+    from steptime.worker.validation import Validation  # needs numpy, which not every process of a launch has
+
+    training = job["training"]
+    validation = Validation(job, context.rank, context.workers)
+    checkpoint = Checkpoint(training["checkpoint"], context) if training["checkpoint"] else None
+    epochs = checkpoint.restore(session, training["first_epoch"]) if training["first_epoch"] else []
+    losses = [_loss(workers) for workers in epochs]
+    for epoch in range(training["first_epoch"], training["epochs"]):
+        own = _train(session, training, epoch, losses)
+        own["samples"] = training["steps_per_epoch"] * job["batch_per_worker"]
+        meet(context, "trained-%d" % epoch, None)
+        started = time.monotonic()
+        own.update(validation.evaluate(session))
+        own["evaluated_s"] = time.monotonic() - started
+        started = time.monotonic()
+        saved = checkpoint.save(session, epoch) if checkpoint else False
+        own["saved_s"] = time.monotonic() - started
+        records.write("epoch", **own)
+        workers = meet(context, "epoch-%d" % epoch, own)
+        epochs.append(workers)
+        losses.append(_loss(workers))
+        if saved:
+            checkpoint.keep(epochs)
+        if _reached(training["target_accuracy"], workers) or not math.isfinite(losses[-1]):
+            break
+
+
+def _train(session, training, epoch, losses):
+    """Train one epoch; return this worker's part of the epoch's record."""
+    first, rate = epoch * training["steps_per_epoch"], None
+    session.staleness()  # of what came before
+    started = time.monotonic()
+    for step in range(first, first + training["steps_per_epoch"]):
+        wanted = learning_rate(training, step, losses)
+        if wanted != rate:
+            session.set_learning_rate(wanted)
+            rate = wanted
+        session.step()
+    session.wait()
+    trained = time.monotonic() - started
+    stale = session.staleness()
+    if stale is not None:
+        stale = {str(updates): count for updates, count in sorted(stale.items())}
+    return {
+        "epoch": epoch,
+        "trained_s": trained,
+        "learning_rate": rate,
+        "training_loss": session.loss(),
+        "staleness": stale,
+    }
+
+
+def _loss(workers):
+    """Return the mean loss of the validation set over the results of all workers."""
+    return math.fsum(each["loss_sum"] for each in workers) / sum(each["counted"] for each in workers)
+
+
+def _reached(target, workers):
+    """Return whether all workers together have got the share ``target`` of the validation set right."""
+    if target is None:
+        return False
+    return sum(each["correct"] for each in workers) >= target * sum(each["counted"] for each in workers)
+
+
+def meet(context, name, value):
+    """Wait until every worker has come here; return the ``value`` of each, by rank.
+
+    Values must be JSON-ready. They cross through the run folder, which all workers share. The launcher ends all workers
+    when one of them dies.
+    """
+    folder = context.folder
+    own = os.path.join(folder, "%s-%d.meeting" % (name, context.rank))
+    with open(own + ".partial", "w") as file:
+        json.dump(value, file)
+    os.rename(own + ".partial", own)
+    values = []
+    for rank in range(context.workers):
+        path = os.path.join(folder, "%s-%d.meeting" % (name, rank))
+        while not os.path.exists(path):
+            time.sleep(_POLL_S)
+        with open(path) as file:
+            values.append(json.load(file))
+    return values
+
+
+class Checkpoint(object):
+    """The folder from which a training goes on: ``epochs.json`` with all epochs, and the state behind the last.
+
+    ``epochs.json`` is written when every worker has saved its state, so that it never names an epoch that cannot be
+    gone on from.
+    """
+
+    def __init__(self, folder, context):
+        """Take the job's folder, which is made where it does not exist."""
+        self._folder = folder
+        self._rank = context.rank
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+
+    def save(self, session, epoch):
+        """Save this worker's state behind ``epoch``; return whether it has one."""
+        import numpy
+
+        state = session.state()
+        if state is None:
+            return False
+        path = self._state_path(epoch)
+        with open(path + ".partial", "wb") as file:
+            numpy.savez(file, **state)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + ".partial", path)
+        return True
+
+    def keep(self, epochs):
+        """Name the last of ``epochs`` as the one to go on behind, once every worker has saved its state."""
+        if self._rank == 0:
+            path = os.path.join(self._folder, _EPOCHS)
+            with open(path + ".partial", "w") as file:
+                json.dump(epochs, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(path + ".partial", path)
+        older = self._state_path(len(epochs) - 3)  # no worker is so late that it could need that one
+        if os.path.exists(older):
+            os.remove(older)
+
+    def restore(self, session, first_epoch):
+        """Give the session the state behind the epoch before ``first_epoch``; return the results of all epochs.
+
+        Raises ValueError where the folder does not hold that epoch.
+        """
+        import numpy
+
+        with open(os.path.join(self._folder, _EPOCHS)) as file:
+            epochs = json.load(file)
+        if len(epochs) != first_epoch:
+            raise ValueError(
+                "%s has %d epochs where the job goes on behind %d; remove the folder to begin anew"
+                % (self._folder, len(epochs), first_epoch)
+            )
+        with numpy.load(self._state_path(first_epoch - 1)) as file:
+            session.set_state({name: file[name] for name in file.files})
+        return epochs
+
+    def _state_path(self, epoch):
+        return os.path.join(self._folder, "state-%d-%d.npz" % (epoch, self._rank))
