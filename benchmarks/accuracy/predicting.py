@@ -109,7 +109,7 @@ def predictions(setting: Setting, own: Calibration) -> dict[str, float]:
     """Return the seconds of a step by each way, steptime's first, from the computing of as many workers."""
     graph, workers, between, one = setting.graph, setting.trial.workers, setting.between, setting.base[1]
     asked_for = setting.megabits * 1e6 / 8 * _PAYLOAD
-    nominal = Interconnect(Link(asked_for, rendezvous=between.link.rendezvous))
+    nominal = Interconnect(Link(asked_for, rendezvous=between.outer.rendezvous))
     bare = _step(graph, workers, Calibration(_NO_TIME, _NO_TIME, 0.0, 1.0), between)
     return {
         "steptime": _step(graph, workers, own, between),

@@ -29,10 +29,54 @@ def test_the_start_knows_no_bytes_and_the_transfer_no_latency(algorithm):
     assert less.start == far.start
 
 
-def test_workers_of_a_host_share_its_card():
+def test_a_ring_of_all_workers_crosses_the_card_of_each_host():
     cost = communication_cost("allreduce", 1e9, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4))
 
-    assert cost.total == pytest.approx(ALLREDUCE["ring"](1e9, 4, Link(1e9, 1e-5)))
+    assert cost.transfer == pytest.approx(2 * 15 / 16)
+    assert cost.start == pytest.approx(2 * 3 * 1e-5)
+
+
+def test_steps_of_a_ring_inside_hosts_cost_the_inner_latency():
+    inner = Link(1e12, 1e-6)
+
+    cost = communication_cost("allreduce", 1.0, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4, inner=inner))
+
+    assert cost.start == pytest.approx(2 * (16 - 4) * 1e-6 + 2 * (4 - 1) * 1e-5)
+
+
+def test_a_ring_is_spread_over_the_cards_of_a_host():
+    inner = Link(1e12)
+
+    cost = communication_cost(
+        "allreduce", 1e9, 16, Interconnect(Link(1e9), workers_per_host=4, inner=inner, nics_per_host=4)
+    )
+
+    assert cost.transfer == pytest.approx(2 * 15 / 16 / 4)
+
+
+def test_a_ring_inside_one_host_takes_the_time_of_the_inner_link():
+    inner = Link(1e9, 1e-6)
+
+    cost = communication_cost("allreduce", 1e9, 8, Interconnect(Link(1e3), workers_per_host=8, inner=inner))
+
+    assert cost.total == pytest.approx(ALLREDUCE["ring"](1e9, 8, inner))
+
+
+def test_halving_and_doubling_sends_between_hosts_what_one_worker_of_each_would():
+    inner, outer = Link(1e10, 1e-6), Link(1e9, 1e-5)
+
+    cost = communication_cost(
+        "allreduce", 1e9, 16, Interconnect(outer, "halving_doubling", workers_per_host=4, inner=inner)
+    )
+
+    formula = ALLREDUCE["halving_doubling"]
+    assert cost.total == pytest.approx(np.asarray(formula(1e9, 4, outer)) + np.asarray(formula(1e9, 4, inner)))
+
+
+def test_the_middle_of_a_star_hears_all_workers_of_other_hosts_by_its_card():
+    cost = communication_cost("star", 1e9, 16, Interconnect(Link(1e9), workers_per_host=4, inner=Link(1e12)))
+
+    assert cost.transfer == pytest.approx(2 * 12)
 
 
 def test_workers_of_a_single_host_do_not_use_its_card():
@@ -47,6 +91,16 @@ def test_configurations_and_messages_have_an_axis_each():
     )
 
     assert cost.start.shape == cost.transfer.shape == (3, 5)
+
+
+@pytest.mark.parametrize(("library", "short"), [("mpich", 2048.0), ("open_mpi", 9_999.0)])
+def test_a_library_doubles_recursively_for_short_messages_only(library, short):
+    link = Link(1e9, 1e-5)
+
+    few, many = communication_cost("allreduce", np.array([short, 1e8]), 8, Interconnect(link, library)).total
+
+    assert few == pytest.approx(np.asarray(ALLREDUCE["recursive_doubling"](short, 8, link)))
+    assert many < ALLREDUCE["recursive_doubling"](1e8, 8, link)
 
 
 def test_larger_messages_take_what_holds_from_their_size_on():

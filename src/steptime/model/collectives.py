@@ -8,6 +8,7 @@ clusters of workstations", J. Parallel Distrib. Comput. 69 (2009) 117.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,10 @@ class Link:
     rendezvous: Real = np.inf
     """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
     messages of both; infinite where they have one each, or where nobody waits."""
+    medium: Literal["nvlink", "pcie", "network"] = "network"
+    """What the link is made of, as far as NCCL's protocols differ on it."""
+    switch_share: Real = 0.0
+    """Share of the rate at which the switch itself reduces (NVLink SHARP); 0 for a switch that does not."""
 
     @property
     def start(self) -> Real:
@@ -126,11 +131,49 @@ def reduce_scatter(size: Real, workers: Real, link: Link) -> Real:
     return (workers - 1) * link.start + (workers - 1) / workers * size / link.rate
 
 
+def recursive_doubling(size: Real, workers: Real, link: Link) -> Real:
+    """Return the seconds of ``ceil(log2 p) (a + n/B)``, and of two more whole messages where p is no power of two.
+
+    >>> float(recursive_doubling(1e9, 4, Link(rate=1e9)))
+    2.0
+    """
+    count = np.asarray(workers, float)
+    rounds = np.floor(np.log2(count))
+    messages = rounds + np.where(2**rounds < count, 2.0, 0.0)
+    seconds: Real = messages * (link.start + size / link.rate)
+    return seconds
+
+
 ALLREDUCE: Mapping[str, Callable[[Real, Real, Link], Real]] = {
     "ring": ring,
     "halving_doubling": halving_doubling,
+    "recursive_doubling": recursive_doubling,
 }
 """The all-reduce algorithms that frameworks use, by name; each takes bytes per worker, workers and a link."""
+
+_MPICH_SHORT = 2048.0
+"""Bytes up to which MPICH doubles recursively (``MPIR_CVAR_ALLREDUCE_SHORT_MSG_SIZE``; Thakur et al., section 4.5)."""
+_OPEN_MPI_SHORT = 10_000.0
+"""Bytes from which Open MPI's fixed rule of ``coll_tuned`` goes round a ring, in segments where it is long."""
+
+
+def library_algorithm(library: str, sizes: Real) -> list[tuple[str, NDArray[np.bool_]]]:
+    """Return the algorithms that a library of messages uses, each with the sizes for which it does.
+
+    Args:
+        library: ``mpich``, ``open_mpi``, ``gloo``, or an algorithm of ``ALLREDUCE`` by itself.
+        sizes: bytes.
+    """
+    size = np.asarray(sizes, float)
+    if library == "mpich":
+        return [("recursive_doubling", size <= _MPICH_SHORT), ("halving_doubling", size > _MPICH_SHORT)]
+    if library == "open_mpi":
+        return [("recursive_doubling", size < _OPEN_MPI_SHORT), ("ring", size >= _OPEN_MPI_SHORT)]
+    return [("ring" if library == "gloo" else library, np.ones(size.shape, bool))]
+
+
+LIBRARIES = ("nccl", "gloo", "mpich", "open_mpi")
+"""Libraries of messages whose choice of algorithms is known."""
 
 
 @dataclass(frozen=True)

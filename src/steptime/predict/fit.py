@@ -9,13 +9,29 @@ from steptime.measurements.interval import t_quantile
 from steptime.measurements.store import Store
 from steptime.model.policies import has_own_policy, has_policy
 from steptime.predict.compute_fit import ComputeFit, fit_computing
-from steptime.predict.importance_sampling import ExchangeObservation, ExchangePrior, overlap_prior, sample_posterior
-from steptime.predict.links import PRIOR_SPREADS, measured_link, net_links, prior_spread
+from steptime.predict.importance_sampling import (
+    OVERLAP,
+    ExchangeObservation,
+    ExchangePrior,
+    overlap_prior,
+    sample_posterior,
+)
+from steptime.predict.links import (
+    LINK_SOURCES,
+    PRIOR_SPREADS,
+    LinkSpread,
+    inner_link,
+    measured_link,
+    net_links,
+    prior_spread,
+)
 from steptime.predict.observation import GroupKey, Observation
 from steptime.predict.posterior import LEVEL, Array, bounds
 from steptime.predict.profile import (
+    SCHEMA,
     FittedParameter,
     How,
+    LinkEstimate,
     LinkSource,
     Machine,
     MeasuredConfiguration,
@@ -23,7 +39,7 @@ from steptime.predict.profile import (
     Profile,
     ProfileGroup,
 )
-from steptime.predict.step_model import costs_of
+from steptime.predict.step_model import INNER, OUTER, costs_of
 from steptime.predict.topology import contention_of, step_model_of
 from steptime.study.strategies import strategy_named
 
@@ -37,7 +53,7 @@ def fit(store: Store, observations: Sequence[Observation]) -> Profile:
     net = net_links(store.net())
     keys = dict.fromkeys(each.key for each in observations)
     return Profile(
-        format_version=1,
+        format_version=SCHEMA,
         written_by=steptime.__version__,
         results=str(store.study_json.get("name", store.path.name)),
         machine=machine,
@@ -56,7 +72,7 @@ def fit_group(
     helping = [each for each in observations if each.key != key and each.key.computes_as(key) and _helps(each)]
     used = [*own, *helping]
     cost = costs_of(key.workload, key.input_shape, key.classes)
-    measured = [_measured(each, net) for each in used]
+    measured = [_measured(each, net, machine) for each in used]
     found = fit_computing(used, cost, lambda each: contention_of(each.deployment, each.key, machine), rng)
     if found is None:
         reason = (
@@ -95,39 +111,66 @@ def _policy_notes(key: GroupKey) -> list[str]:
     return [f"how {key.framework} exchanges with {key.strategy} is not written down; the plainest way is assumed"]
 
 
-def _best_source(measured: Sequence[MeasuredConfiguration]) -> LinkSource:
-    sources = {each.link.source for each in measured if each.link}
-    return "net" if "net" in sources else "cluster" if "cluster" in sources else "prior"
+def _best_source(links: Sequence[LinkEstimate]) -> LinkSource:
+    sources = {link.source for link in links}
+    return next((source for source in LINK_SOURCES if source in sources), "prior")
 
 
 def _exchange_prior(key: GroupKey, measured: Sequence[MeasuredConfiguration]) -> ExchangePrior:
-    source = _best_source(measured)
-    spreads = [prior_spread(each.link) for each in measured if each.link and each.link.source == source]
-    latency, bandwidth = np.max(spreads, axis=0) if spreads else PRIOR_SPREADS[source]
+    """Return the prior of the factors on the links that are in use, and of the overlap efficiency."""
     overlap, overlap_spread = overlap_prior(own_policy=has_own_policy(key.framework, key.strategy))
-    return ExchangePrior(np.array([0.0, 0.0, overlap]), np.array([latency, bandwidth, overlap_spread]))
+    outer, inner = _links_between(measured), _links_inside(measured)
+    means, spreads = [0.0, 0.0, overlap], [*_widest(outer or inner), overlap_spread]
+    if outer and inner:
+        return ExchangePrior(
+            (*OUTER, OVERLAP, *INNER), np.array([*means, 0.0, 0.0]), np.array([*spreads, *_widest(inner)])
+        )
+    names = INNER if inner else OUTER
+    return ExchangePrior((*names, OVERLAP), np.array(means), np.array(spreads))
+
+
+def _links_between(measured: Sequence[MeasuredConfiguration]) -> list[LinkEstimate]:
+    return [each.link for each in measured if each.link is not None and each.deployment.crosses]
+
+
+def _links_inside(measured: Sequence[MeasuredConfiguration]) -> list[LinkEstimate]:
+    """Return the links between the workers of one host, of single hosts and of those that exchange with others."""
+    inside = (each.inner if each.deployment.crosses else each.link for each in measured)
+    return [link for link in inside if link is not None]
+
+
+def _widest(links: Sequence[LinkEstimate]) -> LinkSpread:
+    source = _best_source(links)
+    spreads = [prior_spread(link) for link in links if link.source == source]
+    latency, rate = np.max(spreads, axis=0) if spreads else PRIOR_SPREADS[source]
+    return float(latency), float(rate)
 
 
 def _exchange_observations(
     own: Sequence[tuple[Observation, MeasuredConfiguration]], found: ComputeFit, machine: Machine
 ) -> list[ExchangeObservation]:
     ours = [measured for _, measured in own]
-    source = _best_source(ours)
+    sources = {True: _best_source(_links_between(ours)), False: _best_source(_links_inside(ours))}
     return [
         ExchangeObservation(
             model=step_model_of(
-                each.key, each.deployment, measured.link, contention_of(each.deployment, each.key, machine), ours
+                each.key,
+                each.deployment,
+                measured.link,
+                contention_of(each.deployment, each.key, machine),
+                ours,
+                measured.inner,
             ),
             step_s=measured.step_s,
             error=float(np.hypot(found.spread / np.sqrt(len(each.steps_s)), 0.01)),
             communication_s=_mean([one.communication_s for one in each.launch_phases]),
         )
         for each, measured in own
-        if has_policy(each.key.strategy) and measured.link and measured.link.source == source
+        if has_policy(each.key.strategy) and measured.link and measured.link.source == sources[each.deployment.crosses]
     ]
 
 
-def _measured(each: Observation, net: Sequence[NetLink]) -> MeasuredConfiguration:
+def _measured(each: Observation, net: Sequence[NetLink], machine: Machine) -> MeasuredConfiguration:
     logs = np.log(each.steps_s)
     middle = float(logs.mean())
     if len(logs) > 1:
@@ -145,7 +188,8 @@ def _measured(each: Observation, net: Sequence[NetLink]) -> MeasuredConfiguratio
         launches=len(each.steps_s),
         ablation_launches=len(each.launch_phases),
         phases={name: _mean([one.phases.get(name) for one in each.launch_phases]) for name in names},
-        link=measured_link(each, net),
+        link=measured_link(each, net, machine),
+        inner=inner_link(each.key, each.deployment, net, machine),
         pieces=list(next((one.pieces for one in each.launch_phases if one.pieces), ())),
     )
 

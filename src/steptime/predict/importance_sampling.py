@@ -13,15 +13,18 @@ from scipy.interpolate import RegularGridInterpolator  # type: ignore[import-unt
 from scipy.special import expit  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.predict.posterior import DRAWS, Array
-from steptime.predict.step_model import StepModel, phases_of, step_of
+from steptime.predict.step_model import OUTER, StepModel, phases_of, step_of
 
-EXCHANGE_PARAMETERS = ("latency_factor", "bandwidth_factor", "overlap_efficiency")
+OVERLAP = "overlap_efficiency"
+EXCHANGE_PARAMETERS = (*OUTER, OVERLAP)
+"""Of workers that are all alone on their hosts; others have ``INNER`` factors instead, or besides."""
 _OVERLAP = (3.0, 1.0)
 """Logit of the overlap efficiency and its spread, where the policy of the framework is known: most of it hides."""
 _UNKNOWN_OVERLAP = (0.0, 2.0)
 _SAMPLES = 4000
-_GRID, _GRID_REACH = 15, 3.5
-"""Points of each side of the grid of simulated steps, and the standard deviations that it spans to each end."""
+_GRID, _COARSE_GRID, _GRID_REACH = 15, 9, 3.5
+"""Points of each side of the grid of simulated steps, with links of one kind and of two, and the standard deviations
+that it spans to each end."""
 _ROUNDS = 4
 _WIDER = 1.6
 _LEAST_SPREAD = 0.02
@@ -34,8 +37,10 @@ _BARE_SPREAD = 0.15
 
 @dataclass(frozen=True)
 class ExchangePrior:
-    """Means and standard deviations of the logarithms of both factors and of the logit of the overlap efficiency."""
+    """Means and standard deviations of the logarithms of the factors and of the logit of the overlap efficiency."""
 
+    names: tuple[str, ...]
+    """Of the parameters, with ``OVERLAP`` in the third place."""
     mean: Array
     spread: Array
 
@@ -67,22 +72,22 @@ def sample_posterior(
     prior: ExchangePrior,
     rng: np.random.Generator,
 ) -> dict[str, Array]:
-    """Return draws of ``EXCHANGE_PARAMETERS``, (draws,) each; draws of the prior where there is no observation.
+    """Return draws of the parameters that the prior names, (draws,) each; the prior's where nothing was observed.
 
     Args:
         parameters: draws of the parameters of computing.
         observations: measured steps with an exchange.
-        prior: of the three parameters.
+        prior: of the parameters.
         rng: source of the samples.
     """
-    centre, spread = prior.mean, prior.spread
-    samples = prior.mean + prior.spread * rng.standard_normal((DRAWS, len(EXCHANGE_PARAMETERS)))
+    centre, spread, count = prior.mean, prior.spread, len(prior.names)
+    samples = prior.mean + prior.spread * rng.standard_normal((DRAWS, count))
     if not observations:
-        return _natural(samples)
+        return _natural(prior.names, samples)
     tables = [_tabulate(parameters, each, prior) for each in observations]
     for turn in range(_ROUNDS):
         last = turn == _ROUNDS - 1
-        drawn = centre + spread * rng.standard_normal((_SAMPLES, len(EXCHANGE_PARAMETERS)))
+        drawn = centre + spread * rng.standard_normal((_SAMPLES, count))
         # First rounds see the steps as if they were worse known: few samples explain good steps at once.
         heat = 1.0 if last else max(10.0 ** (1 - turn), 1.0)
         score = sum(table.log_likelihood(drawn) for table in tables) / heat
@@ -96,15 +101,18 @@ def sample_posterior(
             found = np.sqrt(weights @ np.square(drawn - centre))
             spread = np.clip(_WIDER * found, _LEAST_SPREAD * prior.spread, prior.spread)
     chosen = rng.choice(_SAMPLES, DRAWS, p=weights)
-    jitter = rng.standard_normal((DRAWS, len(EXCHANGE_PARAMETERS)))
-    return _natural(samples[chosen] + _LEAST_SPREAD * prior.spread * jitter)
+    jitter = rng.standard_normal((DRAWS, count))
+    return _natural(prior.names, samples[chosen] + _LEAST_SPREAD * prior.spread * jitter)
 
 
 @dataclass(frozen=True)
 class _Table:
-    """A step over a grid of latency and bandwidth factors: simulated once, looked up for every sample."""
+    """A step over a grid of the factors on its links: simulated once, looked up for every sample."""
 
     observation: ExchangeObservation
+    columns: list[int]
+    """Places of the factors among the parameters."""
+    overlap: int
     look_up: RegularGridInterpolator
     """Seconds without the exchange, logarithm of the whole exchange, and the share of it that cannot hide."""
     ends: tuple[Array, Array]
@@ -112,9 +120,9 @@ class _Table:
 
     def log_likelihood(self, drawn: Array) -> Array:
         """Return the logarithm of how well samples explain the step, up to a constant."""
-        rest, whole, share = self.look_up(np.clip(drawn[:, :2], *self.ends)).T
+        rest, whole, share = self.look_up(np.clip(drawn[:, self.columns], *self.ends)).T
         exchange = np.exp(whole)
-        step = rest + exchange * (1.0 - (1.0 - share) * expit(drawn[:, 2]))
+        step = rest + exchange * (1.0 - (1.0 - share) * expit(drawn[:, self.overlap]))
         seen = self.observation
         found: Array = -0.5 * (np.log(step / seen.step_s) / np.hypot(seen.error, _MODEL_SPREAD)) ** 2
         if seen.communication_s:
@@ -123,22 +131,23 @@ class _Table:
 
 
 def _tabulate(parameters: Mapping[str, Array], observation: ExchangeObservation, prior: ExchangePrior) -> _Table:
-    low, high = (prior.mean[:2] + side * _GRID_REACH * prior.spread[:2] for side in (-1, 1))
-    axes = [np.linspace(low[axis], high[axis], _GRID) for axis in range(2)]
-    latencies, bandwidths = (each.ravel() for each in np.meshgrid(*axes, indexing="ij"))
-    middle = {name: np.full(_GRID**2, np.median(values)) for name, values in parameters.items()}
-    factors = {
-        "latency_factor": np.exp(latencies),
-        "bandwidth_factor": np.exp(bandwidths),
-        "overlap_efficiency": np.ones(_GRID**2),
-    }
-    phases = phases_of({**middle, **factors}, observation.model)
+    factors = observation.model.link_factors
+    columns = [prior.names.index(name) for name in factors]
+    low, high = (prior.mean[columns] + side * _GRID_REACH * prior.spread[columns] for side in (-1, 1))
+    count = _GRID if len(factors) == len(OUTER) else _COARSE_GRID
+    axes = [np.linspace(low[axis], high[axis], count) for axis in range(len(factors))]
+    points = [each.ravel() for each in np.meshgrid(*axes, indexing="ij")]
+    middle = {name: np.full(len(points[0]), np.median(values)) for name, values in parameters.items()}
+    scales = {name: np.exp(values) for name, values in zip(factors, points, strict=True)}
+    phases = phases_of({**middle, **scales, OVERLAP: np.ones(len(points[0]))}, observation.model)
     whole = np.maximum(phases["comm_exposed"] + phases["comm_hidden"], 1e-12)
     values = np.stack(
         [step_of(phases) - phases["comm_exposed"], np.log(whole), np.clip(phases["comm_exposed"] / whole, 0.0, 1.0)],
         axis=-1,
     )
-    return _Table(observation, RegularGridInterpolator(axes, values.reshape(_GRID, _GRID, 3)), (low, high))
+    shape = (*(count for _ in factors), 3)
+    look_up = RegularGridInterpolator(axes, values.reshape(shape))
+    return _Table(observation, columns, prior.names.index(OVERLAP), look_up, (low, high))
 
 
 def _log_density(drawn: Array, mean: Array, spread: Array) -> Array:
@@ -146,6 +155,8 @@ def _log_density(drawn: Array, mean: Array, spread: Array) -> Array:
     return density
 
 
-def _natural(samples: Array) -> dict[str, Array]:
-    natural = (np.exp(samples[:, 0]), np.exp(samples[:, 1]), expit(samples[:, 2]))
-    return dict(zip(EXCHANGE_PARAMETERS, natural, strict=True))
+def _natural(names: Sequence[str], samples: Array) -> dict[str, Array]:
+    return {
+        name: expit(values) if name == OVERLAP else np.exp(values)
+        for name, values in zip(names, samples.T, strict=True)
+    }

@@ -1,14 +1,16 @@
 """The link behind a configuration: from the back end's micro-benchmark, from plain sockets, or from a prior."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
+from steptime.model.link_catalogue import LINKS, LinkSheet, inner_link_of
 from steptime.model.measured_links import link_of, net_summary
-from steptime.predict.observation import Deployment, Observation
-from steptime.predict.profile import LinkEstimate, NetLink
+from steptime.predict.observation import Deployment, GroupKey, Observation
+from steptime.predict.profile import LinkEstimate, LinkSource, Machine, NetLink
 from steptime.study.strategies import strategy_named
 
 LATENCIES = 2.0
@@ -20,8 +22,19 @@ _PRIOR_RATE = 1e9
 LinkSpread = tuple[float, float]
 """Standard deviations of the logarithms of a link's latency and bandwidth."""
 
-PRIOR_SPREADS: Mapping[str, LinkSpread] = {"net": (0.15, 0.05), "cluster": (0.7, 0.1), "prior": (2.0, 1.5)}
+PRIOR_SPREADS: Mapping[LinkSource, LinkSpread] = {
+    "net": (0.15, 0.05),
+    "cluster": (0.7, 0.1),
+    "believed": (1.0, 1.0),
+    "prior": (2.0, 1.5),
+}
 """Of the prior, by where the link is known from."""
+LINK_SOURCES = tuple(PRIOR_SPREADS)
+"""The best known first."""
+ANY_FRAMEWORK = "any"
+"""Of benchmarks of NCCL, which is the same under every framework."""
+_NCCL_LAUNCH_S = 6.6e-6
+"""Seconds of an all-reduce without a step, by NCCL's own table; see ``model.nccl``."""
 _MOST_ERROR = 0.7
 _BITS = 8
 _ALIKE = 0.02
@@ -42,12 +55,12 @@ def net_links(launches: Iterable[NetLaunch]) -> list[NetLink]:
     return [each for each in map(_net_link, net_summary(launches).rows) if each]
 
 
-def measured_link(observation: Observation, net: Sequence[NetLink]) -> LinkEstimate | None:
+def measured_link(observation: Observation, net: Sequence[NetLink], machine: Machine) -> LinkEstimate | None:
     """Return the link of a measured configuration; None for one worker without servers."""
     deployment = observation.deployment
     if deployment.workers == 1 and not deployment.servers:
         return None
-    row = benchmark_of(observation.key.framework, observation.key.strategy, deployment, net)
+    row = benchmark_of(observation.key, deployment, net)
     nominal = deployment.bandwidth
     if row is not None:
         return benchmarked_link(row, between_hosts=deployment.crosses, nominal_rate=nominal)
@@ -60,29 +73,80 @@ def measured_link(observation: Observation, net: Sequence[NetLink]) -> LinkEstim
             nominal_rate=nominal,
             alpha_s=observation.alpha_s,
         )
+    if observation.key.device == "cuda":
+        return unknown_card() if deployment.crosses else device_link(machine)
     return LinkEstimate(latency_s=_PRIOR_LATENCY, rate=_PRIOR_RATE, source="prior", between_hosts=deployment.crosses)
+
+
+def inner_link(key: GroupKey, deployment: Deployment, net: Sequence[NetLink], machine: Machine) -> LinkEstimate | None:
+    """Return the link between workers of one host that exchange with other hosts too; None where each is alone."""
+    if not deployment.crosses or min(deployment.workers_per_host, deployment.workers) == 1:
+        return None
+    row = benchmark_of(key, inside_of(deployment), net)
+    if row is not None:
+        return benchmarked_link(row, between_hosts=False, nominal_rate=None)
+    if key.device == "cuda":
+        return device_link(machine)
+    return LinkEstimate(latency_s=_PRIOR_LATENCY, rate=_PRIOR_RATE, source="prior", between_hosts=False)
+
+
+def inside_of(deployment: Deployment) -> Deployment:
+    """Return the deployment of one host's workers alone."""
+    workers = min(deployment.workers, deployment.workers_per_host)
+    return replace(
+        deployment, workers=workers, hosts=1, workers_per_host=workers, emulated=False, bandwidth=None, delay_s=0.0
+    )
+
+
+def device_link(machine: Machine) -> LinkEstimate:
+    """Return what is believed to join the devices of a machine."""
+    return sheet_link(inner_link_of(machine.gpu), between_hosts=False)
+
+
+def sheet_link(sheet: LinkSheet, *, between_hosts: bool) -> LinkEstimate:
+    """Return a link that is known by its data sheet."""
+    return LinkEstimate(
+        latency_s=sheet.latency_s,
+        rate=sheet.rate,
+        source="believed",
+        between_hosts=between_hosts,
+        nominal_rate=None,
+        medium=sheet.medium,
+        switch_share=sheet.switch_share,
+    )
+
+
+def unknown_card() -> LinkEstimate:
+    """Return the card of a host of devices of which nothing is known but that messages crossed it."""
+    sheet = LINKS["roce-100g"]
+    return LinkEstimate(latency_s=sheet.latency_s, rate=sheet.rate, source="prior", between_hosts=True)
 
 
 def benchmarked_link(row: NetLink, *, between_hosts: bool, nominal_rate: float | None) -> LinkEstimate:
     """Return the link that a row of the network benchmark found."""
+    steps = 2 * max(row.workers - 1, 1)
+    own = row.framework != ANY_FRAMEWORK and "nccl" in row.back_end
+    latency = max(row.latency_s - _NCCL_LAUNCH_S / steps, row.latency_s / 10) if own else row.latency_s
     return LinkEstimate(
-        latency_s=row.latency_s,
+        latency_s=latency,
         rate=row.rate,
         source="net",
         between_hosts=between_hosts,
         nominal_rate=nominal_rate,
         alpha_s=row.alpha_s,
         error=abs(row.worst_error),
+        medium=row.medium if not between_hosts else "network",
+        switch_share=row.switch_share,
     )
 
 
-def benchmark_of(framework: str, strategy: str, deployment: Deployment, net: Sequence[NetLink]) -> NetLink | None:
+def benchmark_of(key: GroupKey, deployment: Deployment, net: Sequence[NetLink]) -> NetLink | None:
     """Return the benchmark of the same back end over the same kind of link, of the nearest number of workers."""
-    operation = "push_pull" if strategy_named(strategy).servers else "allreduce"
+    operation = "push_pull" if strategy_named(key.strategy).servers else "allreduce"
     found = [
         row
         for row in net
-        if row.framework == framework
+        if (row.framework == key.framework or (row.framework == ANY_FRAMEWORK and key.device == "cuda"))
         and row.operation == operation
         and row.between_hosts == deployment.crosses
         and _alike(row.nominal_rate, deployment.bandwidth)

@@ -89,6 +89,10 @@ class Deployment:
     """Bytes per second that links between hosts were asked to have; None where nothing limits them."""
     delay_s: float = 0.0
     bucket_mb: float | None = None
+    nics_per_host: int = 1
+    """Network cards of a host, each of the stated bandwidth."""
+    collectives: str | None = None
+    """One of ``LIBRARIES``; None for NCCL on devices, and elsewhere for what the framework brings."""
 
     @property
     def crosses(self) -> bool:

@@ -10,12 +10,12 @@ from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
 from steptime.model.policies import has_own_policy
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
-from steptime.predict.importance_sampling import EXCHANGE_PARAMETERS, overlap_prior
+from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
 from steptime.predict.query import Query, check_sizes
-from steptime.predict.step_model import Contention, costs_of, phases_of, step_of
+from steptime.predict.step_model import INNER, OUTER, Contention, costs_of, phases_of, step_of
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, step_model_of, topology_of
 from steptime.simulate.simulate import HIDDEN
@@ -118,7 +118,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     extrapolation = _extrapolation(group, topology, scaled)
     error = np.exp(np.hypot(extrapolation.deviation, group.spread) * rng.standard_normal(DRAWS))
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
-    model = step_model_of(target.key, deployment, topology.link, topology.contention, seen)
+    model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner)
     phases = phases_of(parameters, model)
     step = step_of(phases)
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
@@ -171,16 +171,16 @@ def _parameters(
     found = {name: parameter.array for name, parameter in group.parameters.items()}
     source = target.exchange
     overlap, overlap_spread = overlap_prior(own_policy=has_own_policy(target.key.framework, target.key.strategy))
-    prior = {
-        "latency_factor": np.ones(DRAWS),
-        "bandwidth_factor": np.ones(DRAWS),
-        "overlap_efficiency": 1 / (1 + np.exp(-overlap - overlap_spread * rng.standard_normal(DRAWS))),
-    }
-    for name in EXCHANGE_PARAMETERS:
-        holds = source is not None and (name == "overlap_efficiency" or topology.factors)
-        found[name] = source.parameters[name].array if source is not None and holds else prior[name]
-    for name, spread in zip(("latency_factor", "bandwidth_factor"), topology.spread, strict=True):
-        found[name] = found[name] * draw_factors(spread, rng)
+    unknown = 1 / (1 + np.exp(-overlap - overlap_spread * rng.standard_normal(DRAWS)))
+    found[OVERLAP] = unknown if source is None else source.parameters[OVERLAP].array
+    used = OUTER if topology.deployment.crosses else INNER
+    kinds = [(used, topology.spread, topology.factors)]
+    if topology.inner is not None:
+        kinds.append((INNER, topology.inner_spread, topology.inner_factors))
+    for names, spreads, holds in kinds:
+        for name, spread in zip(names, spreads, strict=True):
+            known = source.parameters.get(name) if source is not None and holds else None
+            found[name] = (np.ones(DRAWS) if known is None else known.array) * draw_factors(spread, rng)
     if target.key.loader != group.key.loader:
         found["input_per_sample_s"] = np.zeros(DRAWS)
     if target.transferred is not None:

@@ -3,6 +3,7 @@
 Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
 
 1. First version: groups with parameters and their draws, links, and the errors on points held out.
+2. Links inside hosts have factors of their own; before, steps inside a host and between hosts shared them.
 """
 
 import json
@@ -17,12 +18,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from steptime.errors import FileError, StoreError, choices_message
 from steptime.measurements.plain_file import write_whole
+from steptime.model.nccl import Medium
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS
 from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
-SCHEMA = 1
+SCHEMA = 2
 _MOST_BYTES = 64 * 1024**2
 _MOST_COUNT = 10**9
 """Of workers, samples of a batch, values of a sample, and classes."""
@@ -32,8 +34,9 @@ How = Literal["measured", "apportioned", "prior"]
 arithmetic; ``prior``: no record says anything about it, and its draws are wide."""
 
 
-LinkSource = Literal["net", "cluster", "prior"]
-"""``net``: micro-benchmark of the back end; ``cluster``: plain sockets before a launch; ``prior``: nothing measured."""
+LinkSource = Literal["net", "cluster", "believed", "prior"]
+"""``net``: micro-benchmark of the back end; ``cluster``: plain sockets before a launch; ``believed``: the data sheet of
+the link or device that was named; ``prior``: nothing measured."""
 
 
 class _ProfileForm(BaseModel):
@@ -71,6 +74,9 @@ class LinkEstimate(_ProfileForm):
     """One way of one byte over a plain socket."""
     error: float = 0.0
     """Largest relative error of the line through the micro-benchmark's sizes."""
+    medium: Medium = "network"
+    switch_share: float = 0.0
+    """Share of the rate at which the switch of a host reduces; 0 where it does not."""
 
 
 class NetLink(_ProfileForm):
@@ -89,6 +95,8 @@ class NetLink(_ProfileForm):
     rate: float
     alpha_s: float | None
     worst_error: float
+    medium: Medium = "network"
+    switch_share: float = 0.0
 
 
 class MeasuredConfiguration(_ProfileForm):
@@ -106,6 +114,8 @@ class MeasuredConfiguration(_ProfileForm):
     """Means of its ablation launches, seconds; empty where there are none."""
     link: LinkEstimate | None
     """None where its workers have nothing between them."""
+    inner: LinkEstimate | None = None
+    """Inside hosts, where several workers of each exchange with other hosts."""
     pieces: list[tuple[float, float]]
     """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
 

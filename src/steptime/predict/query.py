@@ -7,7 +7,9 @@ from math import prod
 from typing import Any
 
 from steptime.errors import UsageError, choices_message
+from steptime.model.collectives import LIBRARIES
 from steptime.model.devices import DEVICES
+from steptime.model.link_catalogue import LINKS
 from steptime.predict.profile import Profile
 from steptime.study.strategies import SINGLE, STRATEGIES, strategy_named
 from steptime.study.trial import ServerPlacement
@@ -43,8 +45,16 @@ class Query:
     hosts: int | None = None
     workers_per_host: int | None = None
     cores_per_host: int | None = None
+    nics_per_host: int | None = None
     bandwidth: float | None = None
-    """Bytes per second."""
+    """Bytes per second, of each card of a host."""
+    inner_bandwidth: float | None = None
+    """Bytes per second of a worker to the others of its host, in one direction."""
+    nic: str | None = None
+    """A card of the catalogue of links."""
+    inner_link: str | None = None
+    """A link of the catalogue that joins the workers of a host."""
+    collectives: str | None = None
     delay_s: float | None = None
     samples: int | None = None
     """Of an epoch."""
@@ -94,6 +104,13 @@ _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "hosts": ("hosts", _count),
     "workers_per_host": ("workers_per_host", _count),
     "cores_per_host": ("cores_per_host", _count),
+    "gpus_per_host": ("workers_per_host", _count),
+    "nics_per_host": ("nics_per_host", _count),
+    "nic_bandwidth": ("bandwidth", _rate),
+    "nic": ("nic", str),
+    "inner_bandwidth": ("inner_bandwidth", _rate),
+    "inner_link": ("inner_link", str),
+    "collectives": ("collectives", str),
     "interconnect.bandwidth": ("bandwidth", _rate),
     "interconnect.delay": ("delay_s", parse_duration),
     "samples": ("samples", _count),
@@ -206,6 +223,9 @@ def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> I
         "precision": ["fp32", "bf16"],
         "tuning": sorted({key.tuning for key in keys}),
         "server_placement": ["own", "colocated"],
+        "nic": [name for name, sheet in LINKS.items() if sheet.medium == "network"],
+        "inner_link": [name for name, sheet in LINKS.items() if sheet.medium != "network"],
+        "collectives": list(LIBRARIES),
     }
     for key, choices in known.items():
         for text, _ in values.get(key, []):
@@ -221,13 +241,31 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
             "batch_per_worker and global_batch contradict each other; keep one: batch_per_worker for weak scaling, "
             "global_batch for strong scaling"
         )
+    for one, other in (
+        ("gpus_per_host", "workers_per_host"),
+        ("nic_bandwidth", "interconnect.bandwidth"),
+        ("nic_bandwidth", "nic"),
+        ("interconnect.bandwidth", "nic"),
+        ("inner_bandwidth", "inner_link"),
+    ):
+        if one in values and other in values:
+            yield f"{one} and {other} say the same; keep one of both"
     strategies = {text for text, _ in values.get("strategy", [])}
     without = sorted(name for name in strategies if name in STRATEGIES and not STRATEGIES[name].servers)
     for key in ("servers", "server_placement"):
         if key in values and without:
             yield f"{key} contradicts strategy={without[0]}, which has no servers; take one of both away"
     if strategies == {SINGLE.name}:
-        for key in ("interconnect.bandwidth", "interconnect.delay", "hosts", "workers_per_host", "bucket_mb"):
+        for key in (
+            "interconnect.bandwidth",
+            "interconnect.delay",
+            "hosts",
+            "workers_per_host",
+            "bucket_mb",
+            "gpus_per_host",
+            "nic_bandwidth",
+            "nic",
+        ):
             if key in values:
                 yield (
                     f"{key} contradicts strategy={SINGLE.name}, whose one worker exchanges nothing; "

@@ -41,8 +41,14 @@ MEANINGS: Mapping[str, str] = {
     "timing": "timed step over the sum of the phases, one worker",
     "latency_factor": "factor on the link's latency of a step of the exchange's algorithm",
     "bandwidth_factor": "factor on the link's bandwidth",
+    "inner_latency_factor": "the same of the links inside hosts",
+    "inner_bandwidth_factor": "the same of the links inside hosts",
     "overlap_efficiency": "share of the communication that the step graph lets hide behind computing that does hide",
 }
+
+OUTER = ("latency_factor", "bandwidth_factor")
+INNER = ("inner_latency_factor", "inner_bandwidth_factor")
+"""Factors on links inside a host: of its workers, where all are in one, or where rings run through several hosts."""
 
 _SAME_SIZE = 0.01
 """Relative difference of sizes that padding makes."""
@@ -74,10 +80,18 @@ class StepModel:
     graph: StepGraph
     """The framework's tasks of a step and their dependences."""
     link: Link | None
-    """None for a worker that exchanges with nobody."""
+    """Between hosts, or between the workers of the only host; None for a worker that exchanges with nobody."""
     contention: Contention
     ready: Array | None = None
     """Share of the backward pass after which each message can go, where it was measured."""
+    inner: Link | None = None
+    """Inside hosts, where workers of several hosts exchange that have neighbours."""
+    algorithm: str = "ring"
+
+    @property
+    def link_factors(self) -> tuple[str, ...]:
+        """The parameters that are factors on the latency and the rate of the links, outer ones first."""
+        return (*(OUTER if self.deployment.crosses else INNER), *(INNER if self.inner is not None else ()))
 
 
 def phases_of(parameters: Parameters, model: StepModel) -> dict[str, Array]:
@@ -133,16 +147,28 @@ def _simulate_exchange(parameters: Parameters, model: StepModel, link: Link, dur
             spread=WorkerSpread(parameters["persistent"], parameters["transient"]),
             colocated=deployment.placement == "colocated",
         ),
-        Interconnect(
-            replace(
-                link,
-                rate=link.rate * parameters["bandwidth_factor"],
-                latency=link.latency * parameters["latency_factor"],
-            ),
-            workers_per_host=deployment.workers_per_host if deployment.hosts > 1 else 1,
-        ),
+        _interconnect(parameters, model, link),
         ready=model.ready,
     )
+
+
+def _interconnect(parameters: Parameters, model: StepModel, link: Link) -> Interconnect:
+    deployment = model.deployment
+    used = _scaled(link, parameters, OUTER if deployment.crosses else INNER)
+    if deployment.hosts == 1 and model.algorithm == "nccl":
+        return Interconnect(Link(np.inf), "nccl", deployment.workers, inner=used)
+    return Interconnect(
+        used,
+        model.algorithm,
+        workers_per_host=min(deployment.workers_per_host, deployment.workers) if deployment.crosses else 1,
+        inner=None if model.inner is None else _scaled(model.inner, parameters, INNER),
+        nics_per_host=deployment.nics_per_host if deployment.crosses else 1,
+    )
+
+
+def _scaled(link: Link, parameters: Parameters, names: tuple[str, str]) -> Link:
+    latency, rate = (parameters[name] for name in names)
+    return replace(link, rate=link.rate * rate, latency=link.latency * latency)
 
 
 @cache

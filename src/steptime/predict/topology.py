@@ -10,14 +10,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
+from steptime.model.link_catalogue import BELIEVED, LINKS
 from steptime.model.policies import has_policy
 from steptime.predict.links import (
     LATENCIES,
+    LINK_SOURCES,
     PRIOR_SPREADS,
     LinkSpread,
     benchmark_of,
     benchmarked_link,
+    inner_link,
+    inside_of,
     prior_spread,
+    sheet_link,
+    unknown_card,
 )
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile
@@ -54,12 +60,13 @@ def contention_of(deployment: Deployment, key: GroupKey, machine: Machine) -> Co
     return Contention(shared, max(processors, 1))
 
 
-def step_model_of(
+def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins and occupies its workers
     key: GroupKey,
     deployment: Deployment,
     link: LinkEstimate | None,
     contention: Contention,
     measured: Sequence[MeasuredConfiguration] = (),
+    inner: LinkEstimate | None = None,
 ) -> StepModel:
     """Return the performance model of a step; ``measured`` are configurations of the same workload."""
     graph = graph_of(key, deployment)
@@ -69,13 +76,21 @@ def step_model_of(
         ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
         link=None if link is None else _link(link, deployment),
         contention=contention,
+        inner=None if inner is None else _link(inner, inside_of(deployment)),
+        algorithm=deployment.collectives or ("nccl" if key.device == "cuda" else "ring"),
     )
 
 
 def _link(estimate: LinkEstimate, deployment: Deployment) -> Link:
     # Emulated hosts have sockets between them and nothing else; of other hosts nobody knows.
     rendezvous = SOCKET_RENDEZVOUS_BYTES if deployment.emulated else np.inf
-    return Link(rate=estimate.rate, latency=estimate.latency_s, rendezvous=rendezvous)
+    return Link(
+        rate=estimate.rate,
+        latency=estimate.latency_s,
+        rendezvous=rendezvous,
+        medium=estimate.medium,
+        switch_share=estimate.switch_share,
+    )
 
 
 @dataclass(frozen=True)
@@ -91,6 +106,11 @@ class Topology:
     """Whether the group's own factors on latency and bandwidth hold for this link."""
     nearest: list[MeasuredConfiguration]
     """Configurations of the same strategy."""
+    inner: LinkEstimate | None = None
+    """Inside hosts, where workers of several hosts exchange that have neighbours."""
+    inner_spread: LinkSpread = _EXACT
+    inner_factors: bool = False
+    """Whether the group's own factors hold for links inside hosts."""
 
 
 def topology_of(profile: Profile, target: Target, query: Query, workers: int) -> Topology:
@@ -107,7 +127,38 @@ def topology_of(profile: Profile, target: Target, query: Query, workers: int) ->
         )
         raise Refusal(message)
     link, spread, factors = _link_asked(profile, target, query, deployment, own)
-    return Topology(deployment, contention, link, spread, factors=factors, nearest=own)
+    found = Topology(deployment, contention, link, spread, factors=factors, nearest=own)
+    if not deployment.crosses or min(deployment.workers_per_host, workers) == 1:
+        return found
+    inner, inner_spread, inner_factors = _inner_asked(profile, target, query, deployment, own)
+    return replace(found, inner=inner, inner_spread=inner_spread, inner_factors=inner_factors)
+
+
+def _inner_asked(
+    profile: Profile, target: Target, query: Query, deployment: Deployment, own: Sequence[MeasuredConfiguration]
+) -> tuple[LinkEstimate, LinkSpread, bool]:
+    """Return the link inside hosts, as ``_link_asked`` does that between them."""
+    usual = inner_link(target.key, deployment, profile.net, profile.machine)
+    seen = [each.inner if each.deployment.crosses else each.link for each in own]
+    known = [link for link in seen if link is not None]
+    if query.inner_link or query.inner_bandwidth:
+        named = sheet_link(LINKS[query.inner_link], between_hosts=False) if query.inner_link else None
+        base = named or (known[0] if known else usual)
+        if base is None:  # pragma: no cover - hosts of several workers have a link inside
+            message = "hosts of one worker have no link inside"
+            raise Refusal(message)
+        if query.inner_bandwidth:
+            base = base.model_copy(update={"rate": query.inner_bandwidth, "source": "believed"})
+        return base, BELIEVED, False
+    if usual is not None and usual.source == "net":
+        exact = any(link.source == "net" for link in known)
+        return usual, _EXACT if exact else prior_spread(usual), exact
+    if known:
+        return min(known, key=lambda link: LINK_SOURCES.index(link.source)), _EXACT, True
+    if usual is None:  # pragma: no cover - as above
+        message = "hosts of one worker have no link inside"
+        raise Refusal(message)
+    return usual, prior_spread(usual), False
 
 
 def _own_configurations(target: Target) -> list[MeasuredConfiguration]:
@@ -125,7 +176,7 @@ def _deployment(
     models = own or (target.computing.measured if target.computing else [])
     like = max(models, key=lambda each: each.deployment.workers).deployment
     machine = profile.machine
-    apart = query.hosts or query.workers_per_host or query.bandwidth or query.delay_s is not None
+    apart = query.hosts or query.workers_per_host or query.bandwidth or query.nic or query.delay_s is not None
     if query.workers_per_host:
         per_host = query.workers_per_host
     elif query.hosts:
@@ -148,9 +199,11 @@ def _deployment(
         hosts=-(-workers // per_host),
         workers_per_host=per_host,
         emulated=like.emulated and not query.cores_per_host,
-        bandwidth=query.bandwidth or like.bandwidth,
+        bandwidth=query.bandwidth or (LINKS[query.nic].rate if query.nic else like.bandwidth),
         delay_s=like.delay_s if query.delay_s is None else query.delay_s,
         bucket_mb=query.bucket_mb or like.bucket_mb,
+        nics_per_host=query.nics_per_host or like.nics_per_host,
+        collectives=query.collectives or like.collectives,
     )
 
 
@@ -183,8 +236,10 @@ def _link_asked(
     """Return the link, its uncertainty beyond the group's factors, and whether these factors hold for it."""
     crosses = deployment.hosts > 1 or (deployment.emulated and deployment.servers > 0)
     known = [each.link for each in own if each.link is not None and each.link.between_hosts == crosses]
-    asked = crosses and (query.bandwidth is not None or query.delay_s is not None)
-    row = benchmark_of(target.key.framework, target.key.strategy, replace(deployment, emulated=crosses), profile.net)
+    if not crosses and (query.inner_link or query.inner_bandwidth):
+        return _inner_asked(profile, target, query, deployment, own)
+    asked = crosses and (query.bandwidth is not None or query.delay_s is not None or query.nic is not None)
+    row = benchmark_of(target.key, replace(deployment, emulated=crosses), profile.net)
     if row is not None:
         link = benchmarked_link(row, between_hosts=crosses, nominal_rate=row.nominal_rate)
         exact = any(each.source == "net" for each in known)
@@ -195,7 +250,7 @@ def _link_asked(
             _check_extrapolation(best, deployment, own)
         return best, _EXACT, True
     if asked:
-        return _link_by_query(deployment, query, known)
+        return _link_by_query(target.key, deployment, query, known)
     inside = "between workers of one host" if not crosses else "between hosts"
     message = (
         f"no exchange {inside} was measured for {target.key.framework} with {target.key.strategy}; `steptime net` "
@@ -215,10 +270,22 @@ def _check_extrapolation(link: LinkEstimate, deployment: Deployment, own: Sequen
 
 
 def _link_by_query(
-    deployment: Deployment, query: Query, known: Sequence[LinkEstimate]
+    key: GroupKey, deployment: Deployment, query: Query, known: Sequence[LinkEstimate]
 ) -> tuple[LinkEstimate, LinkSpread, bool]:
     """Return a link of the bandwidth and delay that are asked for, in proportion to a measured link if there is one."""
     base = next((link for link in known if link.source != "prior"), None)
+    if query.nic is not None:
+        link = sheet_link(LINKS[query.nic], between_hosts=True)
+        link = link.model_copy(update={"latency_s": link.latency_s + (query.delay_s or 0.0)})
+        return link, BELIEVED, False
+    if base is None and key.device == "cuda" and query.bandwidth is not None:
+        link = unknown_card()
+        changed = {
+            "rate": _PRIOR_SHARE * query.bandwidth,
+            "nominal_rate": query.bandwidth,
+            "latency_s": link.latency_s + (query.delay_s or 0.0),
+        }
+        return link.model_copy(update=changed), (_ALPHA_SPREAD, _SHARE_SPREAD), False
     if base is None:
         if query.bandwidth is None:
             message = (

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.collectives import Link, Real
+from steptime.model.collectives import ALLREDUCE, Link, Real
 from steptime.model.interconnect import communication_cost
 from steptime.model.overlap import finish
 from steptime.simulate.configuration import Configurations
@@ -100,7 +100,8 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
     if fusion is None:
         message = "the plan of this graph fuses nothing"
         raise ValueError(message)
-    unit = communication_cost("allreduce", 1.0, configurations.workers, configurations.collective_interconnect)
+    connected = configurations.collective_interconnect
+    unit = communication_cost("allreduce", 1.0, configurations.workers, connected)
     start, per_byte = (
         np.broadcast_to(each[..., 0], configurations.workers.shape) for each in (unit.start, unit.transfer)
     )
@@ -108,14 +109,12 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
         "allreduce",
         0.0,
         configurations.workers,
-        replace(configurations.collective_interconnect, link=Link(np.inf, 1.0)),
+        replace(connected, outer=Link(np.inf, 1.0), algorithm=_hopping(connected.algorithm)),
     ).start[..., 0]
 
     def lasting(size: Array) -> Array:
-        if configurations.interconnect.switches:
-            return communication_cost(
-                "allreduce", size[:, None], configurations.workers, configurations.collective_interconnect
-            ).total[:, 0]
+        if connected.switches or connected.algorithm not in ALLREDUCE:
+            return communication_cost("allreduce", size[:, None], configurations.workers, connected).total[:, 0]
         return start + per_byte * size
 
     end, spent, _ = fuse(
@@ -134,6 +133,11 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
     together = configurations.workers > 1
     behind = np.where(together, end - configurations.computing, 0.0)
     return ExchangeTimes(behind, np.where(together, np.maximum(spent - behind, 0.0), 0.0))
+
+
+def _hopping(algorithm: str) -> str:
+    """Return the algorithm whose steps wake threads up: a ring, where a library chooses by size."""
+    return algorithm if algorithm in ALLREDUCE else "ring"
 
 
 def _gathered(configurations: Configurations) -> ExchangeTimes:
@@ -189,16 +193,18 @@ def _pushed_keys(configurations: Configurations) -> PushedKeys:
 
 
 def _server_group(configurations: Configurations, workers: Array, pushes: Array) -> ServerGroup:
-    link = configurations.interconnect.link
+    connected = configurations.interconnect
+    link = connected.outer
     # One update of all weights takes a server what it takes a worker; a server has its part of them.
     with np.errstate(divide="ignore"):
         rate = np.where(configurations.update > 0, pushes * configurations.sizes.sum() / configurations.update, np.inf)
     return ServerGroup(
         workers=workers,
-        rate=_wide(link.rate, workers),
+        rate=_wide(link.rate, workers) * _wide(connected.nics_per_host, workers),
         start=_wide(link.start, workers),
         update_rate=_wide(rate, workers),
         colocated=configurations.group.colocated,
+        workers_per_host=np.minimum(_wide(connected.workers_per_host, workers), workers),
     )
 
 

@@ -23,13 +23,15 @@ class ServerGroup:
 
     workers: Array
     rate: Array
-    """Bytes per second of every link, in each direction."""
+    """Bytes per second of the links of every host, in each direction."""
     start: Array
     """Seconds of a message without bytes, one way."""
     update_rate: Array
     """Bytes of gradients that a server adds and applies per second."""
     colocated: bool = False
     """Whether servers share hosts and links with workers."""
+    workers_per_host: Array | float = 1.0
+    """Workers that share the link of their host."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,9 @@ class _LinkTimes:
         self._every = np.arange(rows)
         # What a worker sends to the server of its own host does not cross its link.
         inside = 1.0 / servers if group.colocated else 0.0
-        others = group.workers - 1.0 if group.colocated else group.workers
+        others = group.workers - group.workers_per_host if group.colocated else group.workers
         sizes = keys.sizes[:, None]
-        self._own = sizes * (1.0 - inside) / group.rate
+        self._own = sizes * (1.0 - inside) * group.workers_per_host / group.rate
         self._incast = keys.shares[:, :, None] * sizes[:, None] * others / group.rate
         self._adds = keys.shares[:, :, None] * sizes[:, None] * group.workers / group.update_rate
         self._holds = np.broadcast_to(keys.shares[:, :, None] > 0, (count, servers, rows))

@@ -107,8 +107,8 @@ def _rows(durations: Durations, group: WorkerGroup, interconnect: Interconnect) 
         group.spread.persistent,
         group.spread.transient,
         1.0 if group.slowest is None else group.slowest,
-        interconnect.link.rate,
-        interconnect.link.start,
+        interconnect.outer.rate,
+        interconnect.outer.start,
         interconnect.workers_per_host,
     )
     shape = np.broadcast_shapes((1,), *(np.shape(each) for each in (*given, *others)))
