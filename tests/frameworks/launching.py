@@ -58,8 +58,8 @@ class LaunchResult:
         return "\n".join(lines)
 
 
-def interpreter_for(framework: str) -> Path:
-    """Return the Python of a framework's environment, or skip the test with the reason.
+def interpreter_for(framework: str, loader: str = "synthetic") -> Path:
+    """Return the Python of a framework's environment, which has a loader's packages, or skip the test with the reason.
 
     ``STEPTIME_TEST_PYTHON_<NAME>`` names one; otherwise a ready environment of steptime's own cache is used. Tests
     never install one: ``steptime env create`` does.
@@ -67,11 +67,14 @@ def interpreter_for(framework: str) -> Path:
     if load_manifests()[framework].environment == "core":
         return Path(sys.executable)
     variable = f"STEPTIME_TEST_PYTHON_{framework.upper()}"
-    if given := os.environ.get(variable):
+    own = loader in load_manifests()[framework].loader_environments
+    if not own and (given := os.environ.get(variable)):
         if not Path(given).exists():
             pytest.fail(f"{variable} names {given}, which does not exist")
         return Path(given)
-    ready = ready_interpreter(framework)
+    ready = ready_interpreter(framework, loader=loader)
+    if ready is None and own:
+        pytest.skip(f"no environment for {framework} with {loader}: run 'steptime env create {framework}-{loader}'")
     if ready is None:
         pytest.skip(f"no environment for {framework}: run 'steptime env create {framework}' or set {variable}")
     return ready
@@ -104,7 +107,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     """
     manifest = load_manifests()[job["framework"]]
     support = manifest.strategies[job["strategy"]]
-    interpreter = python or interpreter_for(job["framework"])
+    interpreter = python or interpreter_for(job["framework"], job["loader"]["kind"])
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
     make_run_folder(run_folder, manifest.folder, job, manifest.libraries, manifest.name)
     request = Request(
@@ -119,7 +122,8 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         time_limit_s=time_limit_s,
     )
     launcher = launcher_named(manifest.launcher_for(job["strategy"], job["options"]))
-    if preloaded and launcher.name == "local":
+    own = job["loader"]["kind"] in manifest.loader_environments
+    if preloaded and not own and launcher.name == "local":
         request = replace(request, interpreter=preloaded_interpreter(manifest.name, interpreter, job["threads"]))
     return _read_back(run_folder, launcher.run(request))
 

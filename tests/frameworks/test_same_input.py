@@ -1,20 +1,15 @@
 """The pixels that loaders give, one by one, for the frameworks whose loader this file knows how to open."""
 
 import json
-import os
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from launching import interpreter_for
+from loader_feeds import OPENING, Fed, Feed, fed
 from PIL import Image
-from preloading import preloaded_interpreter
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.runner.run_folder import make_run_folder
 from steptime.worker.samples import epoch_indices
 
 SAMPLES = 11
@@ -24,103 +19,6 @@ RANK = 1
 BATCHES = 4  # with one batch per epoch and worker, this is four epochs
 MEAN = [0.5, 0.4, 0.3]
 STD = [0.25, 0.2, 0.3]
-
-# Of each room: Python that makes `batches` of `job` and `context`: an iterator of numpy pairs, images channels first.
-OPENING = {
-    "reference": """
-from steptime.frameworks.reference.loader import open_reference_batches
-batches = open_reference_batches(job, context.rank, context.workers, lambda x, t: (x, t))
-""",
-    "pytorch": """
-import torch
-from steptime.libraries.torch.loader import open_torch_batches
-own = open_torch_batches(job, context, torch.device("cpu"), False)
-batches = ((x.numpy(), t.numpy()) for x, t in own)
-""",
-    "tensorflow": """
-from steptime.libraries.tensorflow.loader import open_tensorflow_batches
-own = open_tensorflow_batches(job, context.rank, context.workers)
-batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
-""",
-    "tensorflow1": """
-import tensorflow
-tf1 = tensorflow.compat.v1
-tf1.disable_eager_execution()
-from steptime.frameworks.tensorflow1.loader import GraphNativeBatches
-own = GraphNativeBatches(job, context)
-session = tf1.Session()
-own.start(session)
-fetched = iter(lambda: session.run(own.tensors), None)
-batches = ((x.transpose(0, 3, 1, 2), t) for x, t in fetched)
-""",
-    "mxnet": """
-import mxnet
-from steptime.libraries.mxnet.loader import open_mxnet_batches
-batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_mxnet_batches(job, context, mxnet.cpu()))
-""",
-    "jax": """
-import numpy
-from steptime.frameworks.jax.loader import open_jax_batches
-batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_jax_batches(job, context, numpy.asarray))
-""",
-    "chainer": """
-import chainer
-from steptime.frameworks.chainer.loader import open_chainer_batches, start_helper_server
-start_helper_server(job["loader"])
-batches = open_chainer_batches(job, context, chainer.get_device("@numpy"))
-""",
-    "caffe": """
-from steptime.frameworks.caffe.loader import open_loader
-loader = open_loader(job, context)
-def ring():
-    slots = len(loader.targets) // job["batch_per_worker"]
-    for slot in itertools.cycle(range(slots)):
-        loader.fill()
-        inputs = loader.inputs.reshape((slots, -1) + loader.inputs.shape[1:])
-        yield inputs[slot].copy(), loader.targets.reshape(slots, -1)[slot].copy()
-batches = ring()
-""",
-    "cntk": """
-import warnings
-warnings.simplefilter("ignore")
-import cntk
-from steptime.frameworks.cntk.loader import open_cntk_batches
-cntk.device.try_set_default_device(cntk.device.cpu())
-batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in open_cntk_batches(job, context))
-""",
-}
-# Rooms that are fed by another's loader, in an environment of their own.
-SHARED = {
-    "deepspeed": "pytorch",
-    "horovod_mxnet": "mxnet",
-    "horovod_pytorch": "pytorch",
-    "horovod_tensorflow": "tensorflow",
-}
-OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
-
-SCRIPT = """
-import itertools, json, os, sys
-import numpy
-from steptime.worker.process_context import ProcessContext
-
-if __name__ == "__main__":
-    with open("job.json") as file:
-        job = json.load(file)
-    context = ProcessContext({"STEPTIME_RANK": "%d", "STEPTIME_WORKERS": "%d"}, os.getcwd())
-    exec(%r)
-    pairs = list(itertools.islice(batches, %d))
-    numpy.savez("fed.npz", inputs=numpy.stack([x for x, _ in pairs]), targets=numpy.stack([t for _, t in pairs]))
-    sys.stdout.flush()
-    os._exit(0)
-"""
-
-
-@dataclass(frozen=True)
-class Fed:
-    """What a loader gave: images of shape (batches, batch, channels, height, width), and their classes."""
-
-    inputs: np.ndarray
-    targets: np.ndarray
 
 
 def rooms() -> list[Any]:
@@ -132,26 +30,10 @@ def rooms() -> list[Any]:
     ]
 
 
-def fed(folder: Path, framework: str, loader: dict[str, Any], side: int) -> Fed:
+def fed_worker(folder: Path, framework: str, loader: dict[str, Any], side: int) -> Fed:
     """Run a framework's loader in its environment, as worker 1 of 2."""
-    workload = {"input_shape": [3, side, side], "classes": SAMPLES, "loss": "softmax_cross_entropy", "layers": []}
-    job = {
-        "framework": framework,
-        "workload": workload,
-        "batch_per_worker": BATCH,
-        "seed": 5,
-        "device": "cpu",
-        "loader": loader,
-    }
-    run = folder / "run"
-    make_run_folder(run, load_manifests()[framework].folder, job, load_manifests()[framework].libraries)
-    (run / "feed.py").write_text(SCRIPT % (RANK, WORKERS, OPENING[framework], BATCHES))
-    command = [str(preloaded_interpreter(framework, interpreter_for(framework))), "feed.py"]
-    environment = {**os.environ, "STEPTIME_ROLE": "worker"}
-    ended = subprocess.run(command, cwd=run, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    with np.load(run / "fed.npz") as file:
-        return Fed(file["inputs"], file["targets"])
+    (found,) = fed(folder, framework, loader, side, [Feed(BATCHES, BATCH, RANK, WORKERS)], SAMPLES)
+    return found
 
 
 def expected(images: np.ndarray) -> Fed:
@@ -199,7 +81,7 @@ def test_arrays_are_the_same_samples_in_the_same_order(tmp_path: Path, framework
     np.savez(tmp_path / "set.npz", images=images, labels=np.arange(SAMPLES))
     transform = {"mean": MEAN, "std": STD}
     dataset = {"form": "arrays", "path": str(tmp_path / "set.npz"), "samples": SAMPLES, "transform": transform}
-    found = fed(tmp_path, framework, {"kind": "native", "processes": 0, "dataset": dataset}, 5)
+    found = fed_worker(tmp_path, framework, {"kind": "native", "processes": 0, "dataset": dataset}, 5)
     wanted = expected(images)
     np.testing.assert_array_equal(found.targets, wanted.targets)
     np.testing.assert_allclose(found.inputs, wanted.inputs, rtol=0, atol=2e-6)
@@ -210,7 +92,7 @@ def test_arrays_are_the_same_samples_in_the_same_order(tmp_path: Path, framework
 def test_photographs_are_the_same_samples_in_the_same_order(tmp_path: Path, framework: str, processes: int) -> None:
     """JPEG decoders may round differently: by at most two of 255 on average, and eight anywhere."""
     images = photographs(tmp_path, 32)
-    found = fed(tmp_path, framework, folder_loader(tmp_path, 32, processes), 32)
+    found = fed_worker(tmp_path, framework, folder_loader(tmp_path, 32, processes), 32)
     wanted = expected(images)
     np.testing.assert_array_equal(found.targets, wanted.targets)
     levels = np.abs(found.inputs - wanted.inputs) * np.array(STD).reshape(3, 1, 1) * 255
@@ -228,7 +110,7 @@ def test_photographs_are_shrunk_alike(tmp_path: Path, framework: str) -> None:
             for image in images
         ]
     ).transpose(0, 3, 1, 2)
-    found = fed(tmp_path, framework, folder_loader(tmp_path, 32, 0), 32)
+    found = fed_worker(tmp_path, framework, folder_loader(tmp_path, 32, 0), 32)
     levels = np.abs(found.inputs - expected(shrunk).inputs) * np.array(STD).reshape(3, 1, 1) * 255
     assert levels.mean() < 2
 
@@ -257,7 +139,7 @@ def test_photographs_are_decoded_at_their_full_size_and_every_pixel_counts(tmp_p
     library for JPEG files, which makes colours whole in another way.
     """
     wanted = expected(detailed_photographs(tmp_path, 144, 32))
-    found = fed(tmp_path, framework, folder_loader(tmp_path, 32, 0), 32)
+    found = fed_worker(tmp_path, framework, folder_loader(tmp_path, 32, 0), 32)
     levels = np.abs(found.inputs - wanted.inputs) * np.array(STD).reshape(3, 1, 1) * 255
     mean, largest = {"mxnet": (9, 40), "horovod_mxnet": (9, 40), "cntk": (3, 12)}.get(framework, (0.5, 2.5))
     assert levels.mean() < mean

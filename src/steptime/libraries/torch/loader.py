@@ -139,6 +139,8 @@ def open_torch_batches(job, context, device, channels_last):
         ]
         return Batches(itertools.cycle(pairs))
     order = worker_order(job, context.rank, context.workers)
+    if settings["kind"] == "dali":
+        return _dali_batches(job, order, device, channels_last)
     folder = settings["dataset"]["form"] != "arrays"
     dataset = (PhotoBatches if folder else ArrayBatches)(settings["dataset"], shape, channels_last, job["seed"])
     ahead = PREFETCHED_PER_HELPER * settings["processes"] if folder else 0
@@ -150,10 +152,34 @@ def open_torch_batches(job, context, device, channels_last):
     else:
         dataset.finish = finish
         batches = _fetch(dataset, order, settings["processes"], pin=False)
-    if workload["loss"] == "mean_squared_error":
-        outputs = [-1] + list(workload["layers"][-1]["output_shape"])
-        batches = ((inputs, inputs.reshape(outputs)) for inputs, _ in batches)
-    return Batches(batches, ahead)
+    return Batches(_with_targets(workload, batches), ahead)
+
+
+def _with_targets(workload, batches):
+    """Return batches whose targets are their inputs, in the shape of the output, where the loss compares them."""
+    if workload["loss"] != "mean_squared_error":
+        return batches
+    outputs = [-1] + list(workload["layers"][-1]["output_shape"])
+    return ((inputs, inputs.reshape(outputs)) for inputs, _ in batches)
+
+
+def _dali_batches(job, order, device, channels_last):
+    """Return the ``Batches`` of DALI's pipeline, whose tensors are torch's without a copy."""
+    from steptime.libraries.dali.photographs import DaliPhotographs
+
+    on_device = device.type == "cuda"
+    source = DaliPhotographs(job, order, channels_last, (device.index or 0) if on_device else None)
+
+    def batches():
+        while True:
+            stream = torch.cuda.current_stream(device) if on_device else None
+            images, labels = source.take(stream)
+            inputs = torch.from_dlpack(images)
+            if channels_last:
+                inputs = inputs.permute(0, 3, 1, 2)
+            yield inputs, torch.from_numpy(labels).to(device)
+
+    return Batches(_with_targets(job["workload"], batches()), source.ahead)
 
 
 def _fetch(dataset, plan, processes, pin):
