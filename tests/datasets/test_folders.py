@@ -26,7 +26,12 @@ def test_the_index_lists_every_image_with_its_class(folder: Path, cache: Path) -
 
     assert index is not None
     files = [[f"{name}/{number}.jpg", label] for label, name in enumerate(("cat", "dog")) for number in range(3)]
-    assert json.loads(index.read_text()) == {"files": files, "classes": ["cat", "dog"]}
+    assert json.loads(index.read_text()) == {
+        "files": files,
+        "classes": ["cat", "dog"],
+        "sizes": [[128, 96]] * 6,
+        "skipped": [],
+    }
 
 
 def test_nothing_is_written_into_the_users_folder(folder: Path, cache: Path) -> None:
@@ -53,10 +58,20 @@ def test_images_of_other_modes_are_readable(mode: str, folder: Path, cache: Path
     assert open_dataset(str(folder), cache).samples == 7
 
 
-def test_a_folder_without_images_is_no_class(folder: Path, cache: Path) -> None:
+def test_a_class_folder_without_images_is_named_with_the_remedies(folder: Path, cache: Path) -> None:
     (folder / "empty").mkdir()
 
-    assert open_dataset(str(folder), cache).classes == 2
+    with pytest.raises(DatasetError, match=r"folders without images: .*/empty; .* remove it, or set skip_broken"):
+        open_dataset(str(folder), cache)
+
+
+def test_a_class_folder_without_images_is_left_out_if_that_is_asked_for(folder: Path, cache: Path) -> None:
+    (folder / "empty").mkdir()
+
+    dataset = open_dataset(str(folder), cache, skip_broken=True)
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.skipped == (f"{folder}/empty: no images",)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,10 @@ class Dataset:
     """Channels, height, width; None where the loader cuts the shape that is asked for."""
     bytes: int
     """Of the files on disk."""
+    validation: "Dataset | None" = None
+    """The samples that nobody trains on, with the same classes; None where the dataset has no folder of them."""
+    skipped: tuple[str, ...] = ()
+    """What was left out because it is broken, and why; only where that was asked for."""
 
     @property
     def classes(self) -> int:

@@ -12,12 +12,14 @@ from steptime.errors import DatasetError, choices_message
 __all__ = ["Dataset", "open_dataset"]
 
 
-def open_dataset(name: str, cache: Path) -> Dataset:
+def open_dataset(name: str, cache: Path, *, skip_broken: bool = False) -> Dataset:
     """Return a built-in dataset that has been made, or a user's folder of images, looked through.
 
     Args:
-        name: a key of ``table.BUILTINS``, or a folder ``FOLDER/class/*.jpg`` (or jpeg, png).
+        name: a key of ``builtins.BUILTINS``, or a folder ``FOLDER/class/*.jpg`` (or jpeg, png), or one that holds a
+            folder ``train`` and a folder ``validation`` of such classes.
         cache: the user's cache folder, where indices of folders are kept.
+        skip_broken: whether broken images are left out instead of being an error.
 
     Raises DatasetError, which names what is wrong and the remedy, also for a built-in dataset that is not made yet.
     """
@@ -35,7 +37,7 @@ def open_dataset(name: str, cache: Path) -> Dataset:
     if not folder.is_dir():
         message = f"the dataset {name} is a file; name a folder that has one folder of images per class"
         raise DatasetError(message)
-    return scan(name, folder.absolute(), cache)
+    return scan(name, folder.absolute(), cache, skip_broken=skip_broken)
 
 
 def _missing(name: str, folder: Path) -> str:

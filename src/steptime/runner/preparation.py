@@ -1,6 +1,6 @@
 """The preparation of a run: environments and datasets, made ready before anything is launched."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -160,8 +160,10 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
     return prepared
 
 
-def prepare_datasets(names: Iterable[str], observer: Observer) -> dict[str, Dataset]:
+def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Collection[str] = ()) -> dict[str, Dataset]:
     """Return the datasets ``names``, built-in ones made first where they do not exist yet.
+
+    Broken images are left out of those in ``skip_broken``, and named.
 
     Raises DatasetError when a folder is unusable, EnvironmentFailure when a built-in dataset cannot be made.
     """
@@ -174,7 +176,11 @@ def prepare_datasets(names: Iterable[str], observer: Observer) -> dict[str, Data
             observer.working_on(f"dataset {name}")
             make(name, builtin_folder(name, cache), interpreter)
             observer.finished(f"dataset {name}")
-    return {name: open_dataset(name, cache) for name in names}
+    found = {name: open_dataset(name, cache, skip_broken=name in skip_broken) for name in names}
+    for name, dataset in found.items():
+        if dataset.skipped:
+            observer.note("\n".join([f"left out of the dataset {name}, because they are broken:", *dataset.skipped]))
+    return found
 
 
 def data_environment_spec() -> EnvironmentSpec:
@@ -216,6 +222,12 @@ def _data_interpreter(observer: Observer) -> Path:
     return prepared.environments[spec.name].interpreter
 
 
+def datasets_with_skips(study: Study) -> set[str]:
+    """Return the datasets whose broken images the study leaves out."""
+    chosen = [*study.workloads, *(each for inclusion in study.include for each in inclusion.workloads or [])]
+    return {workload.dataset for workload in chosen if workload.dataset and workload.skip_broken}
+
+
 def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
     """Return what must be known of the study's datasets to expand it; nothing is made for that.
 
@@ -225,11 +237,12 @@ def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
     for inclusion in study.include:
         chosen += inclusion.workloads or []
     facts = {}
+    skips = datasets_with_skips(study)
     for name in dict.fromkeys(workload.dataset for workload in chosen if workload.dataset):
         if name in BUILTINS:
             facts[name] = DatasetFacts(BUILTINS[name].input_shape, len(BUILTINS[name].classes))
         else:
-            dataset = open_dataset(name, cache_folder())
+            dataset = open_dataset(name, cache_folder(), skip_broken=name in skips)
             facts[name] = DatasetFacts(dataset.input_shape, dataset.classes)
     return facts
 

@@ -23,6 +23,7 @@ from steptime.runner.jobs import AblationSchedule
 from steptime.runner.launch_spec import environment_key
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
+    datasets_with_skips,
     loader_of,
     prepare_datasets,
     prepare_environments,
@@ -96,7 +97,9 @@ class StudyRun:
             try:
                 trials = self._fitting(self.plan.expansion.trials)
                 executor, trials = self._executor(trials)
-                datasets = prepare_datasets({t.dataset for t in trials if t.dataset}, self.observer)
+                datasets = prepare_datasets(
+                    {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
+                )
                 workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
                 trials = self._equivalent(store, executor, trials, workloads)
                 self._accepted = {trial.id for trial in trials}

@@ -44,6 +44,8 @@ class WorkloadChoice(Strict):
     """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
     image: Sides | None = None
     """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
+    skip_broken: bool = False
+    """Leave images of the dataset out that cannot be decoded, and say which; otherwise they are an error."""
     classes: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Number of classes; by default the dataset's, or else the workload's."""
     batch_per_worker: OneOrMany[Count] | None = None
