@@ -42,6 +42,7 @@ class ChainerSession(Session):
 
         from steptime.frameworks.chainer.loader import open_chainer_batches
         from steptime.frameworks.chainer.network import WorkloadChain
+        from steptime.frameworks.chainer.optimizers import gradient_decay, make_optimizer
 
         config = chainer.global_config
         options = job["options"]
@@ -58,18 +59,20 @@ class ChainerSession(Session):
             chainer.backends.cuda.set_max_workspace_size(options["workspace_mb"] * 2**20)
         self._device = chainer.get_device("@cupy:%d" % context.local_rank if self._cuda else "@numpy")
         self._device.use()
-        self._chain = WorkloadChain(job["workload"])
+        self._chain = WorkloadChain(job["workload"], job["label_smoothing"])
         self._chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._chain.to_device(self._device)
-        optimizer = _optimizer(chainer, job["optimizer"])
+        self._settings = job["optimizer"]
+        self._rule = optimizer = make_optimizer(self._settings)
         self._double_buffering = communicator is not None and options["double_buffering"]
         if self._double_buffering:
             from steptime.frameworks.chainer.collectives import double_buffered
 
             optimizer = double_buffered(optimizer, communicator)
         self._optimizer = optimizer.setup(self._chain)
-        if job["optimizer"]["weight_decay"]:
-            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(job["optimizer"]["weight_decay"]))
+        decay = gradient_decay(self._settings)
+        if decay:
+            self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(decay))
         self._batches = open_chainer_batches(job, context, self._device)
         self._loss = None
         self._checked = communicator is None or self._cuda
@@ -98,6 +101,34 @@ class ChainerSession(Session):
             if not parameter.grad.flags.c_contiguous:
                 raise RuntimeError("ChainerMN cannot reduce the gradient of %s: it is not contiguous" % name)
         self._checked = True
+
+    def set_learning_rate(self, rate):
+        from steptime.frameworks.chainer.optimizers import set_learning_rate
+
+        set_learning_rate(self._rule, self._settings, rate)
+
+    def outputs(self, inputs):
+        chainer = self._chainer
+        with chainer.using_config("train", False), chainer.no_backprop_mode():
+            outputs = self._chain.outputs(self._device.send(inputs))
+        return numpy.array(chainer.backends.cuda.to_cpu(outputs.array))
+
+    def state(self):
+        """Return None with double buffering, whose gradients under way belong to no step that is over."""
+        if self._double_buffering:
+            return None
+        serializer = self._chainer.serializers.DictionarySerializer()
+        for name, part in self._saved():
+            serializer[name].save(part)
+        return serializer.target
+
+    def set_state(self, arrays):
+        reader = self._chainer.serializers.NpzDeserializer(arrays)
+        for name, part in self._saved():
+            reader[name].load(part)
+
+    def _saved(self):
+        return ("chain", self._chain), ("optimizer", self._rule)
 
     def ablate(self):
         from steptime.frameworks.chainer.ablation import ChainerAblation
@@ -187,16 +218,6 @@ def _ideep_version(chainer):
     """Return the version of iDeep if Chainer computes with it; "" where it is not installed or not asked for."""
     intel64 = chainer.backends.intel64
     return intel64.ideep.__version__ if intel64.should_use_ideep(">=auto") else ""
-
-
-def _optimizer(chainer, settings):
-    """The rule v = momentum * v + gradient, w = w - rate * v.
-
-    Chainer keeps -rate * v instead of v, which is the same for a constant rate.
-    """
-    if not settings["momentum"]:
-        return chainer.optimizers.SGD(lr=settings["learning_rate"])
-    return chainer.optimizers.MomentumSGD(lr=settings["learning_rate"], momentum=settings["momentum"])
 
 
 def open_back_end(job, context):

@@ -114,16 +114,23 @@ class WorkloadChain(chainer.ChainList):
     """A workload's layers as one link, whose call gives the loss of a batch.
 
     ``inputs`` are float32 (batch, …) in the workload's layout. ``targets`` are int32 class indices, or for a
-    mean-squared-error workload an array of the inputs' size in any shape.
+    mean-squared-error workload an array of the inputs' size in any shape. ``label_smoothing`` is the share of a target
+    that is spread evenly over all classes.
     """
 
-    def __init__(self, workload):
+    def __init__(self, workload, label_smoothing=0.0):
         super(WorkloadChain, self).__init__()
         self.output_shape = None
         """Shape of the last batch's output."""
         self._parameters = {}
         self._plan = []
         self._squared = workload["loss"] == "mean_squared_error"
+        self._smoothed = bool(label_smoothing) and not self._squared
+        if self._smoothed:
+            # The target of each class; as a persistent value it follows the link to its device.
+            classes = workload["classes"]
+            smoothed = (1.0 - label_smoothing) * numpy.eye(classes) + label_smoothing / classes
+            self.add_persistent("targets", smoothed.astype(numpy.float32))
         layers = workload["layers"]
         slots = {"input": 0}
         last_use = {name: index for index, layer in enumerate(layers) for name in layer["inputs"]}
@@ -144,6 +151,8 @@ class WorkloadChain(chainer.ChainList):
         self.output_shape = outputs.shape
         if self._squared:
             return F.mean_squared_error(outputs, targets.reshape(outputs.shape))
+        if self._smoothed:
+            targets = self.targets[targets]
         return F.softmax_cross_entropy(outputs, targets)
 
     def outputs(self, inputs):
