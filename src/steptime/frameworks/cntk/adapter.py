@@ -11,6 +11,9 @@ from steptime.worker.policies import MIB
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
+_WITH_STATE = ("single", "allreduce")
+"""Not 1-bit SGD, which holds what is yet to be sent, nor block momentum, which holds the last block's weights."""
+
 
 def open_session(job, context):
     """Return a session of any strategy of the manifest.
@@ -47,10 +50,10 @@ class CntkSession(Session):
         self._function = function = WorkloadFunction(job["workload"], weights, self._batch, dropout_seed)
         self._strategy, self._workers = job["strategy"], context.workers
         self._distributed = self._strategy != "single"
-        self._learner = learner = local_learner(cntk, function.parameters, job["optimizer"])
+        self._learner = local_learner(cntk, function.parameters, job["optimizer"])
         if self._distributed:
-            learner = distributed_learner(cntk, learner, job, context)
-        self._trainer = cntk.Trainer(None, function.loss, [learner])
+            self._learner = distributed_learner(cntk, self._learner, job, context)
+        self._trainer = cntk.Trainer(None, function.loss, [self._learner])
         self._device = cntk.device.cpu()
         self._fetched = {}
         self._batches = open_cntk_batches(job, context)
@@ -69,6 +72,28 @@ class CntkSession(Session):
         # Trainer's own method of this name would turn what is fetched into numpy in every step. The loss that the
         # trainer remembers is the average of all workers.
         self._cntk.cntk_py.Trainer.train_minibatch(self._trainer, arguments, False, fetched, self._device)
+
+    def set_learning_rate(self, rate):
+        from steptime.frameworks.cntk.learners import set_learning_rate
+
+        set_learning_rate(self._cntk, self._learner, rate)
+
+    def outputs(self, inputs):
+        return self._function.outputs(inputs)
+
+    def state(self):
+        """Return None where a distributed learner holds more between steps than the local one."""
+        if self._strategy not in _WITH_STATE:
+            return None
+        from steptime.frameworks.cntk.learners import learner_state
+
+        return dict(self._function.get_state(), learner=learner_state(self._learner))
+
+    def set_state(self, arrays):
+        from steptime.frameworks.cntk.learners import set_learner_state
+
+        self._function.set_state(arrays)
+        set_learner_state(self._cntk, self._learner, arrays["learner"])
 
     def ablate(self):
         from steptime.frameworks.cntk.ablation import CntkAblation

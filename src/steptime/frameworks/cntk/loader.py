@@ -18,18 +18,19 @@ from steptime.worker.samples import PREFETCHED_PER_HELPER
 def open_cntk_batches(job, context):
     """Return the ``Batches`` of a job, ``(inputs, targets)``.
 
-    Both are CNTK's values: float32 (batch,) + input shape, and one-hot (batch, classes), which is None for a
-    mean-squared-error workload.
+    Both are CNTK's values: float32 (batch,) + input shape, and the share of each class, (batch, classes), which is None
+    for a mean-squared-error workload.
 
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
     """
-    workload = job["workload"]
-    one_hot = None
+    workload, smoothing = job["workload"], job["label_smoothing"]
+    class_targets = None
     if workload["loss"] != "mean_squared_error":
         one_hot = numpy.eye(workload["classes"], dtype=numpy.float32)
+        class_targets = one_hot * (1.0 - smoothing) + numpy.float32(smoothing / workload["classes"])
 
     def put(inputs, targets):
-        return cntk.Value(batch=inputs), None if one_hot is None else cntk.Value(batch=one_hot[targets])
+        return cntk.Value(batch=inputs), None if class_targets is None else cntk.Value(batch=class_targets[targets])
 
     def open_folder(order):
         reader = CntkFolderReader(job, order)

@@ -31,6 +31,7 @@ class WorkloadFunction(object):
         Raises ValueError, naming the layer, for what CNTK cannot express.
         """
         self._parameters = {}
+        self._running = {}
         self._weights = weights
         self._batch = batch
         self._seed = seed
@@ -80,6 +81,31 @@ class WorkloadFunction(object):
                 self._parameters[each["name"]] = (made, tuple(each["shape"]), transposed)
                 return made
         return None
+
+    def running(self, layer, statistic, constant):
+        """Return ``constant``, in which CNTK keeps a running ``statistic`` of the layer."""
+        self._running["%s/%s" % (layer["name"], statistic)] = constant
+        return constant
+
+    def outputs(self, inputs):
+        """Return the output for ``inputs``, both float32 arrays, with running statistics and without dropout."""
+        return numpy.asarray(self.output.eval({self.features: inputs}), dtype=numpy.float32)
+
+    def get_state(self):
+        """Return all parameters and running statistics as ``{name: array}``, in CNTK's own layout."""
+        return {name: numpy.array(value.value) for name, value in self._values()}
+
+    def set_state(self, arrays):
+        """Take over what ``get_state`` returned; ``arrays`` may hold more."""
+        for name, value in self._values():
+            value.value = arrays[name]
+
+    def _values(self):
+        """Yield a name and CNTK's object of each parameter and running statistic."""
+        for name, (made, _, _) in self._parameters.items():
+            yield "weight/" + name, made
+        for name, constant in self._running.items():
+            yield "running/" + name, constant
 
     @property
     def parameters(self):
@@ -182,18 +208,18 @@ def _linear(function, layer, x):
 
 def _batch_norm(function, layer, x):
     channels = layer["input_shapes"][0][0]
-    # Running statistics are kept as CNTK would keep them and never read: only training is timed. It counts in samples
-    # what the workload counts in batches, so that the momentum belongs to the batch that a step sees.
+    # CNTK counts in samples what the workload counts in batches, so that the momentum belongs to the batch that a step
+    # sees. A count of zero would let the first batch replace what the statistics start from.
     return cntk.batch_normalization(
         x,
         function.parameter(layer, "weight"),
         function.parameter(layer, "bias"),
-        cntk.constant(0.0, (channels,)),
-        cntk.constant(0.0, (channels,)),
+        function.running(layer, "mean", cntk.constant(0.0, (channels,))),
+        function.running(layer, "variance", cntk.constant(1.0, (channels,))),
         spatial=len(layer["input_shapes"][0]) > 1,
         normalization_time_constant=function.time_constant(layer["attributes"]["momentum"]),
         epsilon=layer["attributes"]["epsilon"],
-        running_count=cntk.constant(0.0),
+        running_count=function.running(layer, "count", cntk.constant(1.0)),
     )
 
 
