@@ -40,7 +40,9 @@ class CaffeSession(Session):
         together = job["strategy"] == "allreduce"
         share = 1.0 / context.workers if together else 1.0
         seed = int(numpy.random.RandomState([job["seed"], 104729, context.rank]).randint(2**31 - 1))
-        self._solver = WorkloadSolver(job["workload"], job["batch_per_worker"], job["optimizer"], share, seed)
+        self._solver = WorkloadSolver(
+            job["workload"], job["batch_per_worker"], job["optimizer"], share, seed, job["label_smoothing"]
+        )
         self._solver.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._solver.feed_from(loader.inputs, loader.targets)
         self._reduction = None
@@ -52,6 +54,18 @@ class CaffeSession(Session):
     def step(self):
         self._loader.fill()
         self._solver.step()
+
+    def set_learning_rate(self, rate):
+        self._solver.set_learning_rate(rate)
+
+    def outputs(self, inputs):
+        return self._solver.outputs(inputs)
+
+    def state(self):
+        return self._solver.state()
+
+    def set_state(self, arrays):
+        self._solver.set_state(arrays)
 
     def ablate(self):
         from steptime.frameworks.caffe.ablation import CaffeAblation

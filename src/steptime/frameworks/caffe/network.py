@@ -1,14 +1,13 @@
 """A workload as Caffe's own solver with its net: in place where that is safe, fed from memory, updated by Caffe."""
 
-import os
-import tempfile
+import contextlib
 
 import caffe
 import numpy
 from caffe.proto import caffe_pb2
-from google.protobuf import text_format
 
 from steptime.frameworks.caffe.layers import KINDS, OVERWRITABLE
+from steptime.frameworks.caffe.solvers import JobSolver, matrix_file, text_file
 
 _INPUT, _TARGET, _LOSS = "input", "input/target", "output/loss"  # workloads have no slashes in their names
 
@@ -23,16 +22,23 @@ class WorkloadSolver(object):
         share: of this worker in the global batch, as which its gradients are scaled: their sum over all workers is
             the gradient of the global batch.
         seed: of this worker's dropout masks.
+        label_smoothing: share of the target that is spread evenly over all classes.
 
-    Raises ValueError for a layer that Caffe cannot compute, with its name.
+    Raises ValueError for a layer that Caffe cannot compute, with its name, and for an optimizer that it does not have.
     """
 
-    def __init__(self, workload, batch, optimizer, share, seed):
+    def __init__(self, workload, batch, optimizer, share, seed, label_smoothing=0.0):  # noqa: PLR0913, PLR0917 - one per fact
+        self._workload, self._batch = workload, batch
         self._layers = workload["layers"]
         self._loss_scale = _loss_scale(workload)
-        message = _net(workload, batch, share * self._loss_scale)
-        self._solver = _solver(message, optimizer, seed)
+        with _net(workload, batch, share * self._loss_scale, label_smoothing) as message:
+            self._job_solver = JobSolver(message, optimizer, seed)
+        self._solver = self._job_solver.solver
         self.net = self._solver.net
+        self._evaluation = None
+        for layer in self._layers:
+            if layer["kind"] == "batch_norm":
+                self._start_running(layer)
         self._output = self.net.blobs[message.layer[-1].bottom[0]]
         self._loss = self.net.blobs[_LOSS].data
         self._feeding = None
@@ -98,6 +104,58 @@ class WorkloadSolver(object):
         """Return the loss of the last batch."""
         return float(self._loss) * self._loss_scale
 
+    def set_learning_rate(self, rate):
+        """Let the steps that follow update with another rate."""
+        self._job_solver.set_learning_rate(rate)
+
+    def outputs(self, inputs):
+        """Return the output for ``inputs``, both float32 arrays, with running statistics and without dropout."""
+        if self._evaluation is None:
+            message, last = _evaluation_net(self._workload, self._batch)
+            with text_file(message) as path:
+                self._evaluation = caffe.Net(path, caffe.TEST)
+            self._evaluation.share_with(self.net)
+            self._evaluated = self._evaluation.blobs[last]
+        data = self._evaluation.blobs[_INPUT].data
+        data[...] = inputs.reshape(data.shape)
+        self._evaluation._forward(0, len(self._evaluation._layer_names) - 1)  # noqa: SLF001 - as in ``take_batch``
+        return numpy.array(self._evaluated.data).reshape(self._output.data.shape)
+
+    def state(self):
+        """Return all that training goes on from, as ``{name: array}``."""
+        found = self._job_solver.state()
+        found.update({name: numpy.array(blob.data) for name, blob in self._saved()})
+        return found
+
+    def set_state(self, arrays):
+        """Take over what ``state`` returned."""
+        for name, blob in self._saved():
+            blob.data[...] = arrays[name]
+        self._job_solver.set_state(arrays, self._trained_shapes())
+
+    def _saved(self):
+        """Yield a name and Caffe's blob of each trained value and running statistic."""
+        for name, blob in self._parameters:
+            yield "weight/" + name, blob
+        for layer in self._layers:
+            if layer["kind"] == "batch_norm":
+                for index, blob in enumerate(self.net.params[layer["name"]]):
+                    yield "running/%s/%d" % (layer["name"], index), blob
+
+    def _trained_shapes(self):
+        """Return the shape of each array for which the solver keeps a history, in the solver's order."""
+        return [tuple(blob.shape) for name in self.net.params for blob in self.net.params[name]]
+
+    def _start_running(self, layer):
+        """Let the running statistics of batch normalisation start from the mean 0 and the variance 1.
+
+        Caffe keeps sums and a count, in which the batches fade; with the count towards which it goes from the start,
+        every batch has the weight that the workload says.
+        """
+        means, variances, count = self.net.params[layer["name"]]
+        means.data[...] = 0.0
+        variances.data[...] = count.data[...] = 1.0 / layer["attributes"]["momentum"]
+
     def parameter_count(self):
         """Return how many values Caffe trains."""
         return sum(blob.count for _, blob in self._parameters)
@@ -127,13 +185,46 @@ def _loss_scale(workload):
     return 2.0 / float(numpy.prod(workload["layers"][-1]["output_shape"]))
 
 
-def _net(workload, batch, loss_weight):
-    """Return the NetParameter of a workload and its loss."""
+@contextlib.contextmanager
+def _net(workload, batch, loss_weight, label_smoothing):
+    """Give the NetParameter of a workload and its loss, with the file that it names."""
     net = caffe_pb2.NetParameter(name=workload["name"])
     data = net.layer.add(name="input/memory", type="MemoryData", top=[_INPUT, _TARGET])
     data.memory_data_param.batch_size = batch
-    shape = (list(workload["input_shape"]) + [1, 1])[:3]
+    shape = _image_shape(workload)
     data.memory_data_param.channels, data.memory_data_param.height, data.memory_data_param.width = shape
+    last = _add_layers(net, workload)
+    squared = workload["loss"] == "mean_squared_error"
+    loss = net.layer.add(name=_LOSS, type="EuclideanLoss" if squared else "SoftmaxWithLoss", top=[_LOSS])
+    loss.bottom.extend([last, _INPUT if squared else _TARGET])
+    loss.loss_weight.append(loss_weight)
+    if squared or not label_smoothing:
+        yield net
+        return
+    # The loss that takes a row of a matrix as the target of each class.
+    classes = workload["classes"]
+    targets = (1.0 - label_smoothing) * numpy.eye(classes) + label_smoothing / classes
+    with matrix_file(targets) as path:
+        loss.type = "InfogainLoss"
+        loss.infogain_loss_param.source = path
+        yield net
+
+
+def _evaluation_net(workload, batch):
+    """Return the NetParameter of a workload without its loss, and the name of the last blob."""
+    net = caffe_pb2.NetParameter(name=workload["name"])
+    data = net.layer.add(name="input/memory", type="Input", top=[_INPUT])
+    data.input_param.shape.add(dim=[batch] + _image_shape(workload))
+    return net, _add_layers(net, workload)
+
+
+def _image_shape(workload):
+    """Return channels, height and width of a sample, as Caffe's data layers want them."""
+    return (list(workload["input_shape"]) + [1, 1])[:3]
+
+
+def _add_layers(net, workload):
+    """Add the layers of ``workload`` to the NetParameter ``net``; return the name of the last one's blob."""
     blob_of, made_by, uses = {_INPUT: _INPUT}, {_INPUT: "MemoryData"}, _uses(workload["layers"])
     for layer in workload["layers"]:
         bottoms = [blob_of[name] for name in layer["inputs"]]
@@ -154,11 +245,7 @@ def _net(workload, batch, loss_weight):
             net.layer.add().CopyFrom(message)
             bottoms, source, alone = [top], message.type, True
         blob_of[layer["name"]], made_by[layer["name"]] = bottoms[0], source
-    squared = workload["loss"] == "mean_squared_error"
-    loss = net.layer.add(name=_LOSS, type="EuclideanLoss" if squared else "SoftmaxWithLoss", top=[_LOSS])
-    loss.bottom.extend([blob_of[workload["layers"][-1]["name"]], _INPUT if squared else _TARGET])
-    loss.loss_weight.append(loss_weight)
-    return net
+    return blob_of[workload["layers"][-1]["name"]]
 
 
 def _uses(layers):
@@ -169,29 +256,6 @@ def _uses(layers):
             uses[name] += 1
     uses[layers[-1]["name"]] += 1
     return uses
-
-
-def _solver(net, optimizer, seed):
-    """Return Caffe's SGD: v = momentum * v + rate * gradient, w = w - v; the protocol's rule for a constant rate."""
-    message = caffe_pb2.SolverParameter(
-        type="SGD",
-        base_lr=optimizer["learning_rate"],
-        lr_policy="fixed",
-        momentum=optimizer["momentum"],
-        weight_decay=optimizer["weight_decay"],
-        random_seed=seed,
-        display=0,
-        snapshot_after_train=False,
-        solver_mode=caffe_pb2.SolverParameter.CPU,
-    )
-    message.net_param.CopyFrom(net)
-    handle, path = tempfile.mkstemp(suffix=".prototxt")  # Caffe reads files only
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text_format.MessageToString(message))
-        return caffe.SGDSolver(path)
-    finally:
-        os.unlink(path)
 
 
 def _places(layers):
