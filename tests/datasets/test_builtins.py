@@ -72,10 +72,10 @@ def test_photographs_are_pictures_and_not_all_the_same(photos: Dataset) -> None:
 
 
 def test_the_size_of_photographs_can_be_chosen(interpreter: Path, tmp_path: Path) -> None:
-    made = make("photos", tmp_path / "large", interpreter, count=18, size=200)
+    made = make("photos", tmp_path / "large", interpreter, count=18, width=200, height=120)
 
     with Image.open(made.path / "text" / "text-00000.jpg") as image:
-        assert image.size == (200, 200)
+        assert image.size == (200, 120)
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("digits", {}), ("photos", {"count": 20})])
@@ -113,7 +113,7 @@ def test_a_damaged_dataset_is_made_again(interpreter: Path, cache: Path) -> None
 
 
 def test_other_parameters_are_another_dataset(cache: Path) -> None:
-    assert builtin_folder("photos", cache, size=64) != builtin_folder("photos", cache)
+    assert builtin_folder("photos", cache, width=64) != builtin_folder("photos", cache)
 
 
 def test_a_built_in_dataset_that_is_not_made_says_so(cache: Path) -> None:
@@ -143,9 +143,9 @@ def test_an_interpreter_without_the_pictures_says_what_it_lacks(tmp_path: Path) 
 
 def test_all_wrong_parameters_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
-        make("photos", tmp_path / "photos", Path(sys.executable), siz=3, count=1, seed=-1)
+        make("photos", tmp_path / "photos", Path(sys.executable), widt=3, count=1, seed=-1)
 
-    assert "did you mean 'size'" in str(caught.value)
+    assert "did you mean 'width'" in str(caught.value)
     assert "count is 1" in str(caught.value)
     assert "seed is -1" in str(caught.value)
 

@@ -1,11 +1,18 @@
 """``steptime data``: real images that need no download."""
 
+import re
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from steptime.cli.progress import LiveObserver
+
 app = typer.Typer(no_args_is_help=True, help="Make the built-in datasets from pictures that ship in Python packages.")
+_FOLDER = "folder"
+_FORMS = (_FOLDER,)
 
 
 def _complete_dataset() -> list[str]:
@@ -18,21 +25,98 @@ def _complete_dataset() -> list[str]:
 def make(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="DATASET...", help="As in steptime list datasets.", autocompletion=_complete_dataset),
+        typer.Argument(
+            metavar="DATASET... [DIR]",
+            help="As in steptime list datasets; and the folder that a single one is written to.",
+            autocompletion=_complete_dataset,
+        ),
     ],
+    images: Annotated[int | None, typer.Option(min=1, help="How many; only with DIR.")] = None,
+    size: Annotated[str | None, typer.Option(metavar="WxH", help="Width and height; only with DIR.")] = None,
+    to: Annotated[str, typer.Option(metavar="FORM", help=f"How DIR stores them: {', '.join(_FORMS)}.")] = _FOLDER,
 ) -> None:
-    """Make built-in datasets in the cache; studies do this by themselves when they need one."""
-    from steptime.cli.console import stderr_console
-    from steptime.cli.progress import LiveObserver
+    """Make built-in datasets: in the cache, as studies do by themselves, or one of them in a folder of your own."""
     from steptime.datasets.builtins import BUILTINS
     from steptime.errors import UsageError, choices_message
+
+    folder = Path(names[-1]) if len(names) > 1 and names[-1] not in BUILTINS else None
+    chosen = names[:-1] if folder else names
+    mistakes = [choices_message("dataset", name, BUILTINS) for name in chosen if name not in BUILTINS]
+    if folder and len(chosen) > 1:
+        mistakes.append(f"{folder} takes one dataset; {len(chosen)} are named")
+    if not folder and (images is not None or size is not None or to != _FOLDER):
+        mistakes.append("--images, --size and --to need a folder: steptime data make photos ./my-photos --images 5000")
+    if to not in _FORMS:
+        mistakes.append(choices_message("form", to, _FORMS))
+    sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size) if size else None
+    if size and not sides:
+        mistakes.append(f"{size!r} is no size; write width and height in pixels, such as 500x375")
+    if mistakes:
+        raise UsageError(mistakes)
+    pixels = (int(sides[1]), int(sides[2])) if sides else None
+    if folder:
+        _make_folder(chosen[0], folder, images, pixels)
+    else:
+        _make_in_cache(chosen)
+
+
+def _make_in_cache(names: list[str]) -> None:
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
     from steptime.runner.preparation import prepare_datasets
 
-    unknown = [choices_message("dataset", name, BUILTINS) for name in names if name not in BUILTINS]
-    if unknown:
-        raise UsageError(unknown)
     with LiveObserver(stderr_console()) as observer:
         datasets = prepare_datasets(set(names), observer)
     for name in names:
         dataset = datasets[name]
         sys.stdout.write(f"{name}: {dataset.samples} samples, {dataset.path}\n")
+
+
+def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None) -> None:
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
+    from steptime.datasets.builtins import BUILTINS
+    from steptime.datasets.creation import chosen_parameters, expected_bytes, make, require_space
+    from steptime.datasets.picture_files import write_pictures
+    from steptime.runner.preparation import data_interpreter, prepare_datasets
+    from steptime.units import format_bytes
+
+    builtin = BUILTINS[name]
+    with LiveObserver(stderr_console()) as observer:
+        if builtin.form == "arrays":
+            dataset = prepare_datasets([name], observer)[name]
+            count = min(images or dataset.samples, dataset.samples)
+            told = _Told(observer, f"Writing {name}")
+            total = write_pictures(dataset, folder, pixels, count, told)
+            if images is not None and images > count:
+                observer.note(f"{name} has {count} samples, of which no more can be made")
+        else:
+            parameters = {} if images is None else {"count": images}
+            parameters |= {} if pixels is None else {"width": pixels[0], "height": pixels[1]}
+            chosen = chosen_parameters(builtin, parameters)
+            interpreter = data_interpreter(observer)
+            expected = expected_bytes(name, interpreter, **parameters)
+            if expected is not None:
+                observer.note(f"{name}: {chosen['count']} images, about {format_bytes(expected)}, into {folder}")
+                require_space(name, folder, expected)
+            made = make(name, folder, interpreter, _Told(observer, f"Making {name}"), **parameters)
+            count, total = made.samples, made.bytes
+    written = f"./{folder}" if not folder.is_absolute() and not str(folder).startswith(".") else str(folder)
+    sys.stdout.write(f"{name}: {count} images, {format_bytes(total)}; in a study, 'dataset: {written}'\n")
+
+
+class _Told:
+    """Shows how many samples are there, in steps of a hundredth of all."""
+
+    def __init__(self, observer: "LiveObserver", title: str) -> None:
+        self._observer = observer
+        self._title = title
+        self._shown = -1
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._shown < 0:
+            self._observer.stage(self._title, 100)
+            self._shown = 0
+        while self._shown < 100 * done // total:
+            self._shown += 1
+            self._observer.finished(f"{done} of {total}")

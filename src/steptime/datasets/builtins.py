@@ -32,7 +32,7 @@ class Builtin:
     input_shape: tuple[int, ...] | None
     maker: Path
     """The program that makes it, run with ``{"folder": …, parameters}`` as its one argument, in the environment of
-    ``REQUIREMENTS``."""
+    ``REQUIREMENTS``. Lines ``progress DONE TOTAL`` of its output say how far it is."""
     parameters: Mapping[str, int] = field(default_factory=dict)
     """What a user may choose, with the defaults."""
 
@@ -86,7 +86,7 @@ _PHOTOS = Builtin(
     ),
     input_shape=None,
     maker=_MAKERS / "photos.py",
-    parameters={"count": 1800, "size": 96, "seed": 0},
+    parameters={"count": 1800, "width": 96, "height": 96, "seed": 0},
 )
 
 BUILTINS = Registry(

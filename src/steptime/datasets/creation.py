@@ -3,11 +3,16 @@
 ``dataset.json`` describes a dataset that was made, with a checksum; it is written before the folder gets its name.
 """
 
+import errno
 import hashlib
 import json
+import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError, choices_message
 from steptime.process_identity import ProcessIdentity
+from steptime.units import format_bytes
 
 SCHEMA = 1
 """1: name, address, parameters, checksum, bytes, samples, classes."""
@@ -78,15 +84,24 @@ def checksum_of(folder: Path) -> tuple[str, int]:
 _TIME_LIMIT_S = 1800.0
 _SAID = 800
 """Characters of a maker's last words in an error."""
+_LAST_LINES = 40
 
 
-def make(name: str, folder: Path, interpreter: Path, **parameters: int) -> Dataset:
+Progress = Callable[[int, int], None]
+"""Called with how many samples are there, and how many there will be."""
+
+
+def _untold(_: int, __: int) -> None: ...
+
+
+def make(name: str, folder: Path, interpreter: Path, progress: Progress = _untold, **parameters: int) -> Dataset:
     """Return the built-in dataset ``name`` at ``folder``, made by ``interpreter`` if it is not there yet.
 
     Args:
-        name: a key of ``table.BUILTINS``.
+        name: a key of ``builtins.BUILTINS``.
         folder: must not exist, be empty, or hold a dataset that steptime made.
-        interpreter: a Python with ``table.REQUIREMENTS`` installed.
+        interpreter: a Python with ``builtins.REQUIREMENTS`` installed.
+        progress: is called as samples are made.
         parameters: some of the dataset's, instead of their defaults.
 
     Raises DatasetError when a parameter is wrong, the folder holds something else, cannot be written, or the maker
@@ -105,12 +120,14 @@ def make(name: str, folder: Path, interpreter: Path, **parameters: int) -> Datas
         _remove_leftovers(folder)
         partial.mkdir()
         try:
-            _run_maker(builtin, partial, interpreter, chosen)
+            _run_maker(builtin, partial, interpreter, chosen, progress)
             write_marker(partial, builtin, address, chosen)
             _put_in_place(partial, folder, builtin, address)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise DatasetError(_full(name, folder.parent)) from error
         message = f"the dataset {name} cannot be written to {folder}: {error.strerror or error}; choose another folder"
         raise DatasetError(message) from error
     made = made_dataset(folder, builtin, address)
@@ -143,8 +160,11 @@ def chosen_parameters(builtin: Builtin, parameters: Mapping[str, int]) -> dict[s
     chosen = {**builtin.parameters, **parameters}
     if "count" in chosen and chosen["count"] < len(builtin.classes):
         mistakes.append(f"count is {chosen['count']}; {len(builtin.classes)} classes need one image each at least")
-    if "size" in chosen and not 8 <= chosen["size"] <= 4096:  # noqa: PLR2004 - named in the message
-        mistakes.append(f"size is {chosen['size']}; images may have 8 to 4096 pixels a side")
+    mistakes += [
+        f"{side} is {chosen[side]}; images may have 8 to 4096 pixels a side"
+        for side in ("width", "height")
+        if side in chosen and not 8 <= chosen[side] <= 4096  # noqa: PLR2004 - named in the message
+    ]
     if chosen.get("seed", 0) < 0:
         mistakes.append(f"seed is {chosen['seed']}; it must not be negative")
     if mistakes:
@@ -165,23 +185,83 @@ def _builtin(name: str) -> Builtin:
     return BUILTINS[name]
 
 
-def _run_maker(builtin: Builtin, folder: Path, interpreter: Path, parameters: Mapping[str, int]) -> None:
+def _run_maker(
+    builtin: Builtin, folder: Path, interpreter: Path, parameters: Mapping[str, int], progress: Progress
+) -> None:
     arguments = json.dumps({"folder": str(folder), **parameters})
-    try:
-        done = subprocess.run(
-            [str(interpreter), "-I", str(builtin.maker), arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=_TIME_LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
+    late = threading.Event()
+    said: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        [str(interpreter), "-I", str(builtin.maker), arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as maker:
+
+        def stop() -> None:
+            late.set()
+            maker.kill()
+
+        timer = threading.Timer(_TIME_LIMIT_S, stop)
+        timer.start()
+        try:
+            for line in maker.stdout or ():
+                told = line.split()
+                if len(told) == 3 and told[0] == "progress" and told[1].isdecimal() and told[2].isdecimal():  # noqa: PLR2004
+                    progress(int(told[1]), int(told[2]))
+                else:
+                    said.append(line)
+        except BaseException:
+            maker.kill()
+            raise
+        finally:
+            timer.cancel()
+    if late.is_set():
         message = f"making the dataset {builtin.name} took more than {_TIME_LIMIT_S / 60:.0f} minutes; ask for less"
-        raise DatasetError(message) from error
-    if done.returncode:
-        said = done.stdout.decode(errors="replace").strip()[-_SAID:]
-        message = f"the dataset {builtin.name} cannot be made with {interpreter} (exit code {done.returncode}):\n{said}"
+        raise DatasetError(message)
+    if maker.returncode:
+        last = "".join(said).strip()[-_SAID:]
+        if os.strerror(errno.ENOSPC) in last:
+            raise DatasetError(_full(builtin.name, folder.parent))
+        message = (
+            f"the dataset {builtin.name} cannot be made with {interpreter} (exit code {maker.returncode}):\n{last}"
+        )
+        raise DatasetError(message)
+
+
+def _full(name: str, folder: Path) -> str:
+    return (
+        f"the disk of {folder} became full while the dataset {name} was written; nothing of it was left there, and "
+        "what was there before is whole: free some space, ask for less, or choose another folder"
+    )
+
+
+def expected_bytes(name: str, interpreter: Path, **parameters: int) -> int | None:
+    """Return about how large a dataset will be, from a few of its samples; None where it cannot be made smaller.
+
+    Raises DatasetError as ``make`` does.
+    """
+    builtin = _builtin(name)
+    chosen = chosen_parameters(builtin, parameters)
+    if "count" not in chosen:
+        return None
+    few = 2 * len(builtin.classes)
+    with tempfile.TemporaryDirectory() as folder:
+        made = make(name, Path(folder) / name, interpreter, _untold, **{**chosen, "count": few})
+        return made.bytes * chosen["count"] // few
+
+
+def require_space(name: str, folder: Path, needed: int) -> None:
+    """Raise DatasetError unless the disk of ``folder`` has room for ``needed`` bytes."""
+    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    free = shutil.disk_usage(existing).free
+    if needed > free:
+        message = (
+            f"the dataset {name} needs about {format_bytes(needed)}, and the disk of {existing} has "
+            f"{format_bytes(free)} left: free some space, ask for less, or choose another folder"
+        )
         raise DatasetError(message)
 
 

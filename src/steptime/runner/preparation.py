@@ -170,7 +170,7 @@ def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Coll
     cache = cache_folder()
     missing = [name for name in names if name in BUILTINS and find_builtin(name, cache) is None]
     if missing:
-        interpreter = _data_interpreter(observer)
+        interpreter = data_interpreter(observer)
         observer.stage("Making datasets", len(missing))
         for name in missing:
             observer.working_on(f"dataset {name}")
@@ -214,7 +214,8 @@ def _loaders_with_environment(manifest: Manifest, build: CudaBuild) -> list[str]
     return [name for name, own in manifest.loader_environments.items() if build.requirements in own.cuda_requirements]
 
 
-def _data_interpreter(observer: Observer) -> Path:
+def data_interpreter(observer: Observer) -> Path:
+    """Return the Python that makes datasets; raises EnvironmentFailure where its environment cannot be made."""
     spec = data_environment_spec()
     prepared = prepare_environments([spec], observer)
     if spec.name in prepared.failures:

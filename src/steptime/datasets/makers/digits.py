@@ -43,4 +43,7 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    main(**json.loads(sys.argv[1]))
+    try:
+        main(**json.loads(sys.argv[1]))
+    except OSError as error:
+        sys.exit(f"{error.filename or 'the folder'}: {error.strerror or error}")

@@ -3,6 +3,7 @@
 A class is a picture: its samples are square pieces of different size from different places, brought to one size.
 """
 
+import io
 import json
 import math
 import sys
@@ -34,6 +35,8 @@ PICTURES = {
 }
 """Class to package and file; all free to use (datasets/builtins.py)."""
 _QUALITY = 90
+_TOLD = 20
+"""Photographs from one line of progress to the next."""
 
 
 def open_picture(package: str, file: str) -> Image.Image:
@@ -45,18 +48,19 @@ def open_picture(package: str, file: str) -> Image.Image:
         return picture.convert("RGB")
 
 
-def cut(picture: Image.Image, size: int, stream: np.random.RandomState) -> Image.Image:
-    """Return a random square of ``picture``, between ``size`` and the picture's shorter side wide, at ``size``."""
-    widest = min(picture.size)
-    narrowest = min(size, widest)
+def cut(picture: Image.Image, width: int, height: int, stream: np.random.RandomState) -> Image.Image:
+    """Return a random piece of ``picture`` of the shape wanted, as wide as wanted at least where the picture is."""
+    widest = min(picture.width, picture.height * width / height)
+    narrowest = min(width, widest)
     side = math.exp(stream.uniform(math.log(narrowest), math.log(widest)))
-    left, top = (stream.uniform(0, length - side) for length in picture.size)
-    box = (left, top, left + side, top + side)
-    return picture.resize((size, size), Image.Resampling.BICUBIC, box=box)
+    sides = side, side * height / width
+    left, top = (stream.uniform(0, max(0.0, length - own)) for length, own in zip(picture.size, sides, strict=True))
+    box = (left, top, min(picture.width, left + sides[0]), min(picture.height, top + sides[1]))
+    return picture.resize((width, height), Image.Resampling.BICUBIC, box=box)
 
 
-def main(folder: str, count: int, size: int, seed: int) -> None:
-    """Write ``count`` photographs of ``size`` x ``size`` into ``folder/class/``, and ``index.json``."""
+def main(folder: str, count: int, width: int, height: int, seed: int) -> None:
+    """Write ``count`` photographs of ``width`` x ``height`` into ``folder/class/``, and ``index.json``."""
     files = []
     for label, (name, (package, file)) in enumerate(PICTURES.items()):
         picture = open_picture(package, file)
@@ -66,11 +70,19 @@ def main(folder: str, count: int, size: int, seed: int) -> None:
         for number in range(share):
             stream = np.random.RandomState([seed, label, number])
             path = f"{name}/{name}-{number:05d}.jpg"
-            cut(picture, size, stream).save(Path(folder, path), quality=_QUALITY)
+            content = io.BytesIO()
+            cut(picture, width, height, stream).save(content, "JPEG", quality=_QUALITY)
+            Path(folder, path).write_bytes(content.getvalue())
             files.append([path, label])
-    index = {"files": files, "classes": list(PICTURES), "sizes": [[size, size]] * len(files)}
+            if len(files) % _TOLD == 0:
+                sys.stdout.write(f"progress {len(files)} {count}\n")
+                sys.stdout.flush()
+    index = {"files": files, "classes": list(PICTURES), "sizes": [[width, height]] * len(files)}
     Path(folder, "index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(**json.loads(sys.argv[1]))
+    try:
+        main(**json.loads(sys.argv[1]))
+    except OSError as error:
+        sys.exit(f"{error.filename or 'the folder'}: {error.strerror or error}")
