@@ -28,7 +28,7 @@ batches = ((x.numpy(), t.numpy()) for x, t in own)
 """,
     "tensorflow": """
 from steptime.libraries.tensorflow.loader import open_tensorflow_batches
-own = open_tensorflow_batches(job, context.rank, context.workers)
+own = open_tensorflow_batches(job, context.rank, context.workers, "/CPU:0" if job["device"] == "cuda" else None)
 batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
 """,
     "tensorflow1": """
@@ -124,6 +124,7 @@ class Feed:
     rank: int = 0
     workers: int = 1
     seed: int = 5
+    device: str = "cpu"
 
 
 def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
@@ -137,7 +138,7 @@ def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
             "workload": workload,
             "batch_per_worker": feed.batch,
             "seed": feed.seed,
-            "device": "cpu",
+            "device": feed.device,
             "loader": loader,
             "rank": feed.rank,
             "workers": feed.workers,

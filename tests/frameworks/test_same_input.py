@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loader_feeds import OPENING, Fed, Feed, fed
+from loader_feeds import OPENING, SHARED, Fed, Feed, fed
 from PIL import Image
 
 from steptime.frameworks.manifest import load_manifests
@@ -144,3 +144,28 @@ def test_photographs_are_decoded_at_their_full_size_and_every_pixel_counts(tmp_p
     mean, largest = {"mxnet": (9, 40), "horovod_mxnet": (9, 40), "cntk": (3, 12)}.get(framework, (0.5, 2.5))
     assert levels.mean() < mean
     assert levels.max() < largest
+
+
+BYTES = [
+    each for each in rooms() if "cuda" in load_manifests()[each.values[0]].devices and each.values[0] not in SHARED
+]
+
+
+@pytest.mark.parametrize("form", ["arrays", "image_folder"])
+@pytest.mark.parametrize("framework", BYTES)
+def test_bytes_that_a_device_normalises_are_the_floats_that_the_host_makes(
+    tmp_path: Path, framework: str, form: str
+) -> None:
+    """The processor stands for the device; PyTorch asks its device itself, and makes floats twice."""
+    loader = folder_loader(tmp_path, 32, 1)
+    images = photographs(tmp_path, 32)
+    if form == "arrays":
+        np.savez(tmp_path / "set.npz", images=images, labels=np.arange(SAMPLES))
+        dataset = {"form": "arrays", "path": str(tmp_path / "set.npz"), "samples": SAMPLES}
+        loader = {"kind": "native", "processes": 0, "dataset": {**dataset, "transform": {"mean": MEAN, "std": STD}}}
+
+    feeds = [Feed(BATCHES, BATCH, RANK, WORKERS, device=device) for device in ("cpu", "cuda")]
+    of_host, of_device = fed(tmp_path, framework, loader, 32, feeds, SAMPLES)
+
+    np.testing.assert_array_equal(of_device.targets, of_host.targets)
+    np.testing.assert_allclose(of_device.inputs, of_host.inputs, rtol=0, atol=1e-6)

@@ -26,17 +26,24 @@ from steptime.study.environment_variables import passed
 DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
 its memory."""
-FULL_DEVICE = "out of device memory, which is a finding and no fault: a smaller batch_per_worker may fit"
+OUT_OF_MEMORY = "out of memory, which is a finding and no fault"
 _CRASH = re.compile(r"was ended by SIG(?!KILL|TERM|INT)|exit code (?:6|11|132|134|135|136|139)\b")
 """A signal other than those by which somebody ends a process on purpose, or the exit code that mpiexec makes of one."""
-_NO_DEVICE_MEMORY = (
+_NO_MEMORY = (
     "cuda out of memory",
     "cuda_error_out_of_memory",
     "resource_exhausted",
     "cudamalloc",
     "oom when allocating",
+    "out of memory",
+    "can't allocate memory",
+    "unable to allocate",
+    "memoryerror",
+    "std::bad_alloc",
+    "failed to allocate",
 )
-"""What torch, TensorFlow, JAX, CuPy and MXNet say when a device is full; never heard, but read in their sources."""
+"""What torch, TensorFlow, JAX, CuPy and MXNet say when a device is full (never heard, but read in their sources), and
+what they and numpy say of the host's memory."""
 _PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
 
 
@@ -59,6 +66,11 @@ class LaunchResult:
     def crashed(self) -> bool:
         """Whether a signal ended a process first, as it now and then does with old software."""
         return _CRASH.search(self.outcome.reason or "") is not None
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether a process said that it got no memory."""
+        return self.reason is not None and OUT_OF_MEMORY in self.reason
 
     @property
     def port_was_taken(self) -> bool:
@@ -133,8 +145,8 @@ class Executor:
                 outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
                 collected = Collected({})
             reason = _reason(outcome, collected, collected.missing(spec.workers, last_record))
-            if configuration.device == "cuda" and reason and any(sign in reason.lower() for sign in _NO_DEVICE_MEMORY):
-                reason = f"{FULL_DEVICE}: {reason}"
+            if reason and any(sign in reason.lower() for sign in _NO_MEMORY):
+                reason = f"{OUT_OF_MEMORY}: {reason}"
             result = LaunchResult(
                 outcome=outcome,
                 collected=collected,

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
@@ -10,16 +10,18 @@ from steptime.environments.cache import cache_folder
 from steptime.interruption import shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
+from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.tiers import merged_tiers
 from steptime.runner.block_runner import LOADER_SHARE, BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.equivalence.oracle import REFERENCE
-from steptime.runner.executor import Executor
+from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.host import memory_shortage, usable_cores
 from steptime.runner.jobs import AblationSchedule
+from steptime.runner.largest_batch import BatchSearch
 from steptime.runner.launch_spec import environment_key
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
@@ -126,6 +128,7 @@ class StudyRun:
                     keep_alone = self._keeping(store, store.append_loader)
                     schedule_alone = loader_schedule(study, trials, store, timed.records)
                     BlockRunner(executor, alone, keep_alone, self.observer, all_until).run(schedule_alone)
+                self._find_largest_batches(executor, inputs, timed.records, all_until, store.get("verdicts") or {})
                 for trial in trials:
                     if not timed.records.get(trial.id):
                         self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
@@ -133,6 +136,28 @@ class StudyRun:
                 with shielded():
                     self._keep_verdicts(store)
         return self._count(store)
+
+    def _find_largest_batches(
+        self,
+        executor: Executor,
+        inputs: TrialInputs,
+        launches: Mapping[str, Sequence[Launch]],
+        deadline: float | None,
+        before: Mapping[str, Verdict],
+    ) -> None:
+        """Search the largest batch of each trial that ran out of memory, unless an earlier run has done so."""
+        search = BatchSearch(executor, inputs, self.observer, deadline)
+        for trial in self.plan.expansion.trials:
+            ended = launches.get(trial.id, ())
+            full = [each for each in ended if OUT_OF_MEMORY in (each.reason or "")]
+            if not full or any(each.status == "ok" for each in ended):
+                continue
+            verdict = before.get(trial.id)
+            if verdict is None or not verdict["reason"].startswith(OUT_OF_MEMORY):
+                found = search.run(trial, full[-1].wall_s)
+                because = (full[-1].reason or "").removeprefix(f"{OUT_OF_MEMORY}: ")
+                verdict = {"status": "failed", "reason": f"{OUT_OF_MEMORY}: {found.in_words()}: {because}"}
+            self._verdicts[trial.id] = verdict
 
     def _implementations(self) -> dict[str, dict[str, str]]:
         """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""

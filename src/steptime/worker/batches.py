@@ -11,6 +11,11 @@ from steptime.worker.image_layout import channels_last
 from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
 
 
+def sends_bytes(job):
+    """Whether images go to the device as bytes, a quarter of the floats, and are normalised there."""
+    return job["device"] != "cpu"
+
+
 class Batches(object):
     """An endless iterator of batches.
 
@@ -20,8 +25,19 @@ class Batches(object):
         A function without arguments, which ends the threads or processes that read ahead.
     """
 
-    def __init__(self, batches, ahead=0, close=lambda: None):
-        self._batches = iter(batches)
+    def __init__(self, batches, ahead=0, close=lambda: None, send=None):
+        """Take the batches, or with ``send`` what it makes batches of.
+
+        Args:
+            batches: an iterable without end.
+            ahead: how many batches may be ready before they are asked for.
+            close: ends what reads ahead.
+            send: takes an iterator of batches in the host's memory and returns one of the same batches on the device.
+                None where ``batches`` lie on the device already, or there is none.
+        """
+        self._of_host = iter(batches)
+        self._send = send
+        self._batches = self._of_host if send is None else iter(send(self._of_host))
         self.ahead = ahead
         self.close = close
 
@@ -31,6 +47,15 @@ class Batches(object):
     def __next__(self):
         return next(self._batches)
 
+    def copies(self):
+        """Return an endless iterator of one batch that stays in the host's memory, copied each time as in training.
+
+        Where training copies nothing, the batch lies on the device.
+        """
+        if self._send is None:
+            return itertools.repeat(next(self))
+        return iter(self._send(itertools.repeat(next(self._of_host))))
+
 
 class ArraySamples(object):
     """An ``arrays`` dataset in memory, as bytes: a batch is one gather, one multiplication and one addition.
@@ -39,6 +64,10 @@ class ArraySamples(object):
 
     ``labels``
         int64, one for each sample.
+    ``scale``, ``shift``
+        Float32, with which ``byte * scale + shift`` is normalised, in the layout of ``pixels``.
+    ``shape``
+        Of inputs: -1 for the samples, then the sample's own axes.
     """
 
     def __init__(self, dataset, input_shape, innermost=False):
@@ -47,20 +76,24 @@ class ArraySamples(object):
         Raises ValueError when the file holds another number of samples or another size than the job says.
         """
         images, self.labels = read_arrays(dataset, input_shape)
-        self._scale, self._shift = scale_and_shift(dataset["transform"], images.shape[1])
+        self.scale, self.shift = scale_and_shift(dataset["transform"], images.shape[1])
         if innermost and len(input_shape) > 1:
             images = channels_last(images)
-            self._scale, self._shift = self._scale.ravel(), self._shift.ravel()
+            self.scale, self.shift = self.scale.ravel(), self.shift.ravel()
             input_shape = images.shape[1:]
         self._images = images
-        self._shape = (-1,) + tuple(input_shape)
+        self.shape = (-1,) + tuple(input_shape)
+
+    def pixels(self, chosen):
+        """Return the samples ``chosen`` as bytes, (batch, channels, height, width) or with their channels last."""
+        return self._images[chosen]
 
     def inputs(self, chosen, out=None):
         """Return float32 inputs (batch,) + input shape of the samples ``chosen``, in ``out`` if it is given."""
         pixels = self._images[chosen]
-        pixels = numpy.multiply(pixels, self._scale, out=None if out is None else out.reshape(pixels.shape))
-        pixels += self._shift
-        return pixels.reshape(self._shape)
+        pixels = numpy.multiply(pixels, self.scale, out=None if out is None else out.reshape(pixels.shape))
+        pixels += self.shift
+        return pixels.reshape(self.shape)
 
 
 def worker_order(job, rank, workers):
@@ -76,7 +109,7 @@ def worker_order(job, rank, workers):
     )
 
 
-def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa: PLR0913, PLR0917 - one per fact
+def open_batches(job, rank, workers, put, open_folder, innermost=False, finisher=None):  # noqa: PLR0913, PLR0917 - one per fact
     """Return the ``Batches`` of a worker.
 
     Args:
@@ -87,6 +120,9 @@ def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa
             class indices, or for a mean-squared-error workload the values of the inputs, in whatever shape.
         open_folder: returns the ``Batches`` of a dataset of images whose ``worker_order`` it is given.
         innermost: whether ``put`` gets images with their channels last.
+        finisher: called where the job ``sends_bytes``, with the ``scale``, ``shift`` and ``shape`` of ``ArraySamples``.
+            Returns what makes a framework's batch on the device of ``(pixels, labels)``, numpy arrays of bytes and of
+            int64 class indices. None has floats sent.
 
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
     """
@@ -101,6 +137,10 @@ def open_batches(job, rank, workers, put, open_folder, innermost=False):  # noqa
         return open_folder(order)
     samples = ArraySamples(loader["dataset"], workload["input_shape"], innermost)
     squared = workload["loss"] == "mean_squared_error"
+    if finisher is not None and sends_bytes(job):
+        finish = finisher(samples.scale, samples.shift, samples.shape)
+        pairs = ((samples.pixels(chosen), samples.labels[chosen]) for _, chosen in order)
+        return Batches(pairs, send=lambda pairs: (finish(*pair) for pair in pairs))
 
     def batch(chosen):
         inputs = samples.inputs(chosen)

@@ -15,6 +15,7 @@ class ChainerAblation(AblatedStep):
         self._batches = batches
         self._ready_gradients = ready_gradients
         self._transfers = []
+        self._cuda = cuda
         exchange = ("exchange",) if communicator is not None else ()
         # On a device, the host's clock would have to wait for it at every mark.
         self.marks = () if cuda else ("input", "forward", "backward") + exchange + ("update",)
@@ -41,7 +42,20 @@ class ChainerAblation(AblatedStep):
             communicator.multi_node_mean_grad(chain)
             optimizer.update()
 
+        def h2d():
+            inputs, targets = next(copies)
+            loss = chain(inputs, targets)
+            chain.cleargrads()
+            loss.backward()
+            if communicator is not None:
+                self._ready_gradients()
+                communicator.multi_node_mean_grad(chain)
+            optimizer.update()
+
         stages = {"forward": forward, "backward": backward, "local": local, "input": lambda: next(self._batches)}
+        if self._cuda:
+            copies = self._batches.copies()
+            stages["h2d"] = h2d
         if communicator is not None:
             stages.update(exchange=exchange, communication=lambda: communicator.multi_node_mean_grad(chain))
         return stages

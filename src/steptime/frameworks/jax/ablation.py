@@ -10,7 +10,7 @@ class JaxAblation(AblatedStep):
     them to nothing, since XLA would not compute them otherwise.
     """
 
-    def __init__(self, step, train, run, take, *, several):
+    def __init__(self, step, train, run, take, copies, *, several):  # noqa: PLR0913 - a session's parts
         """Take a session's parts.
 
         Args:
@@ -18,12 +18,14 @@ class JaxAblation(AblatedStep):
             train: the compiled whole step.
             run: runs a compiled function of the step on a batch.
             take: returns the next batch.
+            copies: returns the ``Batches.copies`` of the session; None on a processor.
             several: whether there are other workers.
         """
         self._step = step
         self._train = train
         self._run = run
         self._take = take
+        self._copies = copies
         self._several = several
 
     def stages(self):
@@ -34,6 +36,9 @@ class JaxAblation(AblatedStep):
         programs["exchange" if self._several else "local"] = self._train
         stages = {name: self._on(program, held) for name, program in programs.items()}
         stages["input"] = self._take
+        if self._copies is not None:
+            copied = self._copies()
+            stages["h2d"] = lambda: self._run(self._train, next(copied))
         return stages
 
     def _on(self, program, held):

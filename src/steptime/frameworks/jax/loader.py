@@ -8,10 +8,11 @@ import contextlib
 import itertools
 import multiprocessing
 
+import jax
 import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
-from steptime.worker.batches import Batches, open_batches
+from steptime.worker.batches import Batches, open_batches, sends_bytes
 from steptime.worker.samples import PREFETCHED_PER_HELPER
 from steptime.worker.tether import die_with_parent
 
@@ -36,13 +37,13 @@ class JaxPhotoReader(object):
         batch = numpy.stack(list(self._files.batch_crops(epoch, indices)))
         return batch, self._files.labels[indices]
 
-    def finish(self, batch, labels):
-        """Return the batch as normalised inputs of the workload's shape, but channels last."""
+    def finish(self, batch):
+        """Return bytes, of numpy or of JAX, as normalised inputs of the workload's shape, but channels last."""
         inputs = batch * self._scale
         inputs += self._shift
         if len(self._shape) == 1:
             inputs = inputs.transpose(0, 3, 1, 2).reshape((-1,) + self._shape)
-        return inputs, labels
+        return inputs
 
 
 def with_helpers(make, plan, processes):
@@ -120,7 +121,8 @@ def open_jax_batches(job, context, put):
     """Return the ``Batches`` of a job, ``(inputs, targets)``.
 
     Inputs are float32, images channels last; targets are int32 class indices, or the inputs themselves for a
-    mean-squared-error workload. Both are what ``put`` makes of numpy arrays: arrays on the device.
+    mean-squared-error workload. Both are what ``put`` makes of numpy arrays: arrays on the device. To a GPU images go
+    as bytes; JAX copies them through pinned memory of its own, beside what is computed.
 
     Raises ValueError when the dataset does not hold what the job says or is too small for one batch and, from
     ``next``, when a file cannot be decoded.
@@ -132,9 +134,26 @@ def open_jax_batches(job, context, put):
         inputs = put(inputs)
         return inputs, inputs if squared else put(targets.astype(numpy.int32))
 
+    def sender(finish):
+        """Return what makes a batch of bytes, which one small program finishes on the device."""
+        finished = jax.jit(finish)
+
+        def send(pixels, labels):
+            inputs = finished(put(pixels))
+            return inputs, inputs if squared else put(labels.astype(numpy.int32))
+
+        return send
+
     def open_folder(order):
         reader = JaxPhotoReader(job["loader"]["dataset"], workload["input_shape"], job["seed"])
         read, close = with_helpers(reader.read, order, helpers)
-        return Batches((on_device(*reader.finish(*pair)) for pair in read), PREFETCHED_PER_HELPER * helpers, close)
+        ahead = PREFETCHED_PER_HELPER * helpers
+        if not sends_bytes(job):
+            return Batches((on_device(reader.finish(pixels), labels) for pixels, labels in read), ahead, close)
+        send = sender(reader.finish)
+        return Batches(read, ahead, close, lambda pairs: (send(*pair) for pair in pairs))
 
-    return open_batches(job, context.rank, context.workers, on_device, open_folder, innermost=True)
+    def finisher(scale, shift, shape):
+        return sender(lambda pixels: (pixels * scale + shift).reshape(shape))
+
+    return open_batches(job, context.rank, context.workers, on_device, open_folder, True, finisher)

@@ -38,7 +38,8 @@ class JaxSession(Session):
         self._newest = self._losses
 
     def ablate(self):
-        return JaxAblation(self._step, self._train, self._run, self._take, several=self._workers > 1)
+        copies = self._batches.copies if self._job["device"] == "cuda" else None
+        return JaxAblation(self._step, self._train, self._run, self._take, copies, several=self._workers > 1)
 
     def _take(self):
         """Return the next batch, which the clock may wait for."""

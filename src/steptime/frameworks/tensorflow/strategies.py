@@ -129,6 +129,7 @@ class ReplicaBatches(object):
             for rank in range(context.workers)
         ]
         self.threads, self.ahead = own[0].threads, own[0].ahead
+        self._own = own
         self._takers = [each.taker() for each in own]
         self._strategy = strategy
         self._take = self._load
@@ -146,8 +147,21 @@ class ReplicaBatches(object):
         """Return a function that takes the next batch of every worker and returns them."""
         return self._take
 
+    def copies(self):
+        """Return what ``feed`` is, for one batch of each worker that stays in the host's memory and is copied."""
+        takers = [each.copies()(lambda *batch: batch) for each in self._own]
+
+        def feed(step):
+            compiled = tf.function(step, autograph=False)
+            return lambda: compiled(*self._together(takers))
+
+        return feed
+
     def _load(self):
-        return tuple(map(self._strategy.distribute, zip(*[take() for take in self._takers])))
+        return self._together(self._takers)
+
+    def _together(self, takers):
+        return tuple(map(self._strategy.distribute, zip(*[take() for take in takers])))
 
 
 class TensorFlowAllreduce(Message):

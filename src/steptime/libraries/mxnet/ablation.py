@@ -16,8 +16,9 @@ class MXNetAblation(AblatedStep):
         The arrays that a stage may write last: when all of them are written, the stage is over.
     """
 
-    def __init__(self, bound, update, batches, steps_ahead):
-        """Take a session's parts, and how many steps the engine may fall behind."""
+    def __init__(self, bound, update, batches, steps_ahead, *, cuda):
+        """Take a session's parts, how many steps the engine may fall behind, and whether on a CUDA device."""
+        self._cuda = cuda
         self._bound = bound
         self._update = update
         self._batches = batches
@@ -62,7 +63,15 @@ class MXNetAblation(AblatedStep):
             self._keep_near(update.arriving[0])  # the first layer's, which goes first
             update.exchange()
 
+        def h2d():
+            self._keep_near(bound.losses)
+            bound.backpropagate(*next(copies))
+            update.step()
+
         stages = {"forward": forward, "backward": backward, "input": self._load}
+        if self._cuda:
+            copies = self._batches.copies()
+            stages["h2d"] = h2d
         if update.updates_here:
             stages["local"] = local
         if update.arriving:

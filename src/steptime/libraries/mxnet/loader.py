@@ -1,10 +1,12 @@
 """Batches as MXNet arrays: synthetic ones, and MXNet's own input pipeline over a dataset on disk."""
 
+import functools
+
 import mxnet
 import numpy
 
 from steptime.worker.augmentation import crops
-from steptime.worker.batches import Batches, open_batches
+from steptime.worker.batches import Batches, open_batches, sends_bytes
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes
 
 _BILINEAR, _BY_AREA = 1, 3
@@ -16,7 +18,8 @@ _JPEG = b"\xff\xd8"
 def open_mxnet_batches(job, context, mx_device):
     """Return the ``Batches`` of a job, ``(inputs, targets)``, two NDArrays of float32 on ``mx_device``.
 
-    Class indices are float32 too, as MXNet's own iterators give them.
+    Class indices are float32 too, as MXNet's own iterators give them. To a GPU images go as bytes, those of files from
+    pinned memory; MXNet's engine copies on a stream of its own.
 
     Args:
         job: the job.
@@ -34,9 +37,33 @@ def open_mxnet_batches(job, context, mx_device):
     def open_folder(order):
         loader = job["loader"]
         batches = _folder_batches(job, order, mx_device)
-        return Batches(batches, PREFETCHED_PER_HELPER * loader["processes"], batches.close)
+        send = functools.partial(_sent, loader["dataset"]["transform"], mx_device) if sends_bytes(job) else None
+        return Batches(batches, PREFETCHED_PER_HELPER * loader["processes"], batches.close, send)
 
-    return open_batches(job, context.rank, context.workers, put, open_folder)
+    def finisher(scale, shift, shape):
+        scale, shift = (mxnet.nd.array(each[None], ctx=mx_device) for each in (scale, shift))
+        squared = job["workload"]["loss"] == "mean_squared_error"
+
+        def send(pixels, labels):
+            pixels = mxnet.nd.array(pixels, ctx=mx_device, dtype="uint8").astype("float32")
+            inputs = (pixels * scale + shift).reshape(shape)
+            return inputs, inputs if squared else mxnet.nd.array(labels, ctx=mx_device, dtype="float32")
+
+        return send
+
+    return open_batches(job, context.rank, context.workers, put, open_folder, finisher=finisher)
+
+
+def _sent(transform, mx_device, batches):
+    """Yield batches of bytes (batch, height, width, channels) as normalised ones on the device."""
+    for pixels, targets in batches:
+        yield _normalised(pixels.as_in_context(mx_device), transform), targets.as_in_context(mx_device)
+
+
+def _normalised(pixels, transform):
+    """Return a batch of bytes as float32 inputs, channels first, where the bytes lie."""
+    tensor = mxnet.nd.image.to_tensor(pixels)
+    return mxnet.nd.image.normalize(tensor, tuple(transform["mean"]), tuple(transform["std"]))
 
 
 def _folder_batches(job, order, mx_device):
@@ -46,7 +73,7 @@ def _folder_batches(job, order, mx_device):
     be copied between processes.
     """
     loader = job["loader"]
-    files = _ImageFiles(loader["dataset"], job["workload"]["input_shape"][0])
+    files = _ImageFiles(loader["dataset"], job["workload"]["input_shape"][0], as_bytes=sends_bytes(job))
     helpers = loader["processes"]
     data_loader = mxnet.gluon.data.DataLoader(
         files,
@@ -56,9 +83,10 @@ def _folder_batches(job, order, mx_device):
         prefetch=PREFETCHED_PER_HELPER * helpers,
         thread_pool=True,
         auto_reload=False,
+        pin_memory=mx_device.device_type == "gpu",
+        pin_device_id=mx_device.device_id,
     )
-    for inputs, targets in data_loader:
-        yield inputs.as_in_context(mx_device), targets.as_in_context(mx_device)
+    yield from data_loader
 
 
 def _with_crops(dataset, order, seed):
@@ -72,12 +100,12 @@ def _with_crops(dataset, order, seed):
 class _ImageFiles(object):
     """A folder of images as a gluon dataset: an item is an augmented image as bytes, and its class."""
 
-    def __init__(self, dataset, channels):
+    def __init__(self, dataset, channels, *, as_bytes):
         self._paths, self._labels = read_index(dataset)
         transform = dataset["transform"]
         self._colour = channels != 1
         self._size = transform["size"]
-        self._mean, self._std = tuple(transform["mean"]), tuple(transform["std"])
+        self._transform = None if as_bytes else transform
 
     def __len__(self):
         return len(self._paths)
@@ -89,9 +117,9 @@ class _ImageFiles(object):
         return pixels[:, ::-1] if flipped else pixels, self._labels[index]
 
     def batch(self, items):
-        """Return the items as a normalised float32 batch, channels first, and their labels."""
+        """Return the items as a batch, normalised and with channels first or in bytes, and their labels."""
         pixels = mxnet.nd.array(numpy.stack([pixels for pixels, _ in items]), dtype="uint8")
-        inputs = mxnet.nd.image.normalize(mxnet.nd.image.to_tensor(pixels), self._mean, self._std)
+        inputs = pixels if self._transform is None else _normalised(pixels, self._transform)
         return inputs, mxnet.nd.array([label for _, label in items])
 
     def _cropped(self, path, box):

@@ -34,6 +34,7 @@ class MXNetSession(Session):
             update: a function that returns, for the ``BoundWorkload``, what updates its weights: see ``OwnUpdate``.
         """
         self._mx_device = mx_device
+        self._cuda = job["device"] == "cuda"
         self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], mx_device)
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._batches = open_mxnet_batches(job, context, mx_device)
@@ -51,7 +52,7 @@ class MXNetSession(Session):
         self._update.step()
 
     def ablate(self):
-        ablation = MXNetAblation(self._bound, self._update, self._batches, _STEPS_AHEAD)
+        ablation = MXNetAblation(self._bound, self._update, self._batches, _STEPS_AHEAD, cuda=self._cuda)
         self._written = ablation.written
         return ablation
 

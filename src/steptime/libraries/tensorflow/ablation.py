@@ -15,7 +15,7 @@ class TensorFlowAblation(AblatedStep):
     nothing.
     """
 
-    def __init__(self, strategy, batches, marks, *, several):
+    def __init__(self, strategy, batches, marks, *, several, cuda):
         """Take a session's parts.
 
         Args:
@@ -23,11 +23,13 @@ class TensorFlowAblation(AblatedStep):
             batches: of this worker.
             marks: the phases whose ends the graph can note.
             several: whether there are other workers.
+            cuda: whether on a GPU, to which batches are copied.
         """
         self.marks = marks
         self._strategy = strategy
         self._batches = batches
         self._several = several
+        self._cuda = cuda
         self._marked = None
         self._pieces = [(variable.name, 4 * variable.shape.num_elements()) for variable in strategy.network.variables]
         self._seen = None
@@ -43,6 +45,8 @@ class TensorFlowAblation(AblatedStep):
 
         stages = {name: on(getattr(training, name), *held) for name in ("forward", "backward", "local")}
         stages["input"] = take
+        if self._cuda:
+            stages["h2d"] = self._batches.copies()(self._strategy.wrap(training.step))
         if self._several:
             stages["exchange"] = on(training.step, *held)
             _, gradients = stages["backward"]()

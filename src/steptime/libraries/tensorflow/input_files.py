@@ -37,6 +37,8 @@ class ArraySource(object):
     """All samples lie in memory as bytes, and a batch is gathered at once."""
 
     signature = tf.TensorSpec((None, None), tf.int64)
+    as_bytes = False
+    """Whether batches are left bytes, for a device to normalise."""
 
     def __init__(self, dataset, input_shape, batch, _, constant=tf.constant):
         images, labels = read_arrays(dataset, input_shape)
@@ -61,8 +63,12 @@ class ArraySource(object):
 
     def _gather(self, chosen):
         chosen = tf.ensure_shape(chosen, (self._batch,))
-        inputs = tf.cast(tf.gather(self._images, chosen), tf.float32) * self._scale + self._shift
-        return inputs, tf.gather(self._labels, chosen)
+        pixels = tf.gather(self._images, chosen)
+        return pixels if self.as_bytes else self.normalised(pixels), tf.gather(self._labels, chosen)
+
+    def normalised(self, pixels):
+        """Return inputs of a batch of bytes, where these lie."""
+        return tf.cast(pixels, tf.float32) * self._scale + self._shift
 
     def paths(self, _):
         """No file is read."""
@@ -76,6 +82,8 @@ class ArraySource(object):
 class FolderSource(object):
     """Each sample is a file; decoding and cropping is done per sample, all the rest per batch."""
 
+    as_bytes = False
+    """Whether batches are left bytes, for a device to normalise."""
     signature = (tf.TensorSpec((None,), tf.int64), tf.TensorSpec((None, 5), tf.int32))
 
     def __init__(self, dataset, input_shape, batch, seed, constant=tf.constant):
@@ -127,7 +135,11 @@ class FolderSource(object):
     def _finish(self, images, labels, flips):
         if self._transform["flip"]:
             images = tf.compat.v2.where(flips[:, None, None, None], tf.reverse(images, axis=[2]), images)
-        return tf.cast(images, tf.float32) * self._scale + self._shift, labels
+        return images if self.as_bytes else self.normalised(images), labels
+
+    def normalised(self, pixels):
+        """Return inputs of a batch of bytes, where these lie."""
+        return tf.cast(pixels, tf.float32) * self._scale + self._shift
 
     def paths(self, chosen):
         """Return the files of the samples ``chosen``."""

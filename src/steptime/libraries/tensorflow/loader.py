@@ -17,7 +17,7 @@ def open_tensorflow_batches(job, rank, workers, device=None):
         job: the job.
         rank: of the worker.
         workers: how many there are.
-        device: a GPU to which batches are copied ahead; None leaves them on the host.
+        device: a GPU to which batches are copied ahead, as bytes that it normalises; None leaves them on the host.
 
     Raises ValueError when the dataset does not hold what the job says.
     """
@@ -75,6 +75,10 @@ class SyntheticBatches(object):
         compiled = tf.function(step, autograph=False)
         return lambda: compiled(*next(self._batches))
 
+    def copies(self):
+        """Return ``feed``: nothing is copied."""
+        return self.feed
+
     def taker(self):
         """Return a function that takes the next batch and returns it."""
         return lambda: next(self._batches)
@@ -94,10 +98,10 @@ class NativeBatches(object):
         self._order = order
         self._device = device
         self._served = 0
+        source.as_bytes = device is not None
         batches = batches_of(source, self._epochs(), processes)
-        if device is not None:
-            batches = batches.apply(tf.data.experimental.prefetch_to_device(device))
-        self._iterator = iter(batches)
+        self._iterator = iter(batches if device is None else self._prefetched(batches))
+        self._take = self.taker()
 
     def _epochs(self):
         """Return the dataset of the source's plans, one for each epoch."""
@@ -106,12 +110,39 @@ class NativeBatches(object):
             output_signature=self._source.signature,
         )
 
+    def _prefetched(self, batches):
+        """Return a dataset whose next batch is copied to the device, as bytes, while the one before is trained."""
+        return batches.apply(tf.data.experimental.prefetch_to_device(self._device))
+
+    def _on_device(self, function):
+        """Return ``function`` of inputs and targets, compiled, for a batch in bytes that lies on the device."""
+
+        def of_bytes(pixels, targets):
+            with tf.device(self._device):
+                inputs = self._source.normalised(pixels)
+            return function(inputs, targets)
+
+        return tf.function(of_bytes, autograph=False)
+
+    def copies(self):
+        """Return what ``feed`` is, for one batch that stays in the host's memory and is copied as in training."""
+        held = next(iter(batches_of(self._source, self._epochs(), 0)))
+        copied = iter(self._prefetched(tf.data.Dataset.from_tensors(held).repeat()))
+
+        def feed(step):
+            compiled = self._on_device(step)
+            return lambda: compiled(*next(copied))
+
+        return feed
+
     def __iter__(self):
         return self
 
     def __next__(self):
         """Return the next batch; raises what ``feed`` raises."""
-        return self._count(lambda: next(self._iterator))
+        if self._device is None:
+            return self._count(lambda: next(self._iterator))
+        return self._take()
 
     def feed(self, step):
         """Return a function without arguments that takes the next batch, runs ``step`` on it and returns its result.
@@ -126,7 +157,7 @@ class NativeBatches(object):
         if self._device is None:
             whole = tf.function(lambda: step(*next(self._iterator)), autograph=False)
         else:
-            compiled = tf.function(step, autograph=False)
+            compiled = self._on_device(step)
 
             def whole():
                 return compiled(*next(self._iterator))
@@ -135,7 +166,7 @@ class NativeBatches(object):
 
     def taker(self):
         """Return a function that takes the next batch, as the function of ``feed`` does, and returns it."""
-        return (lambda: next(self)) if self._device else self.feed(lambda *batch: batch)
+        return self.feed(lambda *batch: batch)
 
     def _count(self, take):
         try:

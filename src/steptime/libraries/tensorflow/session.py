@@ -55,8 +55,9 @@ class TensorFlowSession(Session):
         from steptime.libraries.tensorflow.ablation import TensorFlowAblation
 
         # A GPU computes after the operation of the host that would note the time.
-        marks = self._strategy.marks if self._job["device"] == "cpu" else ()
-        return TensorFlowAblation(self._strategy, self._batches, marks, several=self._workers > 1)
+        cuda = self._job["device"] == "cuda"
+        marks = () if cuda else self._strategy.marks
+        return TensorFlowAblation(self._strategy, self._batches, marks, several=self._workers > 1, cuda=cuda)
 
     def batches_ahead(self):
         return self._batches.ahead

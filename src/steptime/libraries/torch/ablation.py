@@ -1,5 +1,7 @@
 """A step in torch with stages taken away: the forward pass is the session's, what follows it is the strategy's."""
 
+import itertools
+
 from steptime.worker.ablated_step import AblatedStep
 
 UNSYNCHRONIZED = ("forward", "backward", "local")
@@ -38,22 +40,21 @@ class TorchAblation(AblatedStep):
     def stages(self):
         forward, updates = self._forward, self.updates()
         held = next(forward.batches)
-        stages = {name: self._stage(name, held, update) for name, update in updates.items()}
-        stages.update(forward=self._stage("forward", held, _no_update), input=lambda: next(forward.batches))
+        taken = itertools.repeat(held)
+        stages = {name: self._stage(name, taken, update) for name, update in updates.items()}
+        stages.update(forward=self._stage("forward", taken, _no_update), input=lambda: next(forward.batches))
         if self.strategy.device.torch_device.type == "cuda":
-            pinned = [part.cpu().pin_memory() for part in held]
-            stages["h2d"] = self._stage("h2d", pinned, updates.get("exchange", updates.get("local")))
+            copies = forward.batches.copies()
+            stages["h2d"] = self._stage("h2d", copies, updates.get("exchange", updates.get("local")))
         communication = self.communication()
         if communication is not None:
             stages["communication"] = communication
         return stages
 
-    def _stage(self, name, held, update):
-        device = self.strategy.device.torch_device
-
+    def _stage(self, name, batches, update):
         def run():
             self.enter(name)
-            inputs, targets = (part.to(device, non_blocking=True) for part in held)  # themselves, if they are there
+            inputs, targets = next(batches)
             update(self._forward.loss(inputs, targets))
             self.leave(name)
 

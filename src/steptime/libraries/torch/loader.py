@@ -147,12 +147,13 @@ def open_torch_batches(job, context, device, channels_last):
     finish = dataset.finish_on(device)
     if device.type == "cuda":
         # A device normalises by itself: bytes are a quarter of the floats that would have to be copied.
-        batches = on_device(_fetch(dataset, order, settings["processes"], pin=True), device, finish)
-        ahead += 1
-    else:
-        dataset.finish = finish
-        batches = _fetch(dataset, order, settings["processes"], pin=False)
-    return Batches(_with_targets(workload, batches), ahead)
+        return Batches(
+            _fetch(dataset, order, settings["processes"], pin=True),
+            ahead + 1,
+            send=lambda pinned: _with_targets(workload, on_device(pinned, device, finish)),
+        )
+    dataset.finish = finish
+    return Batches(_with_targets(workload, _fetch(dataset, order, settings["processes"], pin=False)), ahead)
 
 
 def _with_targets(workload, batches):
