@@ -2,6 +2,7 @@
 
 import pytest
 
+from steptime.worker.framework import require_own_device
 from steptime.worker.process_context import ProcessContext
 
 FULL = {
@@ -60,3 +61,13 @@ def test_workers_beyond_the_plan_share_cores_from_its_start():
 def test_a_rank_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="first"):
         ProcessContext({"STEPTIME_RANK": "first"}, "")
+
+
+def test_nccl_is_given_one_interface_and_not_all_that_begin_with_its_name():
+    assert ProcessContext({"STEPTIME_INTERFACE": "lo"}, "").nccl_interface == "=lo"
+
+
+def test_a_worker_without_a_device_of_its_own_is_refused_with_the_way_out():
+    require_own_device(1, 2, "torch")
+    with pytest.raises(RuntimeError, match=r"worker 2 of this host needs a GPU .* torch sees 2; use fewer workers"):
+        require_own_device(2, 2, "torch")

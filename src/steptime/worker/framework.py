@@ -34,6 +34,21 @@ class Framework(NamedTuple):
     """Be a server or the scheduler of the message benchmark; None where no back end needs either."""
 
 
+def require_own_device(local_rank, found, title):
+    """Raise RuntimeError where there is no CUDA device for a worker: two on one would measure how they share it.
+
+    Args:
+        local_rank: of the worker on its host, from 0, which is the number of its device.
+        found: how many devices the framework sees.
+        title: the framework's, as in a sentence.
+    """
+    if local_rank >= found:
+        raise RuntimeError(
+            "worker %d of this host needs a GPU of its own, and %s sees %d; use fewer workers or device: cpu"
+            % (local_rank, title, found)
+        )
+
+
 def require_fp32(job, title, devices=("cpu",)):
     """Raise ValueError for a job that wants another precision than fp32, or none of ``devices``, of ``title``."""
     if job["precision"] != "fp32" or job["device"] not in devices:

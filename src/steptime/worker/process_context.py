@@ -69,6 +69,11 @@ class ProcessContext(object):
         return int(self.root_address.rsplit(":", 1)[1])
 
     @property
+    def nccl_interface(self):
+        """The interface as NCCL takes exactly one: a bare name would mean all that begin with it."""
+        return "=" + self.interface
+
+    @property
     def name(self):
         """``worker-0``, ``server-1``, …: the stem of this process's files in the run folder."""
         return "%s-%d" % (self.role, self.rank)

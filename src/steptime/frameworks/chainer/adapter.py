@@ -3,7 +3,7 @@
 import numpy
 
 from steptime.worker.clock import EventClock, HostClock
-from steptime.worker.framework import Framework, require_fp32
+from steptime.worker.framework import Framework, require_fp32, require_own_device
 from steptime.worker.precision import PROBE, SIZE
 from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
@@ -56,6 +56,7 @@ class ChainerSession(Session):
         self._cuda = job["device"] == "cuda"
         self._ideep = "" if self._cuda else _ideep_version(chainer)
         if self._cuda:
+            require_own_device(context.local_rank, chainer.backends.cuda.cupy.cuda.runtime.getDeviceCount(), "CuPy")
             chainer.backends.cuda.set_max_workspace_size(options["workspace_mb"] * 2**20)
         self._device = chainer.get_device("@cupy:%d" % context.local_rank if self._cuda else "@numpy")
         self._device.use()

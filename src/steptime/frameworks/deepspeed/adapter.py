@@ -20,7 +20,7 @@ def open_session(job, context):
         MASTER_PORT=str(context.root_port),
         GLOO_SOCKET_IFNAME=context.interface,
     )
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "=" + context.interface)  # a bare name would be a prefix
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", context.nccl_interface)
     from steptime.frameworks.deepspeed.strategies import STRATEGIES
     from steptime.libraries.torch.session import TorchSession
 

@@ -3,7 +3,7 @@
 import os
 
 from steptime.libraries.mxnet.startup import set_environment
-from steptime.worker.framework import Framework, require_fp32
+from steptime.worker.framework import Framework, require_fp32, require_own_device
 
 _STORES = {
     ("ps_sync", "host"): "dist_sync",
@@ -74,13 +74,8 @@ def serve(job, context):
 def _mx_device(mxnet, device, number):
     if device == "cpu":
         return mxnet.cpu()
-    found = mxnet.context.num_gpus()
-    if number >= found:
-        raise ValueError(
-            "worker %d of this host wants CUDA device %d and MXNet %s sees %d; the wheel of PyPI named mxnet has no "
-            "CUDA, a build that has can be raced as an existing environment"
-            % (number, number, mxnet.__version__, found)
-        )
+    has = "" if mxnet.runtime.Features().is_enabled("CUDA") else ", which was built without CUDA,"
+    require_own_device(number, mxnet.context.num_gpus(), "MXNet %s%s" % (mxnet.__version__, has))
     return mxnet.gpu(number)
 
 

@@ -48,9 +48,7 @@ class MirroredWorkers(object):
             pack_mb: gradients are sent in packs of so many megabytes; 0 sends one pack.
         """
         implementations = tf.distribute.experimental.CommunicationImplementation
-        gpus = len(tf.config.list_physical_devices("GPU"))
-        # Two workers on one GPU, which NCCL refuses, still can use the ring.
-        nccl = device == "cuda" and context.local_rank < gpus and context.workers > 1
+        nccl = device == "cuda" and context.workers > 1
         self.implementation = implementations.NCCL if nccl else implementations.RING
         os.environ["TF_CONFIG"] = json.dumps(
             {"cluster": {"worker": context.worker_addresses}, "task": {"type": "worker", "index": context.rank}}

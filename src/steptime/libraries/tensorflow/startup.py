@@ -4,6 +4,8 @@ import gc
 import os
 import sys
 
+from steptime.worker.framework import require_own_device
+
 _TOO_LATE = "oneDNN cannot be switched on any more: this process has imported tensorflow already"
 ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 """TensorFlow's switch of oneDNN's kernels: 1, 0, or left to TensorFlow, which asks for AVX-512 VNNI or better."""
@@ -55,11 +57,7 @@ def import_tensorflow(job, local_rank, replicas=1):
         )
     chosen = range(local_rank, local_rank + replicas) if device == "cuda" else ()
     if device == "cuda":
-        if chosen[-1] >= len(gpus):  # two workers on one would measure how they share it
-            raise RuntimeError(
-                "worker %d of this host needs a GPU of its own, and tensorflow sees %d; use fewer workers or device: "
-                "cpu" % (chosen[-1], len(gpus))
-            )
+        require_own_device(chosen[-1], len(gpus), "tensorflow")
         # TensorFlow computes in TF32 unless it is told not to.
         tensorflow.config.experimental.enable_tensor_float_32_execution(job["precision"] == "tf32")
     mine = [gpus[index] for index in chosen]

@@ -7,6 +7,7 @@ import torch
 from torch import distributed
 
 from steptime.worker.clock import EventClock, HostClock
+from steptime.worker.framework import require_own_device
 
 _LEFT = []
 
@@ -14,7 +15,7 @@ _LEFT = []
 def join_group(device, context):
     """Enter torch's process group of all workers: over gloo on CPUs, over NCCL on CUDA devices."""
     os.environ["GLOO_SOCKET_IFNAME"] = context.interface
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", nccl_interface(context.interface))
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", context.nccl_interface)
     distributed.init_process_group(
         device.backend,
         init_method=rendezvous_url(device, context),
@@ -22,11 +23,6 @@ def join_group(device, context):
         world_size=context.workers,
         device_id=device.torch_device if device.backend == "nccl" else None,
     )
-
-
-def nccl_interface(interface):
-    """Return how NCCL is told to use one interface: a bare name would mean all that begin with it."""
-    return "=" + interface
 
 
 def rendezvous_url(device, context):
@@ -99,12 +95,7 @@ class Cuda(object):
     backend = "nccl"
 
     def __init__(self, index, precision):
-        count = torch.cuda.device_count()
-        if index >= count:
-            raise RuntimeError(
-                "worker %d of this host needs the CUDA device %d, and torch sees %d; "
-                "use fewer workers or device: cpu" % (index, index, count)
-            )
+        require_own_device(index, torch.cuda.device_count(), "torch")
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
         torch.backends.cudnn.benchmark = True  # shapes never change, so that searching once pays
