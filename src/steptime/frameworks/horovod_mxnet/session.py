@@ -5,18 +5,19 @@ import mxnet
 
 from steptime.frameworks.horovod_mxnet.communication import split
 from steptime.libraries.horovod.workers import HorovodWorkers
-from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
+from steptime.libraries.mxnet.optimizers import make_optimizer
+from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate
 
 
 class AveragedUpdate(OwnUpdate):
     """Horovod adds up each gradient in place as soon as MXNet's engine has it; then this worker updates its weights.
 
-    The settings of the optimizer divide by the samples of all workers.
+    The optimizer divides by the samples of all workers.
     """
 
-    def __init__(self, settings, bound, job, context):
-        """Join the other workers; ``settings`` and ``bound`` are those of ``OwnUpdate``."""
-        super(AveragedUpdate, self).__init__(settings, bound, job["options"]["arrays_per_update"])
+    def __init__(self, optimizer, bound, job, context):
+        """Join the other workers; ``optimizer`` and ``bound`` are those of ``OwnUpdate``."""
+        super(AveragedUpdate, self).__init__(optimizer, bound, job["options"]["arrays_per_update"])
         self._workers = HorovodWorkers("mxnet", context, job)
         if context.workers > 1:
             self.arriving = self._gradients
@@ -50,12 +51,12 @@ class HorovodSession(MXNetSession):
     """MXNet's session; the framework that it reports is Horovod."""
 
     def __init__(self, job, context):
-        settings = optimizer_settings(job, context.workers)
+        optimizer = make_optimizer(job, context.workers)
 
         def update(bound):
             if job["strategy"] == "single":
-                return OwnUpdate(settings, bound, job["options"]["arrays_per_update"])
-            return AveragedUpdate(settings, bound, job, context)
+                return OwnUpdate(optimizer, bound, job["options"]["arrays_per_update"])
+            return AveragedUpdate(optimizer, bound, job, context)
 
         super(HorovodSession, self).__init__(job, context, mxnet.cpu(), update)
 

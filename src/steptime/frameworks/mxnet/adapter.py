@@ -47,16 +47,17 @@ def open_session(job, context):
     import mxnet
 
     from steptime.frameworks.mxnet.key_value_store import ServerUpdate, compression
-    from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate, optimizer_settings
+    from steptime.libraries.mxnet.optimizers import make_optimizer
+    from steptime.libraries.mxnet.session import MXNetSession, OwnUpdate
 
     strategy, options = job["strategy"], job["options"]
 
     def update(bound):
         # A synchronous server adds the gradients of all workers before it updates.
-        settings = optimizer_settings(job, context.workers if strategy == "ps_sync" else 1)
+        optimizer = make_optimizer(job, context.workers if strategy == "ps_sync" else 1)
         if strategy == "single":
-            return OwnUpdate(settings, bound, options["arrays_per_update"])
-        return ServerUpdate(_STORES[strategy, options["store_memory"]], settings, bound, compression(options))
+            return OwnUpdate(optimizer, bound, options["arrays_per_update"])
+        return ServerUpdate(_STORES[strategy, options["store_memory"]], optimizer, bound, compression(options))
 
     return MXNetSession(job, context, _mx_device(mxnet, job["device"], context.local_rank), update)
 

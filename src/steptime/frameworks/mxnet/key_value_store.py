@@ -27,35 +27,80 @@ def compression(options):
     return {"type": options["compression"], "threshold": options["compression_threshold"]}
 
 
-class CountingSGD(mxnet.optimizer.SGD):
-    """The optimizer of asynchronous servers, on which one more array counts the updates instead of being trained.
+_served = {}
+"""In a server: its ``ServedOptimizer``, under ``optimizer``."""
 
-    Servers unpickle the optimizer and find this class in their copy of this module.
+
+class ServedOptimizer(mxnet.optimizer.Optimizer):
+    """The optimizer of a server, whose rate can change while its state is kept.
+
+    A server runs whatever optimizer a worker sends, with a new and empty state each time. This one keeps the state
+    itself, so that a ``RateChange`` sent as an optimizer leaves it as it is. Servers unpickle it and find this class
+    in their copy of this module.
     """
 
-    def __init__(self, counter, **settings):
-        """``counter`` is the key of the array that counts; its gradients do not matter."""
-        super(CountingSGD, self).__init__(**settings)
+    def __init__(self, optimizer, counter=None):
+        """Take an optimizer.
+
+        Args:
+            optimizer: of ``mxnet.optimizer``.
+            counter: the key of one more array, which counts the updates instead of being trained; None for none.
+        """
+        super(ServedOptimizer, self).__init__()
+        self.aggregate_num = optimizer.aggregate_num
+        self._optimizer = optimizer
         self._counter = counter
+        self._states = {}
+
+    def __setstate__(self, state):
+        super(ServedOptimizer, self).__setstate__(state)
+        _served["optimizer"] = self
+
+    def set_learning_rate(self, rate):
+        self._optimizer.set_learning_rate(rate)
 
     def create_state_multi_precision(self, index, weight):
-        return None if index == self._counter else super(CountingSGD, self).create_state_multi_precision(index, weight)
+        if index == self._counter:
+            return None
+        if index not in self._states:
+            self._states[index] = self._optimizer.create_state_multi_precision(index, weight)
+        return self._states[index]
 
     def update_multi_precision(self, index, weight, gradient, state):
         # A server hands over one array at a time, alone or as the only one of a tuple.
-        if index == self._counter:
-            weight += 1
-        elif index == (self._counter,):
-            weight[0][:] += 1
+        if self._counter is not None and index in {self._counter, (self._counter,)}:
+            array = weight[0] if isinstance(index, tuple) else weight
+            array += 1
         else:
-            super(CountingSGD, self).update_multi_precision(index, weight, gradient, state)
+            self._optimizer.update_multi_precision(index, weight, gradient, state)
+
+
+class RateChange(object):
+    """Becomes the server's own ``ServedOptimizer``, with another rate, where a server unpickles it.
+
+    To be sent by ``set_optimizer``, MXNet's only message from a worker to what runs in a server's Python.
+    """
+
+    multi_precision = False
+
+    def __init__(self, rate):
+        self._rate = rate
+
+    def __reduce__(self):
+        return _changed, (self._rate,)
+
+
+def _changed(rate):
+    """Return this server's optimizer, with the learning rate ``rate`` from now on."""
+    _served["optimizer"].set_learning_rate(rate)
+    return _served["optimizer"]
 
 
 class UpdateCounter(object):
     """The staleness of this worker's asynchronous updates.
 
-    The worker pushes to the counter of ``CountingSGD`` in every step and gets its new value back. Between two of its
-    own pushes the counter has moved by one for itself and by one for each update of another worker.
+    The worker pushes to the counter of ``ServedOptimizer`` in every step and gets its new value back. Between two of
+    its own pushes the counter has moved by one for itself and by one for each update of another worker.
     """
 
     def __init__(self, store, key, gradients, exchange):
@@ -102,12 +147,12 @@ class ServerUpdate(object):
 
     updates_here = False
 
-    def __init__(self, kind, settings, bound, compressed):
+    def __init__(self, kind, optimizer, bound, compressed):
         """Enter the store and agree on the first weights.
 
         Args:
             kind: of MXNet's stores.
-            settings: of ``mxnet.optimizer.SGD``.
+            optimizer: of ``mxnet.optimizer``.
             bound: the ``BoundWorkload`` whose weights are kept by the servers.
             compressed: what ``compression`` returns.
         """
@@ -121,9 +166,8 @@ class ServerUpdate(object):
         # Before the weights, whose arrival all workers await: no gradient can come to a server without optimizer,
         # and no late optimizer can replace one that has momentum already.
         counter = len(self._pairs) if "async" in kind else None
-        self._store.set_optimizer(
-            mxnet.optimizer.SGD(**settings) if counter is None else CountingSGD(counter, **settings)
-        )
+        self._store.set_optimizer(ServedOptimizer(optimizer, counter))
+        self._rate = optimizer.learning_rate
         for key, (_, weight) in enumerate(self._pairs):
             self._store.init(key, weight)
         gradients = list(bound.gradients.values())
@@ -151,6 +195,22 @@ class ServerUpdate(object):
             self._store.pull(key, out=weight, priority=priority)
         else:
             self._store.pushpull(key, gradient, out=weight, priority=priority)
+
+    def set_learning_rate(self, rate):
+        """Have the servers update with another rate from this worker's next step on.
+
+        The message overtakes what the engine has not sent yet, so that this worker's last step must be over. Where all
+        workers update together, the first one speaks for all: no update is made without its next gradients.
+        """
+        if rate == self._rate:
+            return
+        self._rate = rate
+        mxnet.nd.waitall()
+        if self._lateness or self._store.rank == 0:
+            self._store.set_optimizer(RateChange(rate))
+
+    def state(self):
+        """Return None: no message of MXNet's brings the optimizer's state back from a server."""
 
     def staleness(self):
         """Return ``{staleness: count}`` since the last call; None where all workers update together."""

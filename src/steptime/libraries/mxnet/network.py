@@ -19,13 +19,14 @@ class BoundWorkload(object):
     ``gradients`` are those of the *sum* of the losses over the batch: MXNet's optimizers rescale by the batch.
     """
 
-    def __init__(self, workload, batch, mx_device):
+    def __init__(self, workload, batch, mx_device, label_smoothing=0.0):
         """Plan the memory of one batch, once for all steps.
 
         Args:
             workload: its JSON.
             batch: samples per step.
             mx_device: MXNet's device.
+            label_smoothing: share of the target that is spread evenly over all classes.
 
         Raises ValueError for a layer or a loss that this builder does not know, and ``mxnet.MXNetError`` where
         MXNet finds other shapes than the workload's.
@@ -33,15 +34,21 @@ class BoundWorkload(object):
         shapes = {_INPUT: (batch,) + tuple(workload["input_shape"])}
         if workload["loss"] != "mean_squared_error":  # there the target is the input itself
             shapes[_TARGETS] = (batch,)
-        losses, outputs = _symbols(workload)
+        losses, outputs = _symbols(workload, label_smoothing)
         symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses), mxnet.sym.BlockGrad(outputs)])
         names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
         self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, "write"), **shapes)
+        self._mx_device, self._outputs, self._input_shape = mx_device, outputs, shapes[_INPUT]
         self._given = [self._executor.arg_dict[name] for name in shapes]
         self.weights = {name: self._executor.arg_dict[name] for name in names}
         self.gradients = {name: self._executor.grad_dict[name] for name in names}
         for name, array in self._executor.aux_dict.items():
             array[:] = 1.0 if name.endswith("_moving_var") else 0.0
+
+    @property
+    def running(self):
+        """The running statistics of batch normalisation, ``{name: NDArray}``."""
+        return self._executor.aux_dict
 
     @property
     def losses(self):
@@ -69,19 +76,43 @@ class BoundWorkload(object):
         for name, array in self.weights.items():
             array[:] = values[name]
 
+    def evaluation(self, weights):
+        """Return an ``Evaluation`` of the network with ``{name: NDArray}`` as weights, and its running statistics."""
+        return Evaluation(self._outputs, self._mx_device, self._input_shape, weights, self.running)
+
     def parameter_count(self):
         """Return how many values have a gradient, counted in MXNet's arrays."""
         return sum(array.size for array in self._executor.grad_dict.values() if array is not None)
 
 
-def _symbols(workload):
+class Evaluation(object):
+    """The forward pass of a workload as it is used: running statistics and no dropout, with the weights of one moment.
+
+    The weights are copies: for inference, MXNet's operators may turn weights into a layout of their own where they lie,
+    and keep those that they saw first, so that every evaluation needs a binding of its own.
+    """
+
+    def __init__(self, symbol, mx_device, input_shape, weights, running):
+        """Bind ``symbol``, that of the output, to copies of ``weights`` and to the ``running`` statistics."""
+        self._inputs = mxnet.nd.empty(input_shape, ctx=mx_device)
+        arguments = {name: array.copy() for name, array in weights.items()}
+        arguments[_INPUT] = self._inputs
+        self._executor = symbol.bind(mx_device, arguments, grad_req="null", aux_states=running)
+
+    def outputs(self, inputs):
+        """Return the output for ``inputs``, a batch, both float32 numpy arrays."""
+        self._inputs[:] = inputs
+        return self._executor.forward(is_train=False)[0].asnumpy()
+
+
+def _symbols(workload, label_smoothing):
     """Return the symbols of the losses, one per sample, and of the output."""
     values = {_INPUT: mxnet.sym.Variable(_INPUT)}
     for layer in workload["layers"]:
         make = _entry(_KINDS, layer["kind"], "layer of the kind")
         values[layer["name"]] = make(layer, *[values[source] for source in layer["inputs"]])
     outputs = values[workload["layers"][-1]["name"]]
-    return _entry(_LOSSES, workload["loss"], "loss")(outputs, values[_INPUT]), outputs
+    return _entry(_LOSSES, workload["loss"], "loss")(outputs, values[_INPUT], label_smoothing), outputs
 
 
 def _entry(table, key, what):
@@ -218,12 +249,15 @@ _KINDS = {
 }
 
 
-def _softmax_cross_entropy(outputs, _):
-    targets = mxnet.sym.Variable(_TARGETS)
-    return -mxnet.sym.pick(mxnet.sym.log_softmax(outputs, axis=-1), targets, axis=-1)
+def _softmax_cross_entropy(outputs, _, label_smoothing):
+    logarithms = mxnet.sym.log_softmax(outputs, axis=-1)
+    losses = -mxnet.sym.pick(logarithms, mxnet.sym.Variable(_TARGETS), axis=-1)
+    if not label_smoothing:
+        return losses
+    return (1.0 - label_smoothing) * losses - label_smoothing * mxnet.sym.mean(logarithms, axis=-1)
 
 
-def _mean_squared_error(outputs, inputs):
+def _mean_squared_error(outputs, inputs, _):
     difference = mxnet.sym.flatten(outputs) - mxnet.sym.flatten(inputs)
     return mxnet.sym.mean(mxnet.sym.square(difference), axis=1)
 

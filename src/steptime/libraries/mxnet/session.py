@@ -10,6 +10,7 @@ from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
 from steptime.libraries.mxnet.network import BoundWorkload
+from steptime.libraries.mxnet.optimizers import optimizer_state, set_optimizer_state
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
 from steptime.worker.precision import PROBE, SIZE
 from steptime.worker.session import Session
@@ -17,6 +18,7 @@ from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 _STEPS_AHEAD = 4
+_WEIGHT, _RUNNING = "weight/", "running/"
 _SMALL_ARRAY = 10000
 _ARRAYS_PER_UPDATE = 4
 
@@ -35,12 +37,13 @@ class MXNetSession(Session):
         """
         self._mx_device = mx_device
         self._cuda = job["device"] == "cuda"
-        self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], mx_device)
+        self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], mx_device, job["label_smoothing"])
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._batches = open_mxnet_batches(job, context, mx_device)
         self._update = update(self._bound)
         self._written = list(self._bound.weights.values())  # once these are written, a step is over
         self._steps = 0
+        self._evaluation, self._evaluated = None, None
 
     def step(self):
         # The engine runs behind Python. It must not fall behind without end, for every batch that waits takes
@@ -50,6 +53,30 @@ class MXNetSession(Session):
             self._bound.losses.wait_to_read()
         self._bound.backpropagate(*next(self._batches))
         self._update.step()
+
+    def set_learning_rate(self, rate):
+        self._update.set_learning_rate(rate)
+
+    def outputs(self, inputs):
+        if self._evaluated != self._steps:
+            self._evaluation = self._bound.evaluation(self._update.stored_weights())
+            self._evaluated = self._steps
+        return self._evaluation.outputs(inputs)
+
+    def state(self):
+        found = self._update.state()
+        if found is None:
+            return None
+        found.update({_WEIGHT + name: array.asnumpy() for name, array in self._bound.weights.items()})
+        found.update({_RUNNING + name: array.asnumpy() for name, array in self._bound.running.items()})
+        return found
+
+    def set_state(self, arrays):
+        self._update.set_state(arrays)
+        for kind, own in ((_WEIGHT, self._bound.weights), (_RUNNING, self._bound.running)):
+            for name, array in own.items():
+                array[:] = arrays[kind + name]
+        self._evaluated = None
 
     def ablate(self):
         ablation = MXNetAblation(self._bound, self._update, self._batches, _STEPS_AHEAD, cuda=self._cuda)
@@ -121,21 +148,23 @@ class OwnUpdate(object):
     updates_here = True
     """Whether ``apply`` updates the weights; if not, those who take part in the exchange do."""
 
-    def __init__(self, settings, bound, arrays_per_update):
-        """Make the optimizer.
+    def __init__(self, optimizer, bound, arrays_per_update):
+        """Take an optimizer.
 
         Args:
-            settings: of ``mxnet.optimizer.SGD``.
+            optimizer: of ``mxnet.optimizer``.
             bound: the ``BoundWorkload`` to update.
-            arrays_per_update: how many arrays one call of the optimizer updates; 0 chooses by their mean size.
+            arrays_per_update: how many arrays one call of the optimizer updates, where it can do several; 0 chooses
+                by their mean size.
         """
-        optimizer = mxnet.optimizer.SGD(**settings)
         self._weights = bound.weights
         self._arrays = list(bound.weights.values())
         self._gradients = list(bound.gradients.values())
-        optimizer.aggregate_num = arrays_per_update or _group_size(self._arrays)
+        if optimizer.aggregate_num:
+            optimizer.aggregate_num = arrays_per_update or _group_size(self._arrays)
+        self._optimizer = optimizer
         self._update = mxnet.optimizer.get_updater(optimizer)
-        self.facts = {"updated_by": "worker", "arrays_per_update": optimizer.aggregate_num}
+        self.facts = {"updated_by": "worker", "arrays_per_update": max(1, optimizer.aggregate_num)}
 
     def step(self):
         """Start all that turns gradients into new weights."""
@@ -146,6 +175,10 @@ class OwnUpdate(object):
         # The updater rewrites the list of keys that it is given.
         self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
 
+    def set_learning_rate(self, rate):
+        """Update with another rate from the next step on."""
+        self._optimizer.set_learning_rate(rate)
+
     def staleness(self):
         """Nobody else updates."""
 
@@ -153,25 +186,19 @@ class OwnUpdate(object):
         """Return ``{name: NDArray}``."""
         return self._weights
 
+    def state(self):
+        """Return the optimizer's state as ``{name: numpy array}``; None where it cannot be read."""
+        return optimizer_state(self._update)
+
+    def set_state(self, arrays):
+        """Take over what ``state`` returned."""
+        set_optimizer_state(self._update, self._arrays, arrays)
+
     def close(self):
         """Nothing is held."""
 
     def abandon(self):
         """Nothing is held."""
-
-
-def optimizer_settings(job, summed_workers):
-    """Return the settings of ``mxnet.optimizer.SGD`` where the gradients of so many workers are summed.
-
-    MXNet's gradients are sums over samples, which the optimizer divides by their number.
-    """
-    settings = job["optimizer"]
-    return {
-        "learning_rate": settings["learning_rate"],
-        "momentum": settings["momentum"],
-        "wd": settings["weight_decay"],
-        "rescale_grad": 1.0 / (job["batch_per_worker"] * summed_workers),
-    }
 
 
 def _group_size(arrays):
