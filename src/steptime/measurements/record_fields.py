@@ -90,7 +90,7 @@ class _Kind(StoredObject):
 
 def record_reader(
     record: type[Record],
-    kind: Literal["launch", "ablation", "loader", "equivalence", "net"],
+    kind: Literal["launch", "ablation", "loader", "training", "equivalence", "net"],
     check: Callable[[Record], None],
 ) -> Reader[Record]:
     """Return the function that reads a line of ``record`` and raises ValueError, which says what is wrong where.

@@ -13,6 +13,7 @@
     trials/ID/records.jsonl one line per launch
     trials/ID/ablation.jsonl one line per ablation launch
     trials/ID/loader.jsonl  one line per loader launch
+    trials/ID/training.jsonl one line per training
     run.lock                held by the process that writes
 
 Reading needs no lock and may happen while another process writes. Writing takes the lock; ``with store.lock():``
@@ -29,6 +30,7 @@ from typing import Any
 import steptime
 from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch, read_ablation
+from steptime.measurements.accuracy.records import TrainingRun, read_training
 from steptime.measurements.jsonlines import append_line
 from steptime.measurements.loaders.records import LoaderLaunch, read_loader
 from steptime.measurements.lock import FolderLock
@@ -245,6 +247,14 @@ class Store:
     def loader_launches(self, trial_id: str) -> list[LoaderLaunch]:
         """Return the loader launches of a trial in the order in which they ran; damaged lines are skipped."""
         return list(self._files.records(self._folder(trial_id) / "loader.jsonl", read_loader))
+
+    def append_training(self, run: TrainingRun) -> None:
+        """Add a training to its trial, as ``append`` adds a timing launch."""
+        self._append(run.trial, "training.jsonl", run.to_json())
+
+    def trainings(self, trial_id: str) -> list[TrainingRun]:
+        """Return the trainings of a trial in the order in which they ended; damaged lines are skipped."""
+        return list(self._files.records(self._folder(trial_id) / "training.jsonl", read_training))
 
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""

@@ -10,6 +10,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -68,6 +69,15 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     @abc.abstractmethod
     def record(self, configuration: Configuration, number: int, result: LaunchResult, fields: dict[str, Any]) -> Record:
         """Return the record of a launch; ``fields`` are those that the records of all kinds have."""
+
+    def followed(
+        self,
+        configuration: Configuration,  # noqa: ARG002 - most launches have nothing to say before they end
+        number: int,  # noqa: ARG002
+        observer: Observer,  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
+        """Return a context in which a launch runs, and that may tell the observer how far it is."""
+        return nullcontext()
 
     @abc.abstractmethod
     def describe(self, configuration: Configuration, number: int) -> str:
@@ -235,7 +245,8 @@ class BlockRunner(Generic[Configuration, Record]):
         self.observer.working_on(what)
         job, folder = self.runs.job(configuration, number), self.runs.folder(configuration, number)
         for _ in range(1 + self.runs.crash_repeats):
-            result = self.executor.launch(configuration, job, folder, keep_folder=number == 0)
+            with self.runs.followed(configuration, number, self.observer):
+                result = self.executor.launch(configuration, job, folder, keep_folder=number == 0)
             if not result.crashed:
                 break
         fields = self.executor.record_fields(configuration, result)

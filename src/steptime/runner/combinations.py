@@ -86,6 +86,11 @@ class Combination:
             **({"environment_variables": dict(self.environment_variables)} if self.environment_variables else {}),
         }
 
+    def _own_training(self) -> Training | None:
+        """The training with the validation folder of this workload."""
+        folder = self.workload.validation
+        return self.training.model_copy(update={"validation": folder}) if self.training and folder else self.training
+
     def _learning_json(self) -> dict[str, Any]:
         """What the study's training varies; nothing of a study without training."""
         training = self.training
@@ -138,7 +143,7 @@ class Combination:
             environment_variables=dict(self.environment_variables),
             documented_options=dict(self.documented_options),
             optimizer=self.optimizer,
-            training=self.training,
+            training=self._own_training(),
             launcher=needed if context.launcher == "auto" else context.launcher,
             cluster=cluster,
             seed=context.seed,

@@ -10,6 +10,7 @@ from steptime.datasets.creation import builtin_folder, find_builtin, make
 from steptime.datasets.dataset import Dataset, require_batch
 from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.lookup import open_dataset
+from steptime.datasets.validation import Split, split
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
@@ -257,3 +258,16 @@ def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
     if dataset:
         require_batch(dataset.samples, trial.global_batch)
     return loader_json(dataset, trial.input_shape, trial.loader, trial.loader_processes)
+
+
+def training_split(trial: Trial, datasets: Mapping[str, Dataset]) -> Split | None:
+    """Return the dataset of ``trial`` apart from its validation set; None for a trial that is not trained.
+
+    Raises DatasetError where there is no validation set, or the rest cannot fill one step of all workers.
+    """
+    if trial.training is None or trial.dataset is None:
+        return None
+    own = open_dataset(trial.training.validation, cache_folder()) if trial.training.validation else None
+    found = split(datasets[trial.dataset], trial.input_shape, cache_folder(), own)
+    require_batch(found.training.samples, trial.global_batch)
+    return found

@@ -24,7 +24,9 @@ _TAIL_LINES = 40
 """Lines of a standard error that are kept."""
 
 
-def trial_run_folder(results: Path, trial: Trial, kind: Literal["launch", "ablation", "loader"], number: int) -> Path:
+def trial_run_folder(
+    results: Path, trial: Trial, kind: Literal["launch", "ablation", "loader", "training", "checkpoint"], number: int
+) -> Path:
     """Return the run folder of a trial's launch ``number`` of a kind, within the results folder."""
     return results / "trials" / trial.id / f"{kind}-{number}"
 
@@ -77,6 +79,11 @@ class Collected:
         """The records of one worker; empty when it wrote none."""
         return self.records.get(f"worker-{rank}", {})
 
+    def epochs(self, rank: int) -> list[dict[str, Any]]:
+        """The records of a worker's epochs, in their order."""
+        found: list[dict[str, Any]] = self.worker(rank).get("epochs", {}).get("all", [])
+        return found
+
     def missing(self, workers: int, kind: str) -> list[int]:
         """The ranks that have no record of ``kind``."""
         return [rank for rank in range(workers) if kind not in self.worker(rank)]
@@ -114,6 +121,8 @@ def collect(folder: Path) -> Collected:
             except json.JSONDecodeError:
                 continue
             kinds[record["kind"]] = record
+            if record["kind"] == "epoch":
+                kinds.setdefault("epochs", {"all": []})["all"].append(record)
     return Collected(records)
 
 

@@ -3,12 +3,17 @@
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypedDict, TypeVar
 
+from steptime.datasets.dataset import Dataset
+from steptime.datasets.validation import Split
 from steptime.environments.cache import cache_folder
 from steptime.interruption import shielded
 from steptime.launchers.orphans import end_orphans
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
@@ -29,11 +34,12 @@ from steptime.runner.preparation import (
     loader_of,
     prepare_datasets,
     prepare_environments,
+    training_split,
 )
 from steptime.runner.progress import Observer
+from steptime.runner.training_runs import TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,
-    TrialRecord,
     ablation_runs,
     ablation_schedule,
     loader_runs,
@@ -47,6 +53,7 @@ from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
+KeptRecord = TypeVar("KeptRecord", Launch, AblationLaunch, LoaderLaunch, TrainingRun)
 NOT_RUN = "not run: the budget was spent before its first launch"
 
 
@@ -106,13 +113,17 @@ class StudyRun:
                 trials = self._equivalent(store, executor, trials, workloads)
                 self._accepted = {trial.id for trial in trials}
                 self._unranked = self._changing(trials)
-                inputs = TrialInputs(self.plan.folder, workloads, {t.id: loader_of(t, datasets) for t in trials})
+                splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
+                inputs = TrialInputs(self.plan.folder, workloads, _loaders(trials, datasets, splits))
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 now, budget_s = time.monotonic(), self.plan.budget_s
                 all_until = None if budget_s is None else now + budget_s
                 if budget_s is not None and study.loader_alone is not None:
                     budget_s *= 1.0 - LOADER_SHARE
                 timed_until, apart_until = deadlines(budget_s, ablation=study.breakdown is not None, now=now)
+                if study.train is not None:
+                    self._train(store, executor, trials, TrainingRuns(inputs, splits), all_until)
+                    trials = []
                 timed = timed_schedule(study, trials, store)
                 runs = timed_runs(inputs, timing_of(study))
                 keep = self._keeping(store, store.append)
@@ -159,6 +170,19 @@ class StudyRun:
                 verdict = {"status": "failed", "reason": f"{OUT_OF_MEMORY}: {found.in_words()}: {because}"}
             self._verdicts[trial.id] = verdict
 
+    def _train(
+        self, store: Store, executor: Executor, trials: list[Trial], runs: TrainingRuns, until: float | None
+    ) -> None:
+        """Train every trial with every seed, instead of timing its steps."""
+        study = self.plan.study
+        limit = study.train.time_limit if study.train else study.time_limit
+        schedule = training_schedule(study, trials, store, runs)
+        keep = self._keeping(store, store.append_training)
+        BlockRunner(replace(executor, time_limit_s=limit), runs, keep, self.observer, until).run(schedule)
+        for trial in trials:
+            if not schedule.records.get(trial.id):
+                self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
+
     def _implementations(self) -> dict[str, dict[str, str]]:
         """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""
         frameworks = {trial.framework for trial in self.plan.expansion.trials}
@@ -175,11 +199,11 @@ class StudyRun:
         standing = {trial_id: verdict for trial_id, verdict in before.items() if trial_id not in self._accepted}
         store.put("verdicts", {**standing, **self._unranked, **self._verdicts})
 
-    def _keeping(self, store: Store, append: Callable[[TrialRecord], None]) -> Callable[[TrialRecord], None]:
+    def _keeping(self, store: Store, append: Callable[[KeptRecord], None]) -> Callable[[KeptRecord], None]:
         """Return ``append`` for records whose trial's folder somebody may remove during the run."""
         trials = {trial.id: trial for trial in self.plan.expansion.trials}
 
-        def keep(record: TrialRecord) -> None:
+        def keep(record: KeptRecord) -> None:
             if store.add_trial(trials[record.trial]):
                 folder = self.plan.folder / "trials" / record.trial
                 self.observer.note(f"{folder} was removed during the run, with its records; run again to repeat them")
@@ -261,8 +285,24 @@ class StudyRun:
         trials = self.plan.expansion.trials
         not_equivalent = sum(verdict["status"] == "not_equivalent" for verdict in self._verdicts.values())
         ok = sum(
-            trial.id not in self._verdicts and any(each.status == "ok" for each in store.iter_launches(trial.id))
+            trial.id not in self._verdicts and any(each.status == "ok" for each in _measured(store, trial))
             for trial in trials
         )
         not_run = sum(verdict["reason"] == NOT_RUN for verdict in self._verdicts.values())
         return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
+
+
+def _loaders(
+    trials: Iterable[Trial], datasets: Mapping[str, Dataset], splits: Mapping[str, Split]
+) -> dict[str, dict[str, Any]]:
+    """Return every trial's loader: over all samples, or over those that its training does not hold out."""
+    found = {}
+    for trial in trials:
+        own = {str(trial.dataset): splits[trial.id].training} if trial.id in splits else {}
+        found[trial.id] = loader_of(trial, {**datasets, **own})
+    return found
+
+
+def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
+    """Return what was measured of a trial: its trainings, or its timed launches."""
+    return store.trainings(trial.id) if trial.training else store.iter_launches(trial.id)

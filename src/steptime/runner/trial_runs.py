@@ -62,10 +62,14 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
         return self.make_record(configuration, number, result, fields)
 
     def describe(self, configuration: Trial, number: int) -> str:
-        workers = "1 worker" if configuration.workers == 1 else f"{configuration.workers} workers"
-        tier = " tuned" if configuration.tuning == "tuned" else ""
-        what = f"{configuration.framework} {configuration.strategy}{tier}, {configuration.workload}"
-        return f"{what}, {workers}, launch {number + 1}"
+        return f"{described(configuration)}, launch {number + 1}"
+
+
+def described(trial: Trial) -> str:
+    """Return a trial in a few words, for progress."""
+    workers = "1 worker" if trial.workers == 1 else f"{trial.workers} workers"
+    tier = " tuned" if trial.tuning == "tuned" else ""
+    return f"{trial.framework} {trial.strategy}{tier}, {trial.workload}, {workers}"
 
 
 def timed_runs(inputs: TrialInputs, timing: TimingSchedule) -> TrialRuns[Launch]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
+from steptime.study.study import TRAIN_AXES
 from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings
 
 _EMULATED = "emulated"
@@ -26,6 +27,7 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
     yield from _interpreters(document)
     yield from _cluster(document)
     yield from _too_few_cores(document)
+    yield from _train(document)
 
 
 def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
@@ -101,6 +103,37 @@ def _cluster(document: Document) -> Iterator[Mistake]:
                 yield Mistake(("cluster", key, host), "is no host; hosts are numbered from 0")
             elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
                 yield Mistake(("cluster", key, host), f"is no host of workers; they are numbered from 0 to {hosts - 1}")
+
+
+def _train(document: Document) -> Iterator[Mistake]:
+    train = document.at(("train",))
+    if not isinstance(train, dict):
+        for top in axis_mappings(document):
+            for axis in TRAIN_AXES:
+                if top and document.at((*top, axis)) is not None:
+                    yield Mistake((*top, axis), "varies how a study trains, and this one times steps; add train: {…}")
+        return
+    for key in ("breakdown", "loader_alone"):
+        if document.at((key,)) not in (None, False):
+            yield Mistake(
+                (key,), "explains timed steps, and a study with train trains until it is over; make two studies of it"
+            )
+    yield from _nothing_to_learn(document)
+    epochs = train.get("epochs")
+    warmups = [count for _, count in document.each("train", "warmup_epochs")]
+    if _is_count(epochs) and warmups and all(isinstance(each, int) and each >= int(str(epochs)) for each in warmups):
+        yield Mistake(
+            ("train", "warmup_epochs"), f"leaves nothing of {epochs} epochs; the warm-up is a part of the training"
+        )
+
+
+def _nothing_to_learn(document: Document) -> Iterator[Mistake]:
+    names = [item.get("name") if isinstance(item, dict) else item for _, item in document.each("loaders")]
+    if names and set(names) == {"synthetic"}:
+        yield Mistake(("loaders",), "synthetic samples have nothing to learn; use native, or leave the key out")
+    for path, item in document.each("workloads"):
+        if "synthetic" not in names and (not isinstance(item, dict) or item.get("dataset") is None):
+            yield Mistake(path, "has no dataset to learn; name one, as {name: lenet5, dataset: digits}")
 
 
 def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:

@@ -42,6 +42,8 @@ class WorkloadChoice(Strict):
     """One of `steptime list workloads`."""
     dataset: str | None = None
     """A built-in dataset, or a folder of images with one subfolder per class (a path: it holds a slash)."""
+    validation: str | None = None
+    """A folder of images with the same classes, to validate a training on; by default a fifth of the dataset."""
     image: Sides | None = None
     """Side of the image in pixels, or [height, width]; by default the dataset's own, or else the workload's."""
     skip_broken: bool = False

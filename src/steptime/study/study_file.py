@@ -137,8 +137,9 @@ def _anchor_paths(document: Document, folder: Path) -> None:
     """Make relative paths absolute, so that the study means the same wherever it is resumed."""
     for top in ((), *(path for path, _ in document.each("include"))):
         for path, item in document.each(*top, "workloads"):
-            if isinstance(item, dict) and isinstance(item.get("dataset"), str) and is_folder(item["dataset"]):
-                item["dataset"] = _anchored(document, (*path, "dataset"), item["dataset"], folder)
+            for key in ("dataset", "validation"):
+                if isinstance(item, dict) and isinstance(item.get(key), str) and is_folder(item[key]):
+                    item[key] = _anchored(document, (*path, key), item[key], folder)
     for framework, item in document.items("environments"):
         if isinstance(item.get("python"), str) and is_folder(item["python"]):
             item["python"] = _anchored(document, ("environments", framework, "python"), item["python"], folder)

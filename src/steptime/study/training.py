@@ -110,6 +110,8 @@ class Training(BaseModel):
     """The global batch that the optimizer's learning rate is meant for; None without a scaling rule."""
     warmup_epochs: int = 0
     label_smoothing: float = 0.0
+    validation: str | None = None
+    """A folder to validate on; None where a share of the dataset is held out."""
 
     def learning_rate(self, base: float, global_batch: int) -> float:
         """Return the learning rate ``base`` after the scaling rule."""

@@ -29,7 +29,8 @@ def run_training(session, job, context, records):
     checkpoint = Checkpoint(training["checkpoint"], context) if training["checkpoint"] else None
     epochs = checkpoint.restore(session, training["first_epoch"]) if training["first_epoch"] else []
     losses = [_loss(workers) for workers in epochs]
-    for epoch in range(training["first_epoch"], training["epochs"]):
+    while len(epochs) < training["epochs"] and not _is_over(training, epochs):
+        epoch = len(epochs)
         own = _train(session, training, epoch, losses)
         own["samples"] = training["steps_per_epoch"] * job["batch_per_worker"]
         meet(context, "trained-%d" % epoch, None)
@@ -45,8 +46,6 @@ def run_training(session, job, context, records):
         losses.append(_loss(workers))
         if saved:
             checkpoint.keep(epochs)
-        if _reached(training["target_accuracy"], workers) or not math.isfinite(losses[-1]):
-            break
 
 
 def _train(session, training, epoch, losses):
@@ -79,8 +78,13 @@ def _loss(workers):
     return math.fsum(each["loss_sum"] for each in workers) / sum(each["counted"] for each in workers)
 
 
-def _reached(target, workers):
-    """Return whether all workers together have got the share ``target`` of the validation set right."""
+def _is_over(training, epochs):
+    """Return whether the last epoch reached the target accuracy, or has a validation loss that is no number."""
+    if not epochs:
+        return False
+    target, workers = training["target_accuracy"], epochs[-1]
+    if not math.isfinite(_loss(workers)):
+        return True
     if target is None:
         return False
     return sum(each["correct"] for each in workers) >= target * sum(each["counted"] for each in workers)

@@ -1,0 +1,172 @@
+"""The validation set of a dataset: a stratified share that is held out, or a folder of its own.
+
+It is always arrays of bytes at the workload's size, made once in the cache, so that every framework sees the same
+pixels. What is left for training is another dataset of the same form.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from steptime.datasets.dataset import Dataset
+from steptime.datasets.loader_settings import loader_json
+from steptime.errors import DatasetError
+
+HELD_OUT = 0.2
+"""The share of every class that is held out."""
+_SEED = 0
+_MOST_BYTES = 2 * 2**30
+"""Of the validation set, which every worker holds in memory."""
+_RULE = "1"
+"""Of the choice and the pixels; another one makes the cache's files anew."""
+_GREY = 1
+
+
+@dataclass(frozen=True)
+class Split:
+    """A dataset apart from its validation set."""
+
+    training: Dataset
+    validation: dict[str, Any]
+    """The job's ``validation``: an ``arrays`` dataset, as a loader has it."""
+
+
+def held_out(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which samples are held out: ``HELD_OUT`` of every class, by a fixed seed; one at least of two or more."""
+    all_labels = np.asarray(labels)
+    chosen = np.zeros(len(all_labels), dtype=bool)
+    stream = np.random.RandomState(_SEED)
+    for label in np.unique(all_labels):
+        members = np.flatnonzero(all_labels == label)
+        count = max(round(HELD_OUT * len(members)), 1 if len(members) > 1 else 0)
+        chosen[stream.permutation(members)[:count]] = True
+    return chosen
+
+
+def split(dataset: Dataset, input_shape: tuple[int, ...], cache: Path, own: Dataset | None = None) -> Split:
+    """Return ``dataset`` without its validation set, and the set.
+
+    Args:
+        dataset: with all samples, or those for training only.
+        input_shape: of the workload, channels first.
+        cache: the user's cache folder.
+        own: the validation set as a dataset of its own, instead of that of ``dataset``; a share of ``dataset`` is held
+            out where there is neither.
+
+    Raises DatasetError where the set has other classes, has no sample, does not fit in memory or cannot be written.
+    """
+    own = own or dataset.validation
+    if own is not None and own.class_names != dataset.class_names:
+        odd = sorted(set(own.class_names) ^ set(dataset.class_names))[:5]
+        message = (
+            f"the validation folder {own.name} has not the classes of {dataset.name} (only one of the two has "
+            f"{', '.join(odd)}); give both the same folders of classes"
+        )
+        raise DatasetError(message)
+    folder = cache / "datasets" / "splits" / _address(dataset, input_shape, own)
+    try:
+        if not (folder / "facts.json").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            facts = _make(dataset, input_shape, folder, own)
+            _write_text(folder / "facts.json", json.dumps(facts))
+        facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"the validation set of {dataset.name} cannot be written to {folder}: {error.strerror}"
+        raise DatasetError(message) from error
+    training = dataset
+    if own is None:
+        training = replace(dataset, samples=facts["training"])
+        if dataset.form == "arrays":
+            training = replace(training, path=folder / "training.npz")
+        else:
+            training = replace(training, index=folder / "training.json")
+    arrays = replace(
+        dataset,
+        form="arrays",
+        path=folder / "validation.npz",
+        index=None,
+        samples=facts["validation"],
+        input_shape=tuple(input_shape),
+    )
+    return Split(training, loader_json(arrays, tuple(input_shape), "native")["dataset"])
+
+
+def _address(dataset: Dataset, input_shape: tuple[int, ...], own: Dataset | None) -> str:
+    digest = hashlib.sha256(f"{_RULE} {list(input_shape)}".encode())
+    for each in filter(None, (dataset, own)):
+        digest.update(os.fsencode(each.path))
+        digest.update((each.index or each.path).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _make(dataset: Dataset, input_shape: tuple[int, ...], folder: Path, own: Dataset | None) -> dict[str, int]:
+    if dataset.form == "arrays":
+        with np.load(dataset.path) as file:
+            images, labels = file["images"], file["labels"]
+        out = held_out(labels)
+        _write_arrays(folder / "training.npz", images[~out], labels[~out])
+        _write_arrays(folder / "validation.npz", images[out], labels[out])
+        return {"training": int((~out).sum()), "validation": int(out.sum())}
+    files = _files(dataset)
+    training, validation = files, _files(own) if own else []
+    if own is None:
+        out = held_out([label for _, label in files])
+        training = [each for each, chosen in zip(files, out, strict=True) if not chosen]
+        validation = [each for each, chosen in zip(files, out, strict=True) if chosen]
+        _write_text(folder / "training.json", json.dumps({"files": training, "classes": list(dataset.class_names)}))
+    root = (own or dataset).path
+    need = len(validation) * int(np.prod(input_shape))
+    if not validation or need > _MOST_BYTES:
+        message = (
+            f"the validation set of {dataset.name} has {len(validation)} images, which take {need / 2**30:.1f} GiB as "
+            f"pixels; it needs one at least, and {_MOST_BYTES / 2**30:.0f} GiB at most: name a folder with fewer"
+        )
+        raise DatasetError(message)
+    images = np.stack([_pixels(root / name, input_shape) for name, _ in validation])
+    _write_arrays(folder / "validation.npz", images, np.array([label for _, label in validation], dtype=np.int64))
+    return {"training": len(training), "validation": len(validation)}
+
+
+def _files(dataset: Dataset) -> list[tuple[str, int]]:
+    if dataset.index is None:
+        return []
+    content = json.loads(dataset.index.read_text(encoding="utf-8"))
+    return [(name, label) for name, label in content["files"]]
+
+
+def _pixels(path: Path, input_shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Return an image in the middle of its size, as evaluation does: the shorter side is 8/7 of the workload's."""
+    channels, height, width = input_shape
+    try:
+        with Image.open(path) as opened:
+            image = opened.convert("L" if channels == _GREY else "RGB")
+    except OSError as error:
+        message = f"{path} cannot be decoded: {error}; replace or delete it"
+        raise DatasetError(message) from error
+    scale = max(height, width) * 8 / 7 / min(image.size)
+    sides = max(width, round(image.width * scale)), max(height, round(image.height * scale))
+    image = image.resize(sides, Image.Resampling.BILINEAR)
+    left, top = (sides[0] - width) // 2, (sides[1] - height) // 2
+    pixels = np.asarray(image.crop((left, top, left + width, top + height)), dtype=np.uint8)
+    return pixels.reshape(height, width, channels).transpose(2, 0, 1)
+
+
+def _write_arrays(path: Path, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    with partial.open("wb") as file:
+        np.savez(file, images=images, labels=labels)
+    partial.rename(path)
+
+
+def _write_text(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.rename(path)

@@ -1,0 +1,118 @@
+"""The record of one training, one line in the trial's ``training.jsonl``: every epoch that it took."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from steptime.measurements.record_fields import (
+    STRICT,
+    Count,
+    Duration,
+    Environment,
+    Facts,
+    FoundCluster,
+    Quantity,
+    record_reader,
+)
+from steptime.measurements.records import SCHEMA, Status
+
+
+@dataclass(frozen=True)
+class WorkerEpoch:
+    """One worker's part of an epoch and of its evaluation."""
+
+    __pydantic_config__ = STRICT
+
+    trained_s: Duration
+    """Of all steps of the epoch, without evaluation and checkpoint."""
+    evaluated_s: Duration
+    saved_s: Duration
+    samples: Count
+    """That the worker trained on."""
+    counted: Count
+    """Samples of the validation set that the worker evaluated."""
+    correct: Count | None
+    """How many of them it got right; None where nothing is right or wrong."""
+    loss_sum: float | None
+    """Over the counted samples; None where it was no number."""
+    learning_rate: Quantity
+    """Of the last step."""
+    training_loss: float | None
+    """Of the last step, on this worker's batch."""
+    staleness: dict[str, Count] | None = None
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One training: the launch of one seed, or several that went on from each other."""
+
+    __pydantic_config__ = STRICT
+
+    trial: str
+    launch: Count
+    """Index among the trainings of this trial, from 0: the training of the same index of another trial has the same
+    seed."""
+    seed: Count
+    status: Status
+    reason: str | None
+    started_at: str
+    """UTC, ISO 8601; of the last launch."""
+    wall_s: Duration
+    """Of the last launch."""
+    environment: Environment
+    noise: dict[str, Quantity | None]
+    steps_per_epoch: Count
+    resumed_at: Count = 0
+    """The epoch with which the last launch began."""
+    epochs: list[list[WorkerEpoch]] = field(default_factory=list)
+    """By epoch, every worker's part by rank; empty where the training failed, which goes on from its checkpoint."""
+    facts: Facts = field(default_factory=dict)
+    """Of worker 0's session."""
+    flags: list[str] = field(default_factory=list)
+    stderr: dict[str, str] = field(default_factory=dict)
+    commands: list[list[str]] = field(default_factory=list)
+    cluster: FoundCluster | None = None
+    isolation: str | None = None
+    steptime: str | None = None
+    environment_variables: dict[str, str] | None = None
+    """All as in a timing launch."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's object."""
+        return {"schema": SCHEMA, "kind": "training", **asdict(self)}
+
+
+def _epochs_fit(run: TrainingRun) -> None:
+    """Raise ValueError where a good training has no epoch, or an epoch another number of workers."""
+    if run.status != "ok":
+        return
+    if not run.epochs:
+        message = "epochs: a good training has one at least"
+        raise ValueError(message)
+    for number, workers in enumerate(run.epochs):
+        if not workers or len(workers) != len(run.epochs[0]) or not sum(each.counted for each in workers):
+            message = f"epochs.{number}: not every worker's part, or nothing was evaluated"
+            raise ValueError(message)
+
+
+read_training = record_reader(TrainingRun, "training", _epochs_fit)
+
+
+def worker_epoch(record: dict[str, Any]) -> WorkerEpoch:
+    """Return a worker's part of an epoch from the line that it wrote; raises KeyError where the line lacks a field."""
+    return WorkerEpoch(
+        trained_s=record["trained_s"],
+        evaluated_s=record["evaluated_s"],
+        saved_s=record["saved_s"],
+        samples=record["samples"],
+        counted=record["counted"],
+        correct=record["correct"],
+        loss_sum=_number(record["loss_sum"]),
+        learning_rate=record["learning_rate"],
+        training_loss=_number(record["training_loss"]),
+        staleness=record["staleness"],
+    )
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,167 @@
+"""The launches that train until it is over: one for each seed, each going on from its checkpoint."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from steptime.datasets.validation import Split
+from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
+from steptime.measurements.store import Store
+from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
+from steptime.runner.executor import LaunchResult
+from steptime.runner.jobs import TrainingPlan, training_job
+from steptime.runner.progress import Observer
+from steptime.runner.run_folder import trial_run_folder
+from steptime.runner.trial_runs import TrialInputs, described
+from steptime.study.study import Study
+from steptime.study.trial import Trial
+
+_EPOCHS = "epochs.json"
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
+    """Trainings; the launch ``number`` of every trial has the seed ``trial.seed + number``."""
+
+    inputs: TrialInputs
+    splits: Mapping[str, Split]
+    """The samples that are trained on and validated with, by trial id."""
+    title: str = "Training"
+    guess_s: float = START_S + 60.0
+
+    def job(self, configuration: Trial, number: int) -> dict[str, Any]:
+        checkpoint = self._checkpoint(configuration, number)
+        loader = self.inputs.loaders[configuration.id]
+        plan = TrainingPlan(
+            seed=configuration.seed + number,
+            steps_per_epoch=steps_per_epoch(configuration, loader),
+            validation=self.splits[configuration.id].validation,
+            checkpoint=checkpoint,
+            first_epoch=len(kept_epochs(checkpoint)),
+        )
+        return training_job(configuration, self.inputs.workloads[configuration.id], loader, plan)
+
+    def folder(self, configuration: Trial, number: int) -> Path:
+        return trial_run_folder(self.inputs.results, configuration, "training", number)
+
+    def record(self, configuration: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> TrainingRun:
+        checkpoint = self._checkpoint(configuration, number)
+        loader = self.inputs.loaders[configuration.id]
+        epochs: list[list[dict[str, Any]]] = []
+        resumed_at = 0
+        if not result.reason:
+            seen = [result.collected.epochs(rank) for rank in range(configuration.workers)]
+            new = [list(workers) for workers in zip(*seen, strict=True)]
+            before = kept_epochs(checkpoint)
+            # The checkpoint has the new epochs too, where sessions have a state.
+            resumed_at = int(new[0][0]["epoch"]) if new else len(before)
+            epochs = before[:resumed_at] + new
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        return TrainingRun(
+            **fields,
+            trial=configuration.id,
+            launch=number,
+            seed=configuration.seed + number,
+            steps_per_epoch=steps_per_epoch(configuration, loader),
+            resumed_at=resumed_at,
+            epochs=[[worker_epoch(worker) for worker in workers] for workers in epochs],
+            facts=result.collected.worker(0).get("session", {}).get("facts", {}),
+            commands=result.outcome.commands,
+        )
+
+    def describe(self, configuration: Trial, number: int) -> str:
+        training = configuration.training
+        what = f", {configuration.optimizer.name}, {training.rate_schedule.name}" if training else ""
+        return f"{described(configuration)}{what}, seed {configuration.seed + number}"
+
+    @contextmanager
+    def followed(self, configuration: Trial, number: int, observer: Observer) -> Iterator[None]:
+        """Tell the observer the epoch and the accuracy on worker 0's share, for as long as the launch runs."""
+        over = threading.Event()
+        what, path = self.describe(configuration, number), self.folder(configuration, number) / "worker-0.jsonl"
+        most = configuration.training.epochs if configuration.training else 0
+
+        def follow() -> None:
+            said = ""
+            while not over.wait(_LOOK_S):
+                now = _latest_epoch(path, most)
+                if now and now != said:
+                    observer.working_on(f"{what}: {now}")
+                    said = now
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def expected_s(self, trial: Trial, number: int) -> float | None:
+        """Return the seconds that are left of an interrupted training, by the epochs that it has taken."""
+        before = kept_epochs(self._checkpoint(trial, number))
+        if not before or trial.training is None:
+            return None
+        took: float = sum(max(part["trained_s"] + part["evaluated_s"] for part in workers) for workers in before)
+        return START_S + took / len(before) * max(0, trial.training.epochs - len(before))
+
+    def _checkpoint(self, trial: Trial, number: int) -> Path:
+        """Return the folder beside the run folder, which is made anew for every launch."""
+        return trial_run_folder(self.inputs.results.absolute(), trial, "checkpoint", number)
+
+
+def steps_per_epoch(trial: Trial, loader: Mapping[str, Any]) -> int:
+    """Return the steps of an epoch: whole batches of every worker's equal share of the samples."""
+    return int(loader["dataset"]["samples"]) // trial.workers // trial.batch_per_worker
+
+
+def kept_epochs(checkpoint: Path) -> list[list[dict[str, Any]]]:
+    """Return the epochs that a checkpoint has, each with every worker's part; none where it cannot be gone on from."""
+    try:
+        epochs: list[list[dict[str, Any]]] = json.loads((checkpoint / _EPOCHS).read_text())
+        states = [checkpoint / f"state-{len(epochs) - 1}-{rank}.npz" for rank in range(len(epochs[-1]))]
+    except (OSError, ValueError, IndexError, TypeError):
+        return []
+    return epochs if all(state.is_file() for state in states) else []
+
+
+def _latest_epoch(path: Path, most: int) -> str:
+    """Return the last epoch in a worker's records, in words; empty where there is none yet."""
+    try:
+        lines = [line for line in path.read_text().splitlines() if '"kind": "epoch"' in line]
+        last = json.loads(lines[-1]) if lines else None
+    except (OSError, ValueError):
+        return ""
+    if last is None:
+        return ""
+    if last["correct"] is None:
+        reached = f"validation loss {last['loss_sum'] / max(1, last['counted']):.4g}"
+    else:
+        reached = f"{100 * last['correct'] / max(1, last['counted']):.1f} %"
+    return f"epoch {last['epoch'] + 1} of {most}, {reached}"
+
+
+def training_schedule(
+    study: Study, trials: Sequence[Trial], store: Store, runs: TrainingRuns
+) -> Schedule[Trial, TrainingRun]:
+    """Return the trainings that are still needed, one for each seed; a failed one is repeated with its seed."""
+    seeds = study.train.seeds if study.train else 0
+    records = {trial.id: list(store.trainings(trial.id)) for trial in trials}
+
+    def prior_s(trial: Trial) -> float | None:
+        done = sum(record.status == "ok" for record in records[trial.id])
+        return runs.expected_s(trial, done)
+
+    return Schedule(
+        trials,
+        StoppingRule(least=seeds, most=seeds),
+        seed=f"{study.seed}/training",
+        records=records,
+        prior_s=prior_s,
+    )
