@@ -26,7 +26,11 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
 
     varied = varied_options(trials)
     console = PlainConsole()
-    counted = f": {len(trials)} trials, {plan.study.launches.min} launches or more each"
+    train = plan.study.train
+    launches = f"{plan.study.launches.min} launches or more each"
+    if train is not None:
+        launches = f"a training of {train.epochs} epochs at most for each of {train.seeds} seeds"
+    counted = f": {len(trials)} trials, {launches}"
     console.print(Text.assemble((plan.study.name, "bold"), counted))
     for group in dict.fromkeys(trial.group for trial in trials):
         console.print(f"\n{group}")
@@ -44,7 +48,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
     console.print(
         f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks; "
-        "longer where a step takes a tenth of a second or more"
+        + ("longer where a step takes a tenth of a second or more" if train is None else "a minute for each training")
     )
     if plan.ablation_launches:
         console.print(

@@ -10,6 +10,9 @@ from typing import Any
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.gap import against_first
+from steptime.measurements.accuracy.form import TrainingSummary
+from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.accuracy.results import accuracy_places, training_summary
 from steptime.measurements.asynchrony import StalenessCounts, loss_rate, staleness, to_json
 from steptime.measurements.comparison import Comparison, Measured, compare_trials
 from steptime.measurements.efficiency import baseline_of
@@ -53,7 +56,7 @@ class _Result:
     trial: Trial
     ok: int
     failed: int
-    last: Launch | None
+    last: Launch | TrainingRun | None
     failure: str | None
     flags: list[str]
     noise: dict[str, float | None]
@@ -68,6 +71,7 @@ class _Result:
     """Processor seconds of a step, of each launch that counted them."""
     alone: list[LoaderLaunch]
     """Good launches of the loader alone."""
+    training: TrainingSummary | None
 
 
 def summarise(store: Store) -> Summary:
@@ -111,6 +115,10 @@ def summarise(store: Store) -> Summary:
             _cores(machine),
         ),
         published=[_published(claim, claimable) for claim in study.get("published", [])],
+        accuracy=accuracy_places(
+            [each.trial for each in results if each.trial.id not in verdicts],
+            {each.trial.id: each.training for each in results if each.training},
+        ),
         equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=list(store.problems),
@@ -164,6 +172,8 @@ def _result(
 ) -> _Result:
     ok: list[Launch] = []
     failures: list[Launch] = []
+    trainings = store.trainings(trial.id) if trial.training else []
+    failed = [run for run in trainings if run.status != "ok"]
     for launch in store.iter_launches(trial.id):
         (ok if launch.status == "ok" else failures).append(launch)
     ran = ok or failures
@@ -172,10 +182,10 @@ def _result(
     ablations = store.ablations(trial.id)
     return _Result(
         trial=trial,
-        ok=len(ok),
-        failed=len(failures),
-        last=ran[-1] if ran else None,
-        failure=failures[-1].reason if failures else None,
+        ok=len(ok) + len(trainings) - len(failed),
+        failed=len(failures) + len(failed),
+        last=ran[-1] if ran else (trainings[-1] if trainings else None),
+        failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
         flags=trial_flags(trial, ok, len(failures), cores, [each for each in ablations if each.status == "ok"])
         if ok
         else [],
@@ -188,6 +198,7 @@ def _result(
         tiers=tiers_of(trial, tiers),
         implementation=_implementation(trial, implementations),
         cpu_s=step_cpu_s(ok),
+        training=training_summary(trial, trainings),
         alone=[each for each in store.loader_launches(trial.id) if each.status == "ok"],
     )
 
@@ -210,7 +221,7 @@ def _trial_summary(
     status, reason = "ok", None
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
-    elif found is None:
+    elif found is None and result.training is None:
         status, reason = "failed", result.failure or "not run yet"
     names = varied_names(trial, varied)
     return TrialSummary(
@@ -255,6 +266,7 @@ def _trial_summary(
         imbalance=taken_apart.imbalance if taken_apart else None,
         native=(taken_apart.accounts or None) if taken_apart else None,
         breakdown=taken_apart,
+        training=result.training,
         cluster=result.cluster,
         status=status,
         reason=reason,
@@ -353,8 +365,10 @@ def _median_noise(launches: Sequence[Launch]) -> dict[str, float | None]:
     return medians
 
 
-def _version(launch: Launch | None) -> str | None:
+def _version(launch: Launch | TrainingRun | None) -> str | None:
     """The version that most workers of the launch said they have."""
+    if isinstance(launch, TrainingRun):
+        return launch.facts.get("framework_version")
     versions = Counter(worker.facts.get("framework_version") for worker in launch.workers) if launch else Counter()
     return versions.most_common(1)[0][0] if versions else None
 

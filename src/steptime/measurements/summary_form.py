@@ -13,6 +13,7 @@ from pydantic import Field
 
 from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepBreakdown
 from steptime.measurements.ablation.gap import Gap
+from steptime.measurements.accuracy.form import AccuracyPlace, TrainingSummary
 from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
@@ -142,6 +143,8 @@ class TrialSummary(JsonForm):
     """What the framework's own timers and marks say, each with the ablation's account; None where it says nothing."""
     breakdown: StepBreakdown | None = None
     """All that the ablation runs found, the five above among it."""
+    training: TrainingSummary | None = None
+    """What the trial's trainings reached; None where steps are timed, or no training has ended."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""
     status: Literal["ok", "failed", "not_equivalent", "unranked"]
@@ -251,6 +254,8 @@ class Summary(JsonForm):
     """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
     loaders: list[LoaderVerdict] = Field(default_factory=list)
     """Who limits, loader or training, wherever both were measured alone."""
+    accuracy: list[AccuracyPlace] = Field(default_factory=list)
+    """The trained trials of each workload and dataset, most accurate first."""
     equivalence: list[EquivalenceSummary]
     published: list[PublishedRatio] = Field(default_factory=list)
     skipped: list[str]

@@ -96,7 +96,7 @@ def ranked_groups(summary: Summary, names: Names) -> list[RankedGroup]:
 
 def unranked(summary: Summary) -> list[TrialSummary]:
     """Return the trials that have no place in any ranking."""
-    ranked = {place.trial for place in summary.ranking}
+    ranked = {place.trial for place in summary.ranking} | {place.trial for place in summary.accuracy}
     return [trial for trial in summary.trials if trial.id not in ranked]
 
 

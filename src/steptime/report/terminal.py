@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
-from steptime.report import breakdown, clusters, loaders, tiers
+from steptime.report import accuracy, breakdown, clusters, loaders, tiers
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
@@ -49,6 +49,7 @@ class _Report:
             yield _wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
+        yield from self._accuracy(options)
         yield from self._tiers(options)
         yield from self._loaders(options)
         yield from self._breakdown(options)
@@ -56,6 +57,13 @@ class _Report:
         for title, title_style, lines, style in self._sections():
             yield Text()
             yield from _section(title, title_style, lines, options, style)
+
+    def _accuracy(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        groups = accuracy.accuracy_groups(self._summary)
+        if groups:
+            yield from _heading("What trainings reached", accuracy.EXPLANATION, options)
+        for group in groups:
+            yield from _section(group.title, "bold cyan", [row.line for row in group.rows], options)
 
     def _tiers(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = tiers.tier_groups(self._summary, self._names)
@@ -90,7 +98,7 @@ class _Report:
         yield self._summary.study, "bold"
         yield self._summary.question, ""
         yield machine_in_a_line(self._summary.machine), "dim"
-        if not self._groups:
+        if not self._groups and not self._summary.accuracy:
             yield "No trial has a result yet.", "yellow"
 
     def _sections(self) -> Iterator[tuple[str, str, Sequence[str], str]]:

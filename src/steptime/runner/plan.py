@@ -20,6 +20,7 @@ from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec, environment_key
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
+from steptime.runner.training_runs import GUESS_S
 from steptime.runner.trial_runs import SYNTHETIC
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
@@ -52,7 +53,10 @@ class StudyPlan:
     def estimate_s(self) -> float:
         """About how long the launches will take, without environments, datasets and checks."""
         per_launch = START_S + self.study.seconds_per_launch
-        wanted = len(self.expansion.trials) * self.study.launches.min * per_launch + self.ablation_s + self.loader_s
+        launches = self.study.launches.min
+        if self.study.train is not None:  # how long an epoch takes, nothing tells before the first
+            launches, per_launch = self.study.train.seeds, GUESS_S
+        wanted = len(self.expansion.trials) * launches * per_launch + self.ablation_s + self.loader_s
         return wanted if self.budget_s is None else min(wanted, self.budget_s)
 
     @property

@@ -21,6 +21,8 @@ from steptime.runner.trial_runs import TrialInputs, described
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 
+GUESS_S = START_S + 60.0
+"""A guess of the time that a training takes, until its first epochs have shown it."""
 _EPOCHS = "epochs.json"
 _LOOK_S = 1.0
 
@@ -33,7 +35,7 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
     splits: Mapping[str, Split]
     """The samples that are trained on and validated with, by trial id."""
     title: str = "Training"
-    guess_s: float = START_S + 60.0
+    guess_s: float = GUESS_S
 
     def job(self, configuration: Trial, number: int) -> dict[str, Any]:
         checkpoint = self._checkpoint(configuration, number)

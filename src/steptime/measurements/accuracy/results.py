@@ -1,0 +1,188 @@
+"""From the trainings of a trial to what they reached over seeds, and comparisons of trials paired by seed."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median, stdev
+
+from steptime.measurements.accuracy.form import AccuracyPlace, EpochPoint, OverSeeds, TrainingSummary
+from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
+from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.study.trial import Trial
+
+Epoch = Sequence[WorkerEpoch]
+
+
+def accuracy_of(epoch: Epoch) -> float | None:
+    """Return the share of the validation set that is right; None where nothing is right or wrong."""
+    if any(each.correct is None for each in epoch):
+        return None
+    return sum(each.correct or 0 for each in epoch) / sum(each.counted for each in epoch)
+
+
+def loss_of(epoch: Epoch) -> float | None:
+    """Return the mean loss of the validation set; None where it was no number."""
+    if any(each.loss_sum is None for each in epoch):
+        return None
+    return sum(each.loss_sum or 0.0 for each in epoch) / sum(each.counted for each in epoch)
+
+
+def seconds_of(epoch: Epoch) -> float:
+    """Return the seconds of training: those of the slowest worker, for whom all others wait."""
+    return max(each.trained_s for each in epoch)
+
+
+def over_seeds(values: Sequence[float], *, least: float = -math.inf, most: float = math.inf) -> OverSeeds | None:
+    """Return the mean of ``values`` with its interval, within the bounds that they cannot leave; None for no values."""
+    if not values:
+        return None
+    mean = fmean(values)
+    if len(values) == 1:
+        return OverSeeds(value=mean, seeds=1)
+    half = float(t_quantile(len(values) - 1, LEVEL)) * stdev(values) / len(values) ** 0.5
+    return OverSeeds(value=mean, low=max(least, mean - half), high=min(most, mean + half), seeds=len(values))
+
+
+def _shares(values: Sequence[float]) -> OverSeeds | None:
+    return over_seeds(values, least=0.0, most=1.0)
+
+
+def _positive(values: Sequence[float]) -> OverSeeds | None:
+    return over_seeds(values, least=0.0)
+
+
+def training_summary(trial: Trial, runs: Sequence[TrainingRun]) -> TrainingSummary | None:
+    """Return what the good ``runs`` of ``trial`` reached; None where it is not trained or has none."""
+    training = trial.training
+    good = list({run.seed: run for run in runs if run.status == "ok"}.values())
+    if training is None or not good:
+        return None
+    finals = {run.seed: accuracy_of(run.epochs[-1]) for run in good}
+    accuracies = [each for each in finals.values() if each is not None]
+    losses = {run.seed: loss_of(run.epochs[-1]) for run in good}
+    reached = [run for run in good if _reached(run, training.target_accuracy)]
+    shown = finals if accuracies else losses
+    return TrainingSummary(
+        optimizer=trial.optimizer.model_dump(),
+        learning_rate=training.learning_rate(trial.optimizer.learning_rate, trial.global_batch),
+        rate_schedule=training.rate_schedule.model_dump(),
+        schedule=training.rate_schedule.in_words,
+        scaling_rule=training.scaling_rule,
+        warmup_epochs=training.warmup_epochs,
+        label_smoothing=training.label_smoothing,
+        epochs=training.epochs,
+        target_accuracy=training.target_accuracy,
+        seeds=[run.seed for run in good],
+        diverged=sum(loss is None for loss in losses.values()),
+        final_accuracy=_shares(accuracies),
+        best_accuracy=_shares([max(map(_share, run.epochs)) for run in good]) if accuracies else None,
+        final_loss=_positive([loss for loss in losses.values() if loss is not None]),
+        training_s=_mean(good, lambda run: sum(map(seconds_of, run.epochs))),
+        reached_target=None if training.target_accuracy is None else len(reached),
+        seconds_to_target=_positive([sum(map(seconds_of, run.epochs)) for run in reached]),
+        samples_to_target=_positive([float(sum(map(_samples, run.epochs))) for run in reached]),
+        samples_per_s=_mean(good, _throughput),
+        staleness=_staleness(good),
+        curve=_curve(good),
+        final_by_seed={seed: value for seed, value in shown.items() if value is not None},
+    )
+
+
+def _mean(runs: Sequence[TrainingRun], value: Callable[[TrainingRun], float]) -> OverSeeds:
+    found = _positive([value(run) for run in runs])
+    if found is None:
+        message = "a trial without trainings has no mean"
+        raise ValueError(message)
+    return found
+
+
+def _share(epoch: Epoch) -> float:
+    return accuracy_of(epoch) or 0.0
+
+
+def _samples(epoch: Epoch) -> int:
+    return sum(each.samples for each in epoch)
+
+
+def _reached(run: TrainingRun, target: float | None) -> bool:
+    return target is not None and (accuracy_of(run.epochs[-1]) or 0.0) >= target
+
+
+def _throughput(run: TrainingRun) -> float:
+    counted = run.epochs[1:] or run.epochs
+    return median(_samples(epoch) / max(seconds_of(epoch), 1e-9) for epoch in counted)
+
+
+def _staleness(runs: Sequence[TrainingRun]) -> float | None:
+    total = late = 0
+    for run in runs:
+        for epoch in run.epochs:
+            for worker in epoch:
+                for updates, count in (worker.staleness or {}).items():
+                    total, late = total + count, late + int(updates) * count
+    return late / total if total else None
+
+
+def _curve(runs: Sequence[TrainingRun]) -> list[EpochPoint]:
+    points = []
+    for number in range(max(len(run.epochs) for run in runs)):
+        at = [run.epochs[min(number, len(run.epochs) - 1)] for run in runs]
+        accuracies = [found for epoch in at if (found := accuracy_of(epoch)) is not None]
+        losses = [found for epoch in at if (found := loss_of(epoch)) is not None]
+        trained = [sum(map(seconds_of, run.epochs[: number + 1])) for run in runs]
+        rate = next(run.epochs[number][0].learning_rate for run in runs if len(run.epochs) > number)
+        points.append(
+            EpochPoint(
+                epoch=number + 1,
+                accuracy=_shares(accuracies),
+                loss=_positive(losses),
+                seconds=fmean(trained),
+                learning_rate=rate,
+            )
+        )
+    return points
+
+
+def accuracy_group(trial: Trial) -> str:
+    """Return what must be equal for the accuracies of two trials to be compared, in words."""
+    size = "x".join(map(str, trial.input_shape))
+    on = trial.training.validation if trial.training else None
+    held_out = f"validated on {on}" if on else "a stratified fifth held out"
+    return f"{trial.workload} ({size}), {trial.dataset}, {held_out}"
+
+
+def accuracy_places(trials: Sequence[Trial], found: Mapping[str, TrainingSummary]) -> list[AccuracyPlace]:
+    """Return the trained trials of every group, the best final accuracy (or lowest final loss) first.
+
+    A trial is held against the best by the difference of the two with the same seed, so that what the seed decides
+    (initial weights and the order of samples) cancels out.
+    """
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.id in found:
+            groups.setdefault(accuracy_group(trial), []).append(trial)
+    places = []
+    for group, members in groups.items():
+        members.sort(key=lambda trial: _order(found[trial.id]))
+        best = found[members[0].id]
+        for rank, trial in enumerate(members, 1):
+            difference = paired_difference(found[trial.id], best)
+            tied = difference is None or difference.low is None or difference.high is None
+            if difference is not None and difference.low is not None and difference.high is not None:
+                tied = difference.low <= 0.0 <= difference.high
+            places.append(
+                AccuracyPlace(
+                    group=group, rank=rank, trial=trial.id, difference_to_best=difference, tied_with_best=tied
+                )
+            )
+    return places
+
+
+def paired_difference(one: TrainingSummary, other: TrainingSummary) -> OverSeeds | None:
+    """Return the final value of ``one`` less that of ``other`` over the seeds that both have; None for no such seed."""
+    shared = sorted(set(one.final_by_seed) & set(other.final_by_seed))
+    return over_seeds([one.final_by_seed[seed] - other.final_by_seed[seed] for seed in shared])
+
+
+def _order(found: TrainingSummary) -> tuple[float, float]:
+    accuracy, loss = found.final_accuracy, found.final_loss
+    return (-accuracy.value if accuracy else 0.0, loss.value if loss else float("inf"))

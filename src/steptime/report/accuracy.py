@@ -1,0 +1,159 @@
+"""What trainings reached, in words: final accuracy over seeds, time to target and speed, best first."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from steptime.measurements.accuracy.form import AccuracyPlace, OverSeeds, TrainingSummary
+from steptime.measurements.summary_form import Summary, TrialSummary
+from steptime.report.number_format import UNKNOWN, count
+from steptime.units import format_seconds
+
+EXPLANATION = (
+    "Every number is the mean over seeds with Student's 95 % interval. The final accuracy is that behind the last "
+    "epoch; the best one was chosen by looking at the validation set, and is optimistic. Differences pair the "
+    "trainings of the same seed; = marks those whose interval holds 0. Seconds are of training, without evaluation and "
+    "checkpoints; those to the target are of the seeds that reached it, whose number stands with them."
+)
+
+
+@dataclass(frozen=True)
+class AccuracyRow:
+    """One trained trial in words."""
+
+    name: str
+    trial: TrialSummary
+    found: TrainingSummary
+    rank: str
+    final: str
+    """Accuracy, or the loss where there is none."""
+    best: str
+    loss: str
+    difference: str
+    to_target: str
+    seconds: str
+    rate: str
+
+    @property
+    def line(self) -> str:
+        """All of it in one sentence, for a terminal."""
+        parts = [f"{self.rank} {self.name}: {self.final}"]
+        if self.difference:
+            parts.append(f"{self.difference} against the best")
+        if self.best:
+            parts.append(f"best epoch {self.best}")
+        parts += [f"loss {self.loss}", self.to_target, f"{self.seconds} of training", f"{self.rate} samples/s"]
+        if self.found.diverged:
+            parts.append(f"{self.found.diverged} of {count(len(self.found.seeds), 'seed')} diverged")
+        if self.found.staleness is not None:
+            parts.append(f"mean staleness {self.found.staleness:.2g}")
+        return ", ".join(filter(None, parts))
+
+
+@dataclass(frozen=True)
+class AccuracyGroup:
+    """The trained trials of one workload and dataset."""
+
+    title: str
+    rows: list[AccuracyRow]
+
+
+def accuracy_groups(summary: Summary) -> list[AccuracyGroup]:
+    """Return the groups of trained trials, in the order of the summary."""
+    trials = {trial.id: trial for trial in summary.trials}
+    found = []
+    for title in dict.fromkeys(place.group for place in summary.accuracy):
+        places = [place for place in summary.accuracy if place.group == title]
+        names = training_names([trials[place.trial] for place in places])
+        found.append(AccuracyGroup(title, [_row(place, trials[place.trial], names[place.trial]) for place in places]))
+    return found
+
+
+_FACTS: tuple[Callable[[TrialSummary, TrainingSummary], str], ...] = (
+    lambda trial, _: f"{trial.framework} {trial.strategy}",
+    lambda trial, _: count(trial.workers, "worker"),
+    lambda trial, _: f"batch {trial.workers * trial.batch_per_worker}",
+    lambda trial, _: f"{trial.loader} loader",
+    lambda trial, _: trial.precision,
+    lambda _, found: str(found.optimizer["name"]),
+    lambda _, found: f"rate {found.optimizer['learning_rate']:g}",
+    lambda _, found: found.schedule,
+    lambda _, found: "unscaled rate" if found.scaling_rule == "none" else f"{found.scaling_rule} scaling",
+    lambda _, found: f"warm-up {found.warmup_epochs}",
+)
+
+
+def training_names(trials: Sequence[TrialSummary]) -> dict[str, str]:
+    """Return what tells trained trials apart, by id: the framework, and every fact in which they differ."""
+    facts = {trial.id: [fact(trial, trial.training) for fact in _FACTS] for trial in trials if trial.training}
+    varied = [number for number in range(len(_FACTS)) if len({own[number] for own in facts.values()}) > 1]
+    names = {key: ", ".join(own[number] for number in sorted({0, *varied})) for key, own in facts.items()}
+    repeated = [name for name in names.values() if list(names.values()).count(name) > 1]
+    return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
+
+
+def share(value: OverSeeds | None, digits: int = 2) -> str:
+    """``98.61 % (98.40 to 98.82)``."""
+    if value is None:
+        return UNKNOWN
+    text = f"{100 * value.value:.{digits}f} %"
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} ({100 * value.low:.{digits}f} to {100 * value.high:.{digits}f})"
+
+
+def _number(value: OverSeeds | None) -> str:
+    if value is None:
+        return UNKNOWN
+    text = f"{value.value:.3g}"
+    return text if value.low is None or value.high is None else f"{text} ({value.low:.3g} to {value.high:.3g})"
+
+
+def _seconds(value: OverSeeds) -> str:
+    text = format_seconds(value.value)
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} ({format_seconds(max(0.0, value.low))} to {format_seconds(value.high)})"
+
+
+def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
+    found = trial.training
+    if found is None:
+        message = f"{trial.id} has a place and no training"
+        raise ValueError(message)
+    final = (
+        f"final {share(found.final_accuracy)}" if found.final_accuracy else f"final loss {_number(found.final_loss)}"
+    )
+    return AccuracyRow(
+        name=name,
+        trial=trial,
+        found=found,
+        rank=f"{place.rank}{'=' if place.rank > 1 and place.tied_with_best else ''}",
+        final=f"{final}, {count(len(found.seeds), 'seed')}",
+        best=share(found.best_accuracy) if found.best_accuracy else "",
+        loss=_number(found.final_loss),
+        difference=_difference(place, found),
+        to_target=_to_target(found),
+        seconds=_seconds(found.training_s),
+        rate=_number(found.samples_per_s),
+    )
+
+
+def _difference(place: AccuracyPlace, found: TrainingSummary) -> str:
+    if place.rank == 1 or place.difference_to_best is None:
+        return ""
+    difference = place.difference_to_best
+    if found.final_accuracy is None:
+        return _number(difference)
+    text = f"{100 * difference.value:+.2f} points"
+    if difference.low is None or difference.high is None:
+        return text
+    return f"{text} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f})"
+
+
+def _to_target(found: TrainingSummary) -> str:
+    if found.target_accuracy is None:
+        return ""
+    of = f"{found.reached_target} of {len(found.seeds)} reached {100 * found.target_accuracy:g} %"
+    if found.seconds_to_target is None or found.samples_to_target is None:
+        return of
+    return f"{of} in {_seconds(found.seconds_to_target)}, {found.samples_to_target.value:.0f} samples"
