@@ -17,13 +17,15 @@ class Optimizer(object):
         """Begin with nothing kept.
 
         Args:
-            job: the job; ``options`` may hold ``adam_epsilon`` and ``rate_in_velocity``, as manifests have them.
+            job: the job; ``options`` may hold ``adam_epsilon``, which says nothing about lamb, and
+                ``rate_in_velocity``, as manifests have them.
             values: the vector of all weights, which updates change.
             arrays: of each array of weights, its slice of the vector and its number of axes.
         """
         self._settings = job["optimizer"]
         self.rate = self._settings["learning_rate"]
-        self._uncorrected = job["options"].get("adam_epsilon") == "uncorrected"
+        uncorrected = job["options"].get("adam_epsilon") == "uncorrected"
+        self._uncorrected = uncorrected and self._settings["name"] != "lamb"
         self._rate_in_velocity = job["options"].get("rate_in_velocity", False)
         self._values = values
         self._arrays = arrays
