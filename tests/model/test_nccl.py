@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from steptime.model.collectives import Link
 from steptime.model.interconnect import Interconnect, communication_cost
+from steptime.model.nccl import LAUNCH
 
 SIZES = np.array([8.0, 65536.0, 2.0**20, 2.0**24, 2.0**28, 2.0**33])
 NVLINKS = st.builds(Link, rate=st.floats(5e9, 9e11), latency=st.floats(1e-7, 1e-5), medium=st.just("nvlink"))
@@ -37,8 +38,8 @@ def seconds(  # noqa: PLR0913 - what a cluster has
 def test_short_messages_take_the_steps_of_the_quickest_algorithm():
     one, many = seconds(sizes=np.array([8.0])), seconds(sizes=np.array([8.0]), hosts=128)
 
-    assert one[0] == pytest.approx(15e-6, rel=0.01)  # of NCCL's table: 6.6 + 14 * 0.6 for a ring, 6.8 + 14 * 0.6
-    assert many[0] == pytest.approx(6.8e-6 + 2 * (7 * 0.6e-6 + 7 * 5e-6), rel=0.01)
+    assert one[0] == pytest.approx(LAUNCH + 6.6e-6 + 14 * 0.6e-6, rel=0.01)
+    assert many[0] == pytest.approx(LAUNCH + 6.8e-6 + 2 * (7 * 0.6e-6 + 7 * 5e-6), rel=0.01)
 
 
 def test_a_hundred_hosts_do_not_pay_the_steps_of_a_ring():

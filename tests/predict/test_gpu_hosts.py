@@ -2,7 +2,10 @@
 
 import pytest
 from gpu_hosts import a_gpu_observation, a_gpu_profile
+from test_nccl_tests import ONE, TWO
 from world import asked
+
+from steptime.predict.nccl_tests import fit_tables, parse_nccl_tests
 
 SLOW = ("workers_per_host=8", "interconnect.bandwidth=100Gbit/s")
 
@@ -77,3 +80,14 @@ def test_a_slower_link_inside_hosts_makes_a_longer_step(one_host):
 
     assert steps == sorted(steps)
     assert steps[0] < steps[-1]
+
+
+def test_tables_of_nccl_tests_stand_for_the_links_of_their_hosts():
+    tables = [parse_nccl_tests(text, "out.txt") for text in (ONE, TWO)]
+    net = tuple(each.link for each in fit_tables(tables))
+    profile = a_gpu_profile(a_gpu_observation(8, 0.101), net=net)
+
+    found = asked(profile, 16, "workers_per_host=8")
+
+    assert found.refused is None
+    assert found.step_s.value >= asked(profile, 8).step_s.value

@@ -9,6 +9,7 @@ import typer
 from steptime.report.plain_text import plain_text
 
 if TYPE_CHECKING:
+    from steptime.predict.nccl_tests import FittedTable
     from steptime.predict.profile import Profile, ProfileGroup
 
 
@@ -17,6 +18,12 @@ def fit(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Profile to write [default: DIR.profile.json].")
     ] = None,
+    nccl_tests: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="What all_reduce_perf of nccl-tests printed on these hosts; one file for each run."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
@@ -24,21 +31,28 @@ def fit(
     from steptime.measurements.store import Store
     from steptime.predict.fit import fit as fitted
     from steptime.predict.held_out import with_holdout
+    from steptime.predict.nccl_tests import fit_tables, read_nccl_tests
     from steptime.predict.observation import observe
     from steptime.predict.profile import default_profile_path, write_profile
 
+    tables = read_nccl_tests(nccl_tests or [])
     store = Store.open(folder)
     observations = observe(store)
-    profile = with_holdout(fitted(store, observations), observations)
+    profile = with_holdout(fitted(store, observations, tables), observations)
+    links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
     write_profile(profile, path)
     warn(store.problems)
     if as_json:
         from steptime.cli.tables import print_json
 
-        print_json({"profile": str(path), "steps": profile.steps, "groups": [_form(each) for each in profile.groups]})
+        groups = [_form(each) for each in profile.groups]
+        seen = [each.to_json() for each in links]
+        print_json({"profile": str(path), "steps": profile.steps, "groups": groups, "nccl_tests": seen})
     else:
         _show(profile)
+        for each in links:
+            _show_link(each)
         sys.stderr.write(f"profile: {path}\n")
 
 
@@ -77,6 +91,37 @@ def _show(profile: "Profile") -> None:
     if rows:
         console.print(table)
     _tell(profile)
+
+
+def _show_link(fitted: "FittedTable") -> None:
+    """Print a table of nccl-tests beside its model: time and busbw of each size."""
+    from rich import box
+    from rich.table import Table
+
+    from steptime.cli.console import PlainConsole
+    from steptime.units import format_bytes, format_seconds
+
+    table, giga = fitted.table, 1e9
+    hosts = f"{table.hosts} host{'s'[: table.hosts > 1]}"
+    shown = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"{table.name}: {table.ranks} ranks on {hosts}, busbw in GB/s",
+        title_justify="left",
+    )
+    for title in ("bytes", "measured", "model", "error", "busbw", "model"):
+        shown.add_column(title, justify="right", no_wrap=True)
+    for row, modelled in zip(table.rows, fitted.modelled_s, strict=True):
+        bus = table.bus_rate(row)
+        shown.add_row(
+            format_bytes(row.size),
+            format_seconds(row.seconds),
+            format_seconds(modelled),
+            f"{modelled / row.seconds - 1:+.0%}",
+            f"{bus / giga:.4g}",
+            f"{bus * row.seconds / modelled / giga:.4g}",
+        )
+    PlainConsole().print(shown)
 
 
 def _tell(profile: "Profile") -> None:

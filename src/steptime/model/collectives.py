@@ -35,6 +35,17 @@ class Link:
     """What the link is made of, as far as NCCL's protocols differ on it."""
     switch_share: Real = 0.0
     """Share of the rate at which the switch itself reduces (NVLink SHARP); 0 for a switch that does not."""
+    efficiency: tuple[tuple[float, float], ...] = ()
+    """Bytes of messages, ascending, and the modelled seconds of each over the measured ones; in between by the
+    logarithm of the size, and beyond as at the ends. None measured: 1."""
+
+    def efficiency_at(self, sizes: Real) -> NDArray[np.float64]:
+        """Return the modelled over the measured seconds of messages of these sizes."""
+        width = np.maximum(np.asarray(sizes, float), 1.0)
+        if not self.efficiency:
+            return np.ones(width.shape)
+        known = np.log(np.asarray(self.efficiency, float))
+        return np.asarray(np.exp(np.interp(np.log(width), known[:, 0], known[:, 1])), float)
 
     @property
     def start(self) -> Real:

@@ -63,6 +63,22 @@ class CommunicationCost:
         return self.start + self.transfer
 
 
+@dataclass(frozen=True)
+class _Places:
+    """Where workers are, and the links between them; (configurations, 1)."""
+
+    workers: Array
+    hosts: Array
+    inner: Link
+    cards: Link
+    """All cards of a host together."""
+
+    @property
+    def per_host(self) -> Array:
+        """Workers of the fullest host."""
+        return np.ceil(self.workers / self.hosts)
+
+
 def communication_cost(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
     """Return the cost of messages of one operation.
 
@@ -92,6 +108,15 @@ def communication_cost(operation: str, sizes: Real, workers: Real, interconnect:
 def _cost_of_algorithm(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
     places = _places(workers, interconnect)
     width = np.atleast_1d(np.asarray(sizes, float))
+    found = _cost_by_formula(operation, width, places, interconnect)
+    inner = interconnect.inner or Link(np.inf)
+    if not (interconnect.outer.efficiency or inner.efficiency):
+        return found
+    share = np.where(places.hosts > 1, interconnect.outer.efficiency_at(width), inner.efficiency_at(width))
+    return CommunicationCost(found.start / share, found.transfer / share)
+
+
+def _cost_by_formula(operation: str, width: Array, places: _Places, interconnect: Interconnect) -> CommunicationCost:
     if operation == "star":
         return _star(width, places)
     if interconnect.algorithm == "nccl":
@@ -109,22 +134,6 @@ def _cost_of_algorithm(operation: str, sizes: Real, workers: Real, interconnect:
             np.where(chosen, cost.start, found.start), np.where(chosen, cost.transfer, found.transfer)
         )
     return found
-
-
-@dataclass(frozen=True)
-class _Places:
-    """Where workers are, and the links between them; (configurations, 1)."""
-
-    workers: Array
-    hosts: Array
-    inner: Link
-    cards: Link
-    """All cards of a host together."""
-
-    @property
-    def per_host(self) -> Array:
-        """Workers of the fullest host."""
-        return np.ceil(self.workers / self.hosts)
 
 
 def _places(workers: Real, interconnect: Interconnect) -> _Places:

@@ -77,6 +77,9 @@ _LL, _LL128, _SIMPLE = (
         _micro(4.0, 4.0, 14.0),
     ),
 )
+LAUNCH = 10e-6
+"""Seconds of a kernel's launch and of what NCCL's constants leave out: about the median, over nine published tables of
+nccl-tests (``benchmarks/nccl``), by which short all-reduces take longer than NCCL expects."""
 _SWITCH_START, _SWITCH_STEP = 25e-6, 18e-6
 _SWITCH_VOLUME = 9 / 8
 _HALF_A_HOST = 4
@@ -144,7 +147,7 @@ def _ring(protocol: _Protocol, links: NcclLinks, passes: float) -> tuple[Array, 
     # Nothing hides the latency between hosts of one rank, so that NCCL counts a tree's.
     steps = np.where(ranks > hosts, protocol.ring_step[links.outer.medium], protocol.tree_step[links.outer.medium])
     between = np.maximum(steps * _scale(links.outer), inside)
-    start = protocol.base["ring"] + passes * ((ranks - hosts) * inside + (hosts - 1) * between)
+    start = LAUNCH + protocol.base["ring"] + passes * ((ranks - hosts) * inside + (hosts - 1) * between)
     rate = protocol.ring_share * _slowest(links, 1.0, np.where(hosts > 1, 1.0, 0.0))
     if protocol is _LL:
         rate = np.minimum(rate, _most_of_ll(links))
@@ -156,7 +159,7 @@ def _tree(protocol: _Protocol, links: NcclLinks) -> tuple[Array, Array]:
     each = ranks / hosts
     inside = protocol.tree_step[links.inner.medium] * _scale(links.inner)
     between = np.maximum(protocol.tree_step[links.outer.medium] * _scale(links.outer), _HALF_A_HOST * inside)
-    start = protocol.base["tree"] + 2 * ((each - 1) * inside + np.ceil(np.log2(hosts)) * between)
+    start = LAUNCH + protocol.base["tree"] + 2 * ((each - 1) * inside + np.ceil(np.log2(hosts)) * between)
     # Two ranks of a tree carry the message once in each direction, those in the middle of a longer one twice.
     inner, outer = (np.where(count > 2, 2.0, np.where(count > 1, 1.0, 0.0)) for count in (ranks, hosts))  # noqa: PLR2004
     share = np.where(hosts > 1, min(protocol.tree_share, protocol.tree_share_of_hosts), protocol.tree_share)
@@ -169,7 +172,7 @@ def _tree(protocol: _Protocol, links: NcclLinks) -> tuple[Array, Array]:
 def _switch(links: NcclLinks) -> tuple[Array, Array]:
     ranks, hosts = np.asarray(links.ranks, float), np.asarray(links.hosts, float)
     between = _SWITCH_STEP * _scale(links.outer)
-    start = _SWITCH_START * _scale(links.inner) + 2 * np.ceil(np.log2(hosts)) * between
+    start = LAUNCH + _SWITCH_START * _scale(links.inner) + 2 * np.ceil(np.log2(hosts)) * between
     volume = np.minimum(2 * (ranks - 1) / np.maximum(ranks, 1), _SWITCH_VOLUME)
     outer = np.where(hosts > 2, 2.0, np.where(hosts > 1, 1.0, 0.0))  # noqa: PLR2004 - a tree of two has no middle
     share = np.maximum(np.asarray(links.inner.switch_share, float), 1e-12)

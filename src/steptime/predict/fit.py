@@ -25,6 +25,7 @@ from steptime.predict.links import (
     net_links,
     prior_spread,
 )
+from steptime.predict.nccl_tests import NcclTable, fit_tables
 from steptime.predict.observation import GroupKey, Observation
 from steptime.predict.posterior import LEVEL, Array, bounds
 from steptime.predict.profile import (
@@ -47,10 +48,16 @@ _SEED = 20261121
 _USUAL_LAUNCH_SPREAD = 0.02
 
 
-def fit(store: Store, observations: Sequence[Observation]) -> Profile:
-    """Return the profile of a results folder and of what was observed there."""
+def fit(store: Store, observations: Sequence[Observation], tables: Sequence[NcclTable] = ()) -> Profile:
+    """Return the profile of a results folder and of what was observed there.
+
+    Args:
+        store: the folder.
+        observations: of its trials.
+        tables: of nccl-tests, on the same hosts.
+    """
     machine = _machine(store.machine() or {})
-    net = net_links(store.net())
+    net = [*net_links(store.net()), *(each.link for each in fit_tables(tables, machine.gpu))]
     keys = dict.fromkeys(each.key for each in observations)
     return Profile(
         format_version=SCHEMA,

@@ -9,6 +9,7 @@ from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
 from steptime.model.link_catalogue import LINKS, LinkSheet, inner_link_of
 from steptime.model.measured_links import link_of, net_summary
+from steptime.model.nccl import LAUNCH
 from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.profile import LinkEstimate, LinkSource, Machine, NetLink
 from steptime.study.strategies import strategy_named
@@ -33,8 +34,8 @@ LINK_SOURCES = tuple(PRIOR_SPREADS)
 """The best known first."""
 ANY_FRAMEWORK = "any"
 """Of benchmarks of NCCL, which is the same under every framework."""
-_NCCL_LAUNCH_S = 6.6e-6
-"""Seconds of an all-reduce without a step, by NCCL's own table; see ``model.nccl``."""
+_NCCL_START_S = LAUNCH + 6.6e-6
+"""Seconds of an all-reduce without a step; see ``model.nccl``."""
 _MOST_ERROR = 0.7
 _BITS = 8
 _ALIKE = 0.02
@@ -126,7 +127,7 @@ def benchmarked_link(row: NetLink, *, between_hosts: bool, nominal_rate: float |
     """Return the link that a row of the network benchmark found."""
     steps = 2 * max(row.workers - 1, 1)
     own = row.framework != ANY_FRAMEWORK and "nccl" in row.back_end
-    latency = max(row.latency_s - _NCCL_LAUNCH_S / steps, row.latency_s / 10) if own else row.latency_s
+    latency = max(row.latency_s - _NCCL_START_S / steps, row.latency_s / 10) if own else row.latency_s
     return LinkEstimate(
         latency_s=latency,
         rate=row.rate,
@@ -137,6 +138,7 @@ def benchmarked_link(row: NetLink, *, between_hosts: bool, nominal_rate: float |
         error=abs(row.worst_error),
         medium=row.medium if not between_hosts else "network",
         switch_share=row.switch_share,
+        efficiency=row.efficiency,
     )
 
 

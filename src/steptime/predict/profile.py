@@ -77,6 +77,8 @@ class LinkEstimate(_ProfileForm):
     medium: Medium = "network"
     switch_share: float = 0.0
     """Share of the rate at which the switch of a host reduces; 0 where it does not."""
+    efficiency: list[tuple[float, float]] = []
+    """Bytes of messages, and the modelled over the measured seconds of each; empty where no table says."""
 
 
 class NetLink(_ProfileForm):
@@ -97,6 +99,7 @@ class NetLink(_ProfileForm):
     worst_error: float
     medium: Medium = "network"
     switch_share: float = 0.0
+    efficiency: list[tuple[float, float]] = []
 
 
 class MeasuredConfiguration(_ProfileForm):

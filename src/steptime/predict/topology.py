@@ -90,6 +90,7 @@ def _link(estimate: LinkEstimate, deployment: Deployment) -> Link:
         rendezvous=rendezvous,
         medium=estimate.medium,
         switch_share=estimate.switch_share,
+        efficiency=tuple(estimate.efficiency),
     )
 
 
