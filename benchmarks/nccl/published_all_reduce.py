@@ -69,9 +69,7 @@ def systems() -> list[System]:
 
 def _system(each: dict[str, str], points: Sequence[dict[str, str]]) -> System:
     rows = tuple(
-        NcclRow(
-            int(point["bytes"]), float(point["out_of_place_us"]) * _MICRO, float(point["in_place_us"]) * _MICRO
-        )
+        NcclRow(int(point["bytes"]), float(point["out_of_place_us"]) * _MICRO, float(point["in_place_us"]) * _MICRO)
         for point in points
     )
     table = NcclTable(each["system"], int(each["ranks"]), int(each["hosts"]), each["device"], rows)
@@ -97,7 +95,8 @@ def main() -> None:
             cells.append(" ".join(_errors(system, seconds)))
             every[name].append(float(cells[-1].split()[-1].rstrip("%")))
         table = system.table
-        print(f"{table.name:13}{table.hosts:>3}x{table.ranks // table.hosts:<2}{len(table.rows):>6}   {cells[0]}    {cells[1]}")
+        where = f"{table.hosts:>3}x{table.ranks // table.hosts:<2}{len(table.rows):>6}"
+        print(f"{table.name:13}{where}   {cells[0]}    {cells[1]}")
     for name, medians in every.items():
         print(f"median over systems, {name}: {np.median(medians):.0f} %")
 

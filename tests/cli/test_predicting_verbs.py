@@ -46,9 +46,9 @@ def profile(results):
     return path
 
 
-def predicted(profile, *arguments):
+def predicted(profile, *arguments, exit_code=0):
     result = CliRunner().invoke(app, ["predict", str(profile), *arguments, "--json"])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)["predictions"]
 
 
@@ -105,7 +105,7 @@ def test_a_measured_step_lies_in_its_interval(profile):
 
 
 def test_refused_predictions_have_no_numbers_and_a_reason(profile):
-    (found,) = predicted(profile, "--workers", "1024")
+    (found,) = predicted(profile, "--workers", "1024", exit_code=3)
     assert found["step_time_s"] == {"value": None, "low": None, "high": None}
     assert found["throughput_samples_per_s"] is None
     assert "interconnect.bandwidth" in found["refused"]
@@ -232,3 +232,59 @@ def test_nothing_to_predict_from_is_said_with_both_remedies():
     text = complaint("predict", "--workers", "2")
     assert "steptime fit" in text
     assert "--curve" in text
+
+
+def test_phases_are_printed(profile):
+    result = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2"])
+
+    assert "forward" in result.stdout
+    assert "exposed" in result.stdout
+
+
+def test_how_the_interval_splits_is_printed_with_what_would_narrow_it(profile):
+    result = CliRunner().invoke(app, ["predict", str(profile), "--workers", "2"])
+
+    assert "parameters" in result.stdout
+    assert "It narrows most by" in " ".join(result.stdout.split())
+
+
+def test_no_line_of_a_table_is_wider_than_the_terminal(profile):
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["predict", str(profile), "--workers", "1,2,4"])
+
+    tables, _, _ = result.stdout.partition("note:")
+    assert max(map(len, tables.splitlines())) <= 80
+
+
+def test_exit_code_3_says_that_every_configuration_was_refused(profile):
+    refused = CliRunner().invoke(app, ["predict", str(profile), "--workers", "4096"])
+
+    assert refused.exit_code == 3
+    assert "refused:" in refused.stdout
+
+
+def test_one_answer_among_refusals_is_a_success(profile):
+    assert CliRunner().invoke(app, ["predict", str(profile), "--workers", "2,4096"]).exit_code == 0
+
+
+def test_microseconds_are_read(profile):
+    arguments = ["workers_per_host=1", "interconnect.bandwidth=10Gbit/s", "interconnect.delay=5us"]
+
+    assert predicted(profile, *arguments, "--workers", "2")
+
+
+def test_json_has_the_shares_of_the_interval(profile):
+    (found,) = predicted(profile, "--workers", "2")
+
+    assert sum(found["interval_shares"].values()) == pytest.approx(1.0)
+    assert found["narrowed_by"]
+
+
+def test_nccl_tests_are_shown_with_busbw_of_each_size(results, tmp_path):
+    table = tmp_path / "nccl.txt"
+    table.write_text("# nThread 1 nGpus 8\n 1048576 262144 float sum -1 37.89 27.67 48.43 0 38.57 27.19 47.58 0\n")
+
+    result = CliRunner().invoke(app, ["fit", str(results), "-o", str(tmp_path / "p"), "--nccl-tests", str(table)])
+
+    assert "busbw" in result.stdout
+    assert "1 MiB" in result.stdout
+    assert "48" in result.stdout

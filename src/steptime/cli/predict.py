@@ -1,6 +1,7 @@
 """``steptime predict``: unmeasured configurations, from a profile or from a measured scaling curve."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
 )
+EXIT_REFUSED = 3
+"""Where every configuration is refused."""
+_NOTHING_S = 5e-8
 _GAP = 2
 """Columns of the terminal between two columns of a table."""
 
@@ -82,6 +86,8 @@ def predict(
         print_json({"predictions": [to_json(each) for each in found], "baseline": BASELINE})
     else:
         _show(found)
+    if found and all(each.refused for each in found):
+        sys.exit(EXIT_REFUSED)
 
 
 def _contradictions(profile: Path | None, overrides: "Sequence[str] | None") -> list[str]:
@@ -127,6 +133,8 @@ def to_json(each: "Prediction") -> dict[str, Any]:
         },
         "dominant_phase": each.dominant,
         "extrapolation": each.extrapolation,
+        "interval_shares": asdict(each.shares) if each.shares else None,
+        "narrowed_by": each.narrowing,
         "refused": each.refused,
         "notes": list(each.notes),
     }
@@ -155,6 +163,8 @@ def _show(found: "Sequence[Prediction]") -> None:
             [*(each.query.texts.get(key, "") for key in changed), str(each.workers), *_cells(each)] for each in group
         ]
         _print_columns(name + batch, keys, [*titles, *epochs], rows)
+        _show_phases(group, keys, changed)
+        _show_uncertainty(group)
     _say(
         f"Efficiency (eff.) is relative to {BASELINE}. Extrapolation (extrap.) is how far a configuration lies outside "
         "the measured ones, as a ratio."
@@ -163,6 +173,45 @@ def _show(found: "Sequence[Prediction]") -> None:
         sys.stdout.write(plain_text(f"refused: {reason}\n"))
     for note in dict.fromkeys(note for each in found for note in each.notes):
         sys.stdout.write(plain_text(f"note: {note}\n"))
+
+
+_SHORT_NAMES = {
+    "input_wait": "input",
+    "comm_exposed": "exposed",
+    "comm_hidden": "(hidden)",
+    "sync_wait": "waiting",
+}
+"""Columns of phases, whose names are longer in JSON."""
+
+
+def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
+    """Print the phases of each step that is not refused; those that are nothing everywhere are left out."""
+    from steptime.units import format_seconds
+
+    known = [each for each in group if each.refused is None]
+    names = [
+        name
+        for name in dict.fromkeys(name for each in known for name in each.phases)
+        if any((phase := each.phases.get(name)) and abs(phase.value_s) > _NOTHING_S for each in known)
+    ]
+    if not names:
+        return
+    rows = [
+        [
+            *(each.query.texts.get(key, "") for key in changed),
+            str(each.workers),
+            *(format_seconds(phase.value_s) if (phase := each.phases.get(name)) else "-" for name in names),
+        ]
+        for each in known
+    ]
+    _print_columns("phases; what is hidden is no part of a step", keys, [_SHORT_NAMES.get(n, n) for n in names], rows)
+
+
+def _show_uncertainty(group: "Sequence[Prediction]") -> None:
+    """Print of the farthest step how its interval splits, and the measurement that would narrow it most."""
+    known = [each for each in group if each.shares is not None]
+    if known and (last := known[-1]).shares:
+        _say(f"The interval at {last.workers} workers: {last.shares.in_words()}. It narrows most by {last.narrowing}")
 
 
 def _say(text: str) -> None:

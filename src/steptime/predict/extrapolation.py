@@ -58,18 +58,31 @@ class Extrapolation:
         return max(self.workers, self.batch, self.bandwidth, self.workload)
 
     @property
+    def parts(self) -> dict[str, float]:
+        """The standard deviation of the logarithm of the step that each direction adds, in quadrature."""
+        found = error_growth()
+        return {
+            "workers": found.per_doubling * log2(self.workers),
+            "batch": _BATCH * log2(self.batch),
+            "bandwidth": _BANDWIDTH * log2(self.bandwidth),
+            "workload": found.workload if self.workload > 1.0 else 0.0,
+            "crosses": found.crossing if self.crosses else 0.0,
+        }
+
+    @property
     def deviation(self) -> float:
         """The standard deviation of the logarithm of the step that comes on top of the parameters' own."""
-        found = error_growth()
-        return float(
-            np.sqrt(
-                (found.per_doubling * log2(self.workers)) ** 2
-                + (_BATCH * log2(self.batch)) ** 2
-                + (_BANDWIDTH * log2(self.bandwidth)) ** 2
-                + (found.workload if self.workload > 1.0 else 0.0) ** 2
-                + (found.crossing if self.crosses else 0.0) ** 2
-            )
-        )
+        return float(np.sqrt(sum(part**2 for part in self.parts.values())))
+
+    @property
+    def of_computing(self) -> float:
+        """The part that another batch or workload adds, whose computing nobody measured."""
+        return float(np.hypot(self.parts["batch"], self.parts["workload"]))
+
+    @property
+    def of_waiting(self) -> float:
+        """The part that more workers, hosts or bandwidth add, which change what a worker waits for."""
+        return float(np.sqrt(self.deviation**2 - self.of_computing**2))
 
 
 def ratio_outside(asked: float, measured: list[float]) -> float:

@@ -1,7 +1,7 @@
 """Tables of nccl-tests: what ``all_reduce_perf`` prints, read from a file and fitted to links of two kinds.
 
-https://github.com/NVIDIA/nccl-tests, ``doc/PERFORMANCE.md``: of n bytes in t seconds among P ranks, ``algbw`` is n/t and
-``busbw`` is ``2(P-1)/P n/t``, the bytes per second over each link of a ring.
+https://github.com/NVIDIA/nccl-tests, ``doc/PERFORMANCE.md``: of n bytes in t seconds among P ranks, ``algbw`` is n/t
+and ``busbw`` is ``2(P-1)/P n/t``, the bytes per second over each link of a ring.
 """
 
 import re

@@ -18,6 +18,7 @@ from steptime.predict.query import Query, check_sizes
 from steptime.predict.step_model import INNER, OUTER, Contention, costs_of, phases_of, step_of
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, step_model_of, topology_of
+from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
 from steptime.simulate.simulate import HIDDEN
 from steptime.study.strategies import strategy_named
 from steptime.workloads.costs import Costs
@@ -76,6 +77,10 @@ class Prediction:
     extrapolation: float | None
     refused: str | None
     notes: tuple[str, ...] = ()
+    shares: IntervalShares | None = None
+    """How the interval of the step splits; None where it is refused."""
+    narrowing: str | None = None
+    """The one measurement that would narrow that interval most, with its command; None where it is refused."""
 
 
 def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) -> list[Prediction]:
@@ -116,11 +121,11 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     rng = np.random.default_rng(_SEED)
     parameters, scaled = _parameters(target, group, topology, cost, rng)
     extrapolation = _extrapolation(group, topology, scaled)
-    error = np.exp(np.hypot(extrapolation.deviation, group.spread) * rng.standard_normal(DRAWS))
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
     model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner)
     phases = phases_of(parameters, model)
-    step = step_of(phases)
+    uncertain = uncertain_step(phases, extrapolation, group.spread, rng)
+    step = uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
     one = Contention(1, topology.contention.processors)
     baseline = step_of(phases_of(parameters, step_model_of(target.key, alone, None, one)))
@@ -132,10 +137,10 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         query=query,
         workers=workers,
         deployment=deployment,
-        step_s=_interval(step, error),
-        throughput=_interval(rate / step, 1 / error),
-        efficiency=_interval(baseline / step, np.ones(DRAWS) if workers == 1 else 1 / error),
-        epoch_s=_interval(samples / rate * step, error) if samples else None,
+        step_s=_interval(step, uncertain.seen),
+        throughput=_interval(rate / step, rate / uncertain.seen),
+        efficiency=_interval(baseline / step, baseline / (step if workers == 1 else uncertain.seen)),
+        epoch_s=_interval(samples / rate * step, samples / rate * uncertain.seen) if samples else None,
         phases=shown,
         dominant=max(
             (name for name, phase in shown.items() if phase and name != HIDDEN),
@@ -144,6 +149,8 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         extrapolation=extrapolation.factor,
         refused=None,
         notes=tuple(group.notes),
+        shares=uncertain.shares,
+        narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )
 
 
@@ -239,8 +246,8 @@ def _extrapolation(group: ProfileGroup, topology: Topology, scaled: float) -> Ex
     )
 
 
-def _interval(values: Array, error: Array) -> PredictionInterval:
-    low, high = bounds(values * error)
+def _interval(values: Array, seen: Array) -> PredictionInterval:
+    low, high = bounds(seen)
     middle = float(np.median(values))
     return PredictionInterval(middle, min(low, middle), max(high, middle))
 

@@ -212,6 +212,8 @@ def _contention(
     profile: Profile, target: Target, query: Query, deployment: Deployment, own: Sequence[MeasuredConfiguration]
 ) -> Contention:
     found = contention_of(deployment, target.key, profile.machine)
+    if target.key.device == "cuda":
+        return _devices(found, query, deployment)
     if query.cores_per_host:
         found = replace(found, processors=max(query.cores_per_host // max(target.key.threads, 1), 1))
     measured = [contention_of(each.deployment, target.key, profile.machine).workers for each in own]
@@ -226,6 +228,20 @@ def _contention(
         message = (
             f"{deployment.workers} workers on {where} would be {found.workers} on {found.processors} processors, and "
             f"no more than {most} were measured together; {remedy}, or measure workers: {deployment.workers}"
+        )
+        raise Refusal(message)
+    return found
+
+
+def _devices(found: Contention, query: Query, deployment: Deployment) -> Contention:
+    """Return a device for each worker; raises Refusal where one host would have to hold more than it has."""
+    if deployment.hosts > 1 or query.workers_per_host:
+        return Contention(found.workers, max(found.processors, found.workers))
+    if found.workers > found.processors:
+        has = f"{found.processors} GPU{'s'[: found.processors > 1]}"
+        message = (
+            f"{found.workers} workers need {found.workers} GPUs, and the measured host has {has}; say of which hosts: "
+            f"gpus_per_host={found.processors} nic_bandwidth=RATE nics_per_host=N"
         )
         raise Refusal(message)
     return found

@@ -1,0 +1,137 @@
+"""The interval of a prediction: its three parts, how much each adds, and the measurement that would narrow it most.
+
+Parameters are drawn; launches differ by as much as they were seen to; and the model errs outside what was measured.
+What the model does not know is communication and waiting, which more often takes longer than modelled than shorter:
+the 5 % and 95 % quantiles of the residuals of published curves lie at -5 and +13 % and farther. So that error is
+skewed, and a step never gets shorter than its computing. Another workload or batch changes computing itself, by a
+factor that errs to both sides.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from steptime.predict.extrapolation import Extrapolation
+from steptime.predict.posterior import DRAWS, Array
+from steptime.predict.profile import ProfileGroup
+from steptime.predict.step_model import INNER, OUTER, step_of
+
+_SHORTER = 0.4
+"""Of the error's upper half, the lower half: 5 to 13."""
+WAITING = ("input_wait", "comm_exposed", "sync_wait")
+"""Phases in which a worker waits for others, for the network, or for its batch."""
+
+
+@dataclass(frozen=True)
+class IntervalShares:
+    """Shares of the variance of a step's logarithm; they add up to 1, or all are 0 where nothing is uncertain."""
+
+    parameters: float
+    launches: float
+    extrapolation: float
+
+    def in_words(self) -> str:
+        """Return ``60% parameters, 30% launches, 10% extrapolation``, the largest first."""
+        shares = {"parameters": self.parameters, "launches": self.launches, "extrapolation": self.extrapolation}
+        ordered = sorted(shares.items(), key=lambda item: -item[1])
+        return ", ".join(f"{share:.0%} {name}" for name, share in ordered)
+
+
+@dataclass(frozen=True)
+class UncertainStep:
+    """Draws of a step, and where they come from."""
+
+    modelled: Array
+    """Seconds by the parameters alone, (draws,)."""
+    seen: Array
+    """As a launch would measure it, (draws,)."""
+    shares: IntervalShares
+
+
+def uncertain_step(
+    phases: Mapping[str, Array], extrapolation: Extrapolation, spread: float, rng: np.random.Generator
+) -> UncertainStep:
+    """Return the draws of a step.
+
+    Args:
+        phases: draws of each phase.
+        extrapolation: how far the step lies outside the measured ones.
+        spread: relative standard deviation between launches.
+        rng: source of the draws.
+    """
+    step = step_of(phases)
+    both = np.exp(np.hypot(extrapolation.of_computing, spread) * rng.standard_normal(DRAWS))
+    outside = extrapolation.of_waiting
+    seen = step
+    if outside > 0.0:
+        normal = rng.standard_normal(DRAWS)
+        error = np.exp(outside * np.where(normal > 0.0, normal, _SHORTER * normal))
+        computing = step - sum(phases[name] for name in WAITING)
+        seen = np.maximum(step * error, np.minimum(computing, step))
+    parts = np.array([np.var(np.log(step)), spread**2, extrapolation.deviation**2])
+    whole = parts.sum()
+    shares = parts / whole if whole > 0.0 else parts
+    return UncertainStep(step, seen * both, IntervalShares(*(float(share) for share in shares)))
+
+
+def narrowing(
+    parameters: Mapping[str, Array],
+    step: UncertainStep,
+    extrapolation: Extrapolation,
+    group: ProfileGroup,
+    workers: int,
+) -> str:
+    """Return the one measurement that would narrow the interval most, with its command."""
+    shares = step.shares
+    largest = max(shares.parameters, shares.launches, shares.extrapolation)
+    if largest == shares.launches:
+        return "more launches: steptime run STUDY launches.min=10 -o RESULTS"
+    if largest == shares.extrapolation:
+        return _nearer(extrapolation, group, workers)
+    return _of_parameter(_most_telling(parameters, step.modelled), group)
+
+
+def _nearer(extrapolation: Extrapolation, group: ProfileGroup, workers: int) -> str:
+    key = group.key
+    parts = extrapolation.parts
+    axis = max(parts, key=lambda name: parts[name])
+    most = max(each.deployment.workers for each in group.measured)
+    if axis == "workload":
+        return "one worker of that workload: steptime run STUDY workloads=NAME workers=1 -o RESULTS"
+    if axis == "batch":
+        return "the batch itself: steptime run STUDY batch_per_worker=N -o RESULTS"
+    if axis == "crosses":
+        return f"two hosts: steptime run STUDY workers={min(2 * most, workers)} launcher=mpi -o RESULTS"
+    if axis == "bandwidth":
+        return _net(key.framework, key.device)
+    return f"more workers: steptime run STUDY workers={min(2 * most, workers)} -o RESULTS"
+
+
+def _most_telling(parameters: Mapping[str, Array], step: Array) -> str:
+    """Return the parameter whose draws go with those of the step most closely."""
+
+    def correlation(values: Array) -> float:
+        return 0.0 if np.ptp(values) == 0.0 else abs(float(np.corrcoef(values, step)[0, 1]))
+
+    return max(parameters, key=lambda name: correlation(parameters[name]))
+
+
+def _of_parameter(name: str, group: ProfileGroup) -> str:
+    framework, device = group.key.framework, group.key.device
+    if name in (*OUTER, *INNER):
+        where = "inside a host" if name in INNER else "between hosts"
+        return f"the link {where}: {_net(framework, device)}"
+    if name in ("overlap_efficiency", "persistent", "transient", "contention_factor"):
+        return "a breakdown of several workers: steptime run STUDY workers=2 breakdown=true -o RESULTS"
+    if name in ("input_per_sample_s", "input_share"):
+        return "a breakdown with the loader: steptime run STUDY breakdown=true -o RESULTS"
+    if name == "timing":
+        return "more launches of one worker: steptime run STUDY workers=1 launches.min=10 -o RESULTS"
+    return "one worker, taken apart, at two batches: steptime run STUDY workers=1 breakdown=true -o RESULTS"
+
+
+def _net(framework: str, device: str) -> str:
+    if device == "cuda":
+        return "steptime fit RESULTS --nccl-tests FILE, with what all_reduce_perf prints"
+    return f"steptime net -o RESULTS (the back end of {framework})"
