@@ -115,8 +115,8 @@ def parse_nccl_tests(text: str, name: str) -> NcclTable:
         raise UsageError(wrong)
     count = _ranks(name, ranks, ratios, per_process)
     hosts = len({host for host, _ in ranks.values()}) or max(count // per_process, 1) if per_process > 1 or ranks else 1
-    device = next((text for _, text in ranks.values() if text), None)
-    return NcclTable(name, count, hosts, device, tuple(sorted(rows, key=lambda row: row.size)))
+    gpu = next((kind for _, kind in ranks.values() if kind), None)
+    return NcclTable(name, count, hosts, gpu, tuple(sorted(rows, key=lambda row: row.size)))
 
 
 def _row(row: re.Match[str]) -> tuple[NcclRow, float | None]:
@@ -238,11 +238,12 @@ def _fitted(tables: Sequence[NcclTable], believed: Link, inner: Link | None = No
             switch_share=believed.switch_share,
         )
 
+    measured = [np.array([row.seconds for row in table.rows]) for table in tables]
+
     def errors(logs: Array) -> Array:
         tried = link(logs)
-        both = (lambda table: modelled(table, inner, tried)) if inner else (lambda table: modelled(table, tried, None))
-        measured = [np.array([row.seconds for row in table.rows]) for table in tables]
-        return np.concatenate([np.log(both(table) / each) for table, each in zip(tables, measured, strict=True)])
+        found = [modelled(table, inner, tried) if inner else modelled(table, tried, None) for table in tables]
+        return np.concatenate([np.log(one / each) for one, each in zip(found, measured, strict=True)])
 
     best = least_squares(errors, np.zeros(2), loss="soft_l1", f_scale=0.1, x_scale=0.3, diff_step=1e-2)
     return link(best.x)
