@@ -7,13 +7,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from steptime.datasets.builtins import BUILTINS
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
+from steptime.runner.equivalence.loaders import LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor
-from steptime.runner.preparation import environment_spec, prepare_environments, ready_interpreter
+from steptime.runner.preparation import (
+    environment_spec,
+    loader_of,
+    prepare_datasets,
+    prepare_environments,
+    ready_interpreter,
+    reference_loader_of,
+)
 from steptime.runner.progress import Silent
 from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import STRATEGIES
@@ -106,6 +115,23 @@ class Bench:
         """Check one trial, launched by ``executor`` where it is given; the reference is always launched as it is."""
         checker = self._check(executor or self.executor).checker
         return checker.check(trial, workload, partial(self._truths.truth, workload=workload), "")
+
+    def check_loader(self, trial: Trial, executor: Executor | None = None) -> EquivalenceResult:
+        """Check the loader of a trial whose dataset is a built-in one."""
+        datasets = prepare_datasets([trial.dataset or ""], Silent())
+        found = {trial.id: LoaderInput(loader_of(trial, datasets), reference_loader_of(trial, datasets))}
+        (case,) = loader_cases([trial], self.executor.manifests, found)
+        truth_of = partial(self._truths.truth, workload=case.workload)
+        checker = self._check(executor or self.executor).checker
+        return checker.check(case.trial, case.workload, truth_of, "", [case.probe])
+
+
+def loading(trial: Trial, dataset: str, processes: int = 0) -> Trial:
+    """Return ``trial`` with the native loader of a built-in dataset."""
+    shape = BUILTINS[dataset].input_shape or (3, 64, 64)
+    classes = len(BUILTINS[dataset].classes)
+    loader = {"dataset": dataset, "loader": "native", "loader_processes": processes}
+    return trial.model_copy(update={**loader, "input_shape": shape, "classes": classes})
 
 
 def preload(bench: Bench) -> None:

@@ -16,9 +16,12 @@ from itertools import cycle
 from pathlib import Path
 from random import Random
 
-from configurations import Bench, configurations, installed, preload, small_workload
+from configurations import Bench, configurations, installed, loading, preload, small_workload
 
 from steptime.workloads.table import build_workload
+
+ARRANGEMENTS = ("allreduce", "ps_sync", "ps_async")
+"""The strategies under which loaders are checked, of which each framework has one at least."""
 
 
 def main() -> None:
@@ -33,16 +36,20 @@ def main() -> None:
     shape = [tuple(arguments.shape)] if arguments.shape else []
     workload = small_workload() if arguments.workload == "small" else build_workload(arguments.workload, *shape)
     trials = list(configurations(arguments.frameworks, arguments.workers, workload, arguments.tiers))
+    if arguments.datasets:
+        chosen = [each for each in trials if each.strategy in ARRANGEMENTS and each.tuning == "documented"]
+        trials = [loading(each, name) for each in chosen for name in arguments.datasets]
     Random(0).shuffle(trials)  # noqa: S311 - so that the first ones are of all frameworks
     trials = [each.model_copy(update={"precision": arguments.precision}) for each in trials]
-    for number, trial in enumerate(cycle(trials)):
+    for number, unseeded in enumerate(cycle(trials)):
         if number >= arguments.runs:
             break
         if number < len(done):
             continue
         started = time.monotonic()
-        executor = as_usual if trial.tuning == "tuned" else None
-        result = bench.check(trial.model_copy(update={"seed": number // len(trials)}), executor, workload)
+        executor = as_usual if unseeded.tuning == "tuned" else None
+        trial = unseeded.model_copy(update={"seed": number // len(trials)})
+        result = bench.check_loader(trial, executor) if trial.dataset else bench.check(trial, executor, workload)
         shutil.rmtree(bench.scratch, ignore_errors=True)
         line = {
             **result.to_json(),
@@ -53,7 +60,8 @@ def main() -> None:
         with arguments.out.open("a") as file:
             file.write(json.dumps(line) + "\n")
         print(
-            f"{number:4} {trial.framework:20} {trial.strategy:15} {trial.tuning:10} {trial.workers} workers "
+            f"{number:4} {trial.framework:20} {trial.strategy:15} {trial.dataset or trial.tuning:10} "
+            f"{trial.workers} workers "
             f"{'passed ' if result.passed else 'REFUSED'} {line['wall_s']:6.1f} s  "
             f"gradient {result.gradient_error or 0:.1e}/{result.gradient_rounding or 0:.1e}  "
             f"update {result.update_error or 0:.1e}/{result.update_rounding or 0:.1e}  "
@@ -71,6 +79,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--frameworks", nargs="+", default=installed())
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--datasets", nargs="+", default=[], help="check native loaders of these instead of training")
     parser.add_argument("--tiers", nargs="+", default=["documented", "tuned"])
     parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
     parser.add_argument("--workload", default="lenet5", help="of the library, or small")

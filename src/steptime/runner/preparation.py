@@ -20,7 +20,7 @@ from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.accelerators import Accelerators
 from steptime.runner.progress import Observer
 from steptime.runner.workload_shapes import DatasetFacts
-from steptime.study.loaders import SYNTHETIC
+from steptime.study.loaders import NATIVE, SYNTHETIC
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 
@@ -271,3 +271,14 @@ def training_split(trial: Trial, datasets: Mapping[str, Dataset]) -> Split | Non
     found = split(datasets[trial.dataset], trial.input_shape, cache_folder(), own)
     require_batch(found.training.samples, trial.global_batch)
     return found
+
+
+def reference_loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
+    """Return the ``loader`` object by which the reference reads what ``trial`` reads, in the same order.
+
+    Whatever form the trial's loader reads, the reference reads the dataset that it was made of.
+    """
+    dataset = datasets[trial.dataset] if trial.dataset else None
+    found = loader_json(dataset, trial.input_shape, NATIVE.name)
+    shards = loader_of(trial, datasets)["dataset"].get("shards")
+    return {**found, "dataset": {**found["dataset"], "shards": shards}} if shards else found

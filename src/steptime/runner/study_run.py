@@ -21,6 +21,7 @@ from steptime.measurements.tiers import merged_tiers
 from steptime.runner.block_runner import LOADER_SHARE, BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
+from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
@@ -34,6 +35,7 @@ from steptime.runner.preparation import (
     loader_of,
     prepare_datasets,
     prepare_environments,
+    reference_loader_of,
     training_split,
 )
 from steptime.runner.progress import Observer
@@ -110,7 +112,7 @@ class StudyRun:
                     {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
                 )
                 workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
-                trials = self._equivalent(store, executor, trials, workloads)
+                trials = self._equivalent(store, executor, trials, workloads, datasets)
                 self._accepted = {trial.id for trial in trials}
                 self._unranked = self._changing(trials)
                 splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
@@ -250,7 +252,12 @@ class StudyRun:
         return executor, self._without(trials, failures, "failed")
 
     def _equivalent(
-        self, store: Store, executor: Executor, trials: list[Trial], workloads: Mapping[str, Workload]
+        self,
+        store: Store,
+        executor: Executor,
+        trials: list[Trial],
+        workloads: Mapping[str, Workload],
+        datasets: Mapping[str, Dataset],
     ) -> list[Trial]:
         """Return the trials that pass the equivalence check; all of them where the study has none."""
         settings = self.plan.study.equivalence
@@ -264,6 +271,11 @@ class StudyRun:
             workloads=workloads,
             keep=store.append_equivalence,
             observer=self.observer,
+            inputs={
+                trial.id: LoaderInput(loader_of(trial, datasets), reference_loader_of(trial, datasets))
+                for trial in trials
+                if trial.loader != SYNTHETIC.name
+            },
         )
         # Two checks would want the same device, and its memory.
         on_device = any(trial.device == "cuda" for trial in trials)

@@ -3,9 +3,10 @@
 A check launches the probes of a framework and strategy, and holds each against what the reference computes.
 """
 
+import json
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,7 @@ from pathlib import Path
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
+from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
 from steptime.runner.equivalence.probes import Probe, check_trial, probes
 from steptime.runner.equivalence.verdict import Findings
@@ -25,11 +27,13 @@ from steptime.workloads.layers import Workload
 
 @dataclass(frozen=True)
 class Case:
-    """One check: a small, synthetic trial that stands for all trials that differ in speed only."""
+    """One check: a small trial that stands for all trials that differ in speed only, or have the same loader."""
 
     trial: Trial
     stands_for: tuple[str, ...]
     """The ids of the trials that it stands for."""
+    loader: LoaderCase | None = None
+    """None of synthetic batches."""
 
 
 def equivalence_cases(trials: Sequence[Trial], manifests: Mapping[str, Manifest]) -> list[Case]:
@@ -55,11 +59,17 @@ class Checker:
     """Launches of every kind of probe."""
 
     def check(
-        self, trial: Trial, workload: Workload, truth_of: Callable[[Probe], Truth | str], version: str
+        self,
+        trial: Trial,
+        workload: Workload,
+        truth_of: Callable[[Probe], Truth | str],
+        version: str,
+        wanted: Iterable[Probe] | None = None,
     ) -> EquivalenceResult:
-        """Launch the probes of ``trial`` and hold each against its truth, until one does not pass."""
+        """Launch the probes of ``trial``, or those ``wanted``, and hold each against its truth until one fails."""
         found = Findings(trial, workload)
-        for number, probe in enumerate(probes(trial, workload, self.steps, self.repeats)):
+        wanted = probes(trial, workload, self.steps, self.repeats) if wanted is None else wanted
+        for number, probe in enumerate(wanted):
             truth = truth_of(probe)
             if isinstance(truth, str):
                 found.reasons.append(truth)
@@ -88,6 +98,8 @@ class EquivalenceCheck:
     keep: Callable[[EquivalenceResult], None]
     """Called with every result, in this thread or another, one at a time."""
     observer: Observer
+    inputs: Mapping[str, LoaderInput] = field(default_factory=dict)
+    """By trial id, of those trials that read a dataset: what their loaders read."""
     failures: dict[str, str] = field(default_factory=dict)
     """Why a trial did not pass, by trial id."""
 
@@ -99,7 +111,9 @@ class EquivalenceCheck:
 
     def run(self, trials: Sequence[Trial], *, side_by_side: int) -> None:
         """Check all ``trials``; nothing is timed here, so checks may run ``side_by_side``."""
-        cases = equivalence_cases(trials, self.checker.executor.manifests)
+        manifests = self.checker.executor.manifests
+        of_loaders = [Case(each.trial, each.stands_for, each) for each in loader_cases(trials, manifests, self.inputs)]
+        cases = equivalence_cases(trials, manifests) + of_loaders
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
         # Threads only start processes and wait; a thread that ends does not end what is tied to this process's
         # main thread, because every launch is over when its thread goes on.
@@ -117,18 +131,23 @@ class EquivalenceCheck:
 
     def _check(self, case: Case) -> None:
         trial = case.trial
-        workload = self.workloads[case.stands_for[0]]
+        of_loader = case.loader
+        workload = of_loader.workload if of_loader else self.workloads[case.stands_for[0]]
         executor = self.checker.executor
         ready = executor.environment(trial)
         manifest = executor.manifests[trial.framework]
         setting = f"{self.checker.steps} steps, {self.checker.repeats} repeats"
+        if of_loader:
+            setting = json.dumps(of_loader.probe.loader)
         key = self.cache.key(trial, workload, manifest, ready, setting)
         result = self.cache.get(key)
         what = f"{trial.framework} {trial.strategy}, {trial.workload}"
         if result is None:
             self.observer.working_on(what)
             version = ready.packages.get(manifest.distribution.lower(), "unknown")
-            result = self.checker.check(trial, workload, partial(self.truth, workload=workload), version)
+            truth_of = partial(self.truth, workload=workload)
+            wanted = [of_loader.probe] if of_loader else None
+            result = self.checker.check(trial, workload, truth_of, version, wanted)
             if executor.cancelled.is_set() and not result.passed:
                 return  # ended before its time, which says nothing about the framework
         with self._lock:
@@ -147,6 +166,7 @@ class EquivalenceCheck:
         trial = probe.trial
         key = f"{trial.workload}/{trial.input_shape}/{trial.classes}/{trial.workers}/{trial.batch_per_worker}"
         key += f"/{trial.seed}/{trial.precision}/{trial.optimizer.model_dump_json()}"
+        key += f"/{json.dumps(probe.reference_loader)}"
         key += f"/{probe.answer}/{probe.rounds}/{probe.turns}/{probe.batches}/{sorted(probe.settings.items())}"
         with self._lock:
             lock = self._truth_locks.setdefault(key, threading.Lock())

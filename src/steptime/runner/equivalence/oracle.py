@@ -9,7 +9,6 @@ from pathlib import Path
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
 from steptime.runner.equivalence.probes import Probe
 from steptime.runner.executor import Executor
-from steptime.runner.jobs import check_job
 from steptime.study.strategies import SINGLE
 from steptime.workloads.layers import Workload
 
@@ -184,13 +183,14 @@ class Oracle:
                 "servers": 0,
                 "server_placement": None,
                 "launcher": "local",
+                "loader": "synthetic",  # by which the environment is chosen
                 "options": {"updates": updates, "bits": bits, "shards": trial.workers},
                 "environment_variables": {},
             }
         )
         self.scratch.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="truth-", dir=self.scratch))  # truths are asked for side by side
-        job = probe.with_batches(check_job(reference, workload, (0, *rounds)))  # behind no step, the first weights
+        job = probe.reference_job(reference, workload, (0, *rounds))  # behind no step, the first weights
         job["options"].update(probe.settings)
         ran = self.executor.launch(reference, job, folder, last_record="check", pinned=False)
         if ran.reason:

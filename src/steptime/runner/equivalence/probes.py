@@ -3,7 +3,7 @@
 Which probes a trial needs follows from its strategy's ``answer`` and its number of workers.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
@@ -55,14 +55,30 @@ class Probe:
     """Options of the reference that decide the answer."""
     batches: int = 0
     """Different batches of each worker, which come again and again; 0 gives every step its own."""
+    loader: Mapping[str, Any] | None = None
+    """The job's ``loader``, of a probe whose batches are not synthetic."""
+    reference_loader: Mapping[str, Any] | None = None
+    """Likewise, of the reference."""
+    rounding: str = ""
+    """The precision in whose terms distances are allowed, where it is not the trial's."""
+
+    @property
+    def tolerance(self) -> str:
+        """The precision in whose terms distances are allowed."""
+        return self.rounding or self.trial.precision
 
     def job(self, workload: Workload, learning_rate: float) -> dict[str, Any]:
         """Return the job of the launch."""
         trial = self.trial.with_learning_rate(learning_rate)
-        return self.with_batches(check_job(trial, workload, self.rounds, turns=self.turns))
+        return self._with_batches(check_job(trial, workload, self.rounds, turns=self.turns), self.loader)
 
-    def with_batches(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return ``job`` with the batches of this probe, whatever rounds it has."""
+    def reference_job(self, reference: Trial, workload: Workload, rounds: tuple[int, ...]) -> dict[str, Any]:
+        """Return the job of the reference with ``rounds`` of its own and the batches of this probe."""
+        return self._with_batches(check_job(reference, workload, rounds), self.reference_loader)
+
+    def _with_batches(self, job: dict[str, Any], loader: Mapping[str, Any] | None) -> dict[str, Any]:
+        if loader is not None:
+            return {**job, "loader": dict(loader)}
         batches = self.batches or sum(self.rounds) + self.turns
         return {**job, "loader": {**job["loader"], "distinct_batches": batches}}
 

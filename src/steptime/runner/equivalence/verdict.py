@@ -69,11 +69,11 @@ class Findings:
             distance = abs(loss - right.loss) if math.isfinite(loss) else math.inf
             key = "first_loss" if number == 0 and right.steps == 1 else "last_loss"
             self._note(key, distance / max(abs(right.loss), 1e-30))
-            if not distance <= right.allowed_loss(self._trial.precision):
+            if not distance <= right.allowed_loss(probe.tolerance):
                 what = "first loss" if key == "first_loss" else "loss"
                 self.reasons.append(
                     f"{probe.name}: worker {rank}: the {what} is {loss:.6g} instead of {right.loss:.6g} "
-                    f"(allowed: {right.allowed_loss(self._trial.precision):.2g} away)"
+                    f"(allowed: {right.allowed_loss(probe.tolerance):.2g} away)"
                 )
                 return
 
@@ -83,7 +83,7 @@ class Findings:
         for place, (right, number) in enumerate(zip(rounds, numbers, strict=False)):
             end = sketches[number]
             try:
-                found = distances(start, end, right, self._trial.precision)
+                found = distances(start, end, right, probe.tolerance)
             except ValueError as mistake:
                 self.reasons.append(f"worker {rank}: {mistake}")
                 return
@@ -97,7 +97,7 @@ class Findings:
                 what = f"the {key} of {worst.name} in round {place + 1}"
                 self.reasons.append(f"{probe.name}: worker {rank}: {what} {worst.in_words()}")
                 return
-            slope = wrong_slope(start, end, right, self._trial.precision) if key == "gradient" else None
+            slope = wrong_slope(start, end, right, probe.tolerance) if key == "gradient" else None
             if slope is not None:
                 self.reasons.append(f"{probe.name}: worker {rank}: gradients are {slope:.3g} times the reference's")
                 return

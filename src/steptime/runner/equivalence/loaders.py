@@ -1,0 +1,129 @@
+"""The checks of loaders: whether the batches that arrive are those of the dataset, in the protocol's order.
+
+A network of one layer trains on them, whose gradient is a sum of the images of each class: what a loader doubles, drops
+or gives another label changes that sum, and a sum of pixels is the coarse picture that different decoders agree on. The
+truth is the reference with its own loader. No loader has to say what it delivers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from steptime.frameworks.manifest import Manifest
+from steptime.runner.equivalence.probes import Probe, check_trial
+from steptime.study.strategies import SINGLE, Answer, strategy_named
+from steptime.study.trial import Optimizer, Trial
+from steptime.workloads.layers import Network, Workload
+
+_SIDE = 8
+"""Of images, in pixels, at most: larger ones are averaged down, or the layer would be larger than most networks."""
+_LARGEST_LAYER = 4096
+"""Inputs of a layer that takes images as they are."""
+_IMAGE_AXES = 3
+_EPOCH = {"arrays": 300}
+_EPOCH_OF_FILES = 40
+"""Steps of an epoch, at most, that a check goes through whole, by the form of the dataset: images must be decoded."""
+_BEYOND = 2
+"""Steps of the next epoch."""
+_OF_LARGE = 12
+"""Steps of a check that cannot see a whole epoch."""
+_ROUNDING = {"arrays": "fp32"}
+_ROUNDING_OF_FILES = "bf16"
+"""The precision in whose terms distances are allowed: decoders and filters differ in the last bits of a pixel."""
+
+
+@dataclass(frozen=True)
+class LoaderInput:
+    """What one trial's loader reads."""
+
+    loader: Mapping[str, Any]
+    """The job's ``loader``."""
+    reference: Mapping[str, Any]
+    """The same samples, for the reference's own loader."""
+
+
+@dataclass(frozen=True)
+class LoaderCase:
+    """One check: a small trial that stands for all trials with the same loader."""
+
+    trial: Trial
+    workload: Workload
+    probe: Probe
+    stands_for: tuple[str, ...]
+
+
+def loader_cases(
+    trials: Sequence[Trial], manifests: Mapping[str, Manifest], inputs: Mapping[str, LoaderInput]
+) -> Iterator[LoaderCase]:
+    """Yield the checks of loaders that ``trials`` need, one for each framework, dataset, loader and number of helpers.
+
+    Args:
+        trials: of the study.
+        manifests: by framework.
+        inputs: by trial id, of those trials that read a dataset.
+    """
+    groups: dict[tuple[object, ...], list[Trial]] = {}
+    for trial in trials:
+        if trial.id in inputs:
+            key = (trial.framework, trial.device, trial.dataset, trial.loader, trial.loader_processes)
+            groups.setdefault((*key, trial.input_shape), []).append(trial)
+    for group in groups.values():
+        # Several workers show whether shards are disjoint; where workers do not wait for each other, one is exact.
+        chosen = max(group, key=lambda trial: (_answer(trial) == "mean", _answer(trial) != "blocks", trial.workers))
+        small = _small(chosen, manifests[chosen.framework])
+        workload = one_layer(chosen.input_shape, chosen.classes)
+        yield LoaderCase(small, workload, loader_probe(small, inputs[chosen.id]), tuple(each.id for each in group))
+
+
+def _small(trial: Trial, manifest: Manifest) -> Trial:
+    """Return the check that stands for all trials with the loader of ``trial``."""
+    small = check_trial(trial, manifest)
+    helpers = f" with {trial.loader_processes} helpers" if trial.loader_processes else ""
+    update: dict[str, Any] = {
+        "dataset": trial.dataset,
+        "loader": trial.loader,
+        "loader_processes": trial.loader_processes,
+        "workload": f"the {trial.loader} loader of {trial.dataset}{helpers}",
+        "precision": "fp32",
+        "optimizer": Optimizer(momentum=0.0),
+    }
+    if _answer(trial) != "mean":
+        update["workers"] = 1
+    if _answer(trial) == "blocks":  # which one worker has too
+        options = manifest.tier_options("documented", SINGLE.name, trial.device)
+        update |= {"strategy": SINGLE.name, "options": options, "launcher": manifest.launcher_for(SINGLE.name, options)}
+    return small.model_copy(update=update)
+
+
+def one_layer(input_shape: tuple[int, ...], classes: int) -> Workload:
+    """Return a network whose only weights are one layer of all pixels, or of averages of squares of large images."""
+    net = Network(input_shape)
+    values = net.input
+    if len(input_shape) == _IMAGE_AXES:
+        channels, height, width = input_shape
+        if channels * height * width > _LARGEST_LAYER:
+            kernel = (-(-height // _SIDE), -(-width // _SIDE))
+            values = net.avg_pool("pool", values, kernel, stride=kernel)
+        values = net.flatten("flatten", values)
+    net.linear("fc", values, classes)
+    return net.finish("one_layer", classes=classes)
+
+
+def loader_probe(trial: Trial, found: LoaderInput) -> Probe:
+    """Return the probe of a loader: a whole epoch and the beginning of the next, where that is not too many steps."""
+    dataset = found.loader["dataset"]
+    form = dataset["form"]
+    epoch = dataset["samples"] // trial.workers // trial.batch_per_worker
+    steps = epoch + _BEYOND if epoch <= _EPOCH.get(form, _EPOCH_OF_FILES) else _OF_LARGE
+    return Probe(
+        "batches",
+        trial,
+        (1,) * steps,
+        loader=found.loader,
+        reference_loader=found.reference,
+        rounding=_ROUNDING.get(form, _ROUNDING_OF_FILES),
+    )
+
+
+def _answer(trial: Trial) -> Answer:
+    return strategy_named(trial.strategy).answer
