@@ -165,7 +165,8 @@ class EquivalenceCheck:
         """Return what is right of ``probe``, computed once for all frameworks."""
         trial = probe.trial
         key = f"{trial.workload}/{trial.input_shape}/{trial.classes}/{trial.workers}/{trial.batch_per_worker}"
-        key += f"/{trial.seed}/{trial.precision}/{trial.optimizer.model_dump_json()}"
+        smoothing = trial.training.label_smoothing if trial.training else 0.0
+        key += f"/{trial.seed}/{trial.precision}/{trial.optimizer.model_dump_json()}/{smoothing}"
         key += f"/{json.dumps(probe.reference_loader)}"
         key += f"/{probe.answer}/{probe.rounds}/{probe.turns}/{probe.batches}/{sorted(probe.settings.items())}"
         with self._lock:

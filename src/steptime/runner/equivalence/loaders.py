@@ -11,8 +11,9 @@ from typing import Any
 
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.equivalence.probes import Probe, check_trial
+from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import SINGLE, Answer, strategy_named
-from steptime.study.trial import Optimizer, Trial
+from steptime.study.trial import Trial
 from steptime.workloads.layers import Network, Workload
 
 _SIDE = 8
@@ -85,6 +86,7 @@ def _small(trial: Trial, manifest: Manifest) -> Trial:
         "loader_processes": trial.loader_processes,
         "workload": f"the {trial.loader} loader of {trial.dataset}{helpers}",
         "precision": "fp32",
+        "training": None,
         "optimizer": Optimizer(momentum=0.0),
     }
     if _answer(trial) != "mean":

@@ -12,6 +12,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.runner.jobs import check_job
 from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import strategy_named
+from steptime.study.training import Training
 from steptime.study.trial import Trial
 from steptime.workloads.costs import costs
 from steptime.workloads.layers import Workload
@@ -85,6 +86,7 @@ class Probe:
 
 def check_trial(trial: Trial, manifest: Manifest) -> Trial:
     """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
+    smoothing = trial.training.label_smoothing if trial.training else 0.0
     here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
     return trial.model_copy(
         update={
@@ -95,6 +97,8 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
             "batch_per_worker": min(trial.batch_per_worker, _BATCH),
             "threads": 1,
             "cores_per_worker": None,
+            # Schedules change the rate of steps that no check takes.
+            "training": Training(epochs=1, label_smoothing=smoothing) if smoothing else None,
             **(here if trial.cluster else {}),
         }
     )
