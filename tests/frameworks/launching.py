@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
 Weights = dict[str, np.ndarray]
+SCRIPTED = Path(__file__).with_name("scripted_adapter.py")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class LaunchResult:
     """Lines by process: ``worker-0``, ``server-0``, …"""
     weights: dict[int, Weights]
     """Of the ranks that saved any, by rank."""
+    seen: dict[int, Weights]
+    """What the script's actions got from each worker's session, by rank."""
     stderr: dict[str, str]
 
     def record(self, kind: str, process: str = "worker-0") -> dict[str, Any]:
@@ -91,6 +94,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     cores_per_worker: int | None = None,
     time_limit_s: float = 120.0,
     preloaded: bool = False,
+    script: Sequence[tuple[int, str, Any]] = (),
 ) -> LaunchResult:
     """Stage ``job`` into a new folder below ``folder``, run it with the strategy's own launcher, and read it back.
 
@@ -104,12 +108,17 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         cores_per_worker: how many of them each is pinned to; None for as many as it has threads.
         time_limit_s: after which all processes are ended and the launch counts as failed.
         preloaded: whether workers may start with the framework imported, where a test is about what they compute.
+        script: what each worker's session is to do between its steps, as ``scripted_adapter.py`` says.
     """
     manifest = load_manifests()[job["framework"]]
     support = manifest.strategies[job["strategy"]]
     interpreter = python or interpreter_for(job["framework"], job["loader"]["kind"])
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
-    make_run_folder(run_folder, manifest.folder, job, manifest.libraries, manifest.name)
+    make_run_folder(run_folder, manifest.folder, {**job, "script": script}, manifest.libraries, manifest.name)
+    if script:
+        adapter = run_folder / "steptime" / "frameworks" / manifest.name / "adapter.py"
+        adapter.rename(adapter.with_name("scripted.py"))
+        adapter.write_text(SCRIPTED.read_text())
     request = Request(
         folder=run_folder,
         interpreter=interpreter,
@@ -281,11 +290,16 @@ def _read_back(folder: Path, outcome: LaunchOutcome) -> LaunchResult:
     records = {
         path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*-*.jsonl")
     }
-    weights = {}
-    for path in folder.glob("weights-*.npz"):
-        with np.load(path) as file:
-            weights[int(path.stem.split("-")[1])] = dict(file)
+    weights, seen = _arrays(folder, "weights"), _arrays(folder, "seen")
     stderr = {path.stem: path.read_text(errors="replace") for path in sorted(folder.glob("*.launch"))}
     for path in sorted(folder.glob("*.err")):
         stderr[path.stem] = stderr.get(path.stem, "") + path.read_text(errors="replace")
-    return LaunchResult(folder, outcome, records, weights, stderr)
+    return LaunchResult(folder, outcome, records, weights, seen, stderr)
+
+
+def _arrays(folder: Path, stem: str) -> dict[int, Weights]:
+    found = {}
+    for path in folder.glob(f"{stem}-*.npz"):
+        with np.load(path) as file:
+            found[int(path.stem.split("-")[1])] = dict(file)
+    return found

@@ -12,8 +12,17 @@ from steptime.frameworks.deepspeed.ablation import (
     ShardedWeightsAblation,
 )
 from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
+from steptime.libraries.torch.checkpoint import (
+    buffers_state,
+    module_state,
+    packed,
+    set_buffers_state,
+    set_module_state,
+    unpacked,
+)
 from steptime.libraries.torch.devices import keep_group, rendezvous_url
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, update_of
+from steptime.libraries.torch.optimizers import set_rate, update_of
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 
 
 def engine_settings(job, stage):
@@ -82,8 +91,24 @@ class ZeroStage0(TorchStrategy):
         self._engine.backward(loss)
         self._engine.step()
 
+    def set_learning_rate(self, rate):
+        set_rate(self._engine.optimizer, rate)
+
     def whole(self, parameter):
         return parameter.detach().float()
+
+    def state(self, built):
+        # Of the weights too, which the stages lay out in their own ways.
+        return dict(module_state(built.module), engine=packed(self._engine.optimizer.state_dict()))
+
+    def set_state(self, built, arrays):
+        set_module_state(built.module, arrays)
+        self._set_optimizer_state(unpacked(arrays["engine"]))
+
+    def _set_optimizer_state(self, state):
+        optimizer = self._engine.optimizer
+        wraps = hasattr(optimizer, "optimizer")
+        optimizer.load_state_dict({self.context.rank: state} if wraps else state)  # of the ranks' states, its own
 
     def ablate(self):
         return self.stages(self, self._engine, CollectiveHook(deepspeed.comm.comm.cdb))
@@ -139,6 +164,15 @@ class ZeroStage3(ZeroStage1):
 
     def count(self, parameter):
         return parameter.ds_numel
+
+    def state(self, built):
+        # The weights are those of the optimizer, a part on each worker.
+        return dict(buffers_state(built.module), engine=packed(self._engine.optimizer.state_dict()))
+
+    def set_state(self, built, arrays):
+        set_buffers_state(built.module, arrays)
+        self._set_optimizer_state(unpacked(arrays["engine"]))
+        self._engine.optimizer.checkpoint_event_epilogue()  # gathers the weights that are kept whole
 
     def whole(self, parameter):
         with deepspeed.zero.GatheredParameters([parameter]):

@@ -16,8 +16,10 @@ from torch.distributed import TCPStore, rpc
 
 from steptime.frameworks.pytorch.communication import SHARDINGS
 from steptime.libraries.torch.ablation import TorchAblation
+from steptime.libraries.torch.checkpoint import module_state, optimizer_state, set_module_state, set_optimizer_state
 from steptime.libraries.torch.devices import set_threads
-from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost, sgd, update_option
+from steptime.libraries.torch.optimizers import is_linear, open_optimizer, set_rate, update_option
+from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 from steptime.worker.weights import initial_weights
 
 _OF_IMAGES = 4
@@ -120,14 +122,36 @@ def serve_shard(job, context):
 
 
 @rpc.functions.async_execution
-def exchange(worker, gradient):
+def exchange(worker, gradient, rate=None):
     """Called by workers: give this server a gradient, and get a future of ``(weights, staleness)``.
 
     Args:
         worker: the caller's rank.
         gradient: float32, as long as the piece; the server keeps it.
+        rate: the learning rate with which it is applied; None for that of the gradient before.
     """
-    return _held["shard"].take(worker, gradient)
+    return _held["shard"].take(worker, gradient, rate)
+
+
+def pull(worker):
+    """Called by workers: get this server's weights as they are now."""
+    return _held["shard"].weights_for(worker)
+
+
+def shard_state():
+    """Called by workers: get ``{name: array}`` of this server's weights and optimizer state."""
+    return _held["shard"].state()
+
+
+def set_shard_state(arrays):
+    """Called by worker 0, before any worker's first step: go on from what ``shard_state`` returned."""
+    _held["shard"].set_state(arrays)
+
+
+@rpc.functions.async_execution
+def await_state():
+    """Called by the other workers: get a future that is done when worker 0 has set this server's state."""
+    return _held["shard"].is_set
 
 
 def _first_weights(job, context):
@@ -166,7 +190,38 @@ class SharesOfAll(object):
         return future
 
 
-class SynchronousShard(object):
+class _Shard(object):
+    """Weights of a server and the optimizer that updates them; ``is_set`` is done once a state has been read back."""
+
+    def __init__(self, weights, settings, update):
+        """Hold ``weights``, a row of float32, and update them.
+
+        Args:
+            weights: the row.
+            settings: of the optimizer.
+            update: the job's option of that name.
+        """
+        self.is_set = torch.futures.Future()
+        self._weights = weights
+        self._optimizer = open_optimizer([weights], settings, update)
+
+    def _update(self, gradient):
+        self._weights.grad = gradient
+        self._optimizer.step()
+        self._weights.grad = None
+
+    def state(self):
+        """Return ``{name: array}`` of the weights and of the optimizer's state."""
+        return dict(optimizer_state(self._optimizer), weights=self._weights.numpy().copy())
+
+    def set_state(self, arrays):
+        """Go on from what ``state`` returned."""
+        set_optimizer_state(self._optimizer, arrays)
+        self._weights.copy_(torch.from_numpy(arrays["weights"]))
+        self.is_set.set_result(True)
+
+
+class SynchronousShard(_Shard):
     """Updated once with the gradients of all workers."""
 
     def __init__(self, weights, optimizer, update, workers):
@@ -178,53 +233,74 @@ class SynchronousShard(object):
             update: the job's option of that name.
             workers: how many send gradients.
         """
-        # The sum of the gradients stands for their average. As all is linear in it, the learning rate and the decay
-        # can do the division, which would otherwise be one more pass over all values.
+        # The sum of the gradients stands for their average. Where the update is linear in it, the learning rate and the
+        # decay can do the division, which would otherwise be one more pass over all values.
+        self._by_rate, self._by_sum = (workers, 1) if is_linear(optimizer) else (1, workers)
         settings = dict(
             optimizer,
-            learning_rate=optimizer["learning_rate"] / workers,
-            weight_decay=optimizer["weight_decay"] * workers,
+            learning_rate=optimizer["learning_rate"] / self._by_rate,
+            weight_decay=optimizer["weight_decay"] * self._by_rate,
         )
-        self._weights = weights
-        self._optimizer = sgd([weights], settings, update)
+        super(SynchronousShard, self).__init__(weights, settings, update)
         self._shares = SharesOfAll(workers)
 
-    def take(self, _, gradient):
-        """Add a worker's gradient; its future is fulfilled when the last worker's has come."""
+    def take(self, _, gradient, rate=None):
+        """Add a worker's gradient; its future is fulfilled when the last worker's has come.
+
+        All workers send the same ``rate`` with the gradients of a step.
+        """
+        if rate is not None:
+            set_rate(self._optimizer, rate / self._by_rate)
         return self._shares.take(gradient, self._updated)
 
     def _updated(self, total):
-        self._weights.grad = total
-        self._optimizer.step()
-        self._weights.grad = None
+        self._update(total if self._by_sum == 1 else total.div_(self._by_sum))
         # These weights change no more before each worker has them, since each has to send its next gradient first.
         return self._weights, 0
 
+    def weights_for(self, _):
+        """Return the weights, which each worker has already."""
+        return self._weights
 
-class AsynchronousShard(object):
+
+class AsynchronousShard(_Shard):
     """Updated with each gradient at once, whatever the other workers do."""
 
     def __init__(self, weights, optimizer, update, workers):
         """As ``SynchronousShard`` does."""
-        self._weights = weights
-        self._optimizer = sgd([weights], optimizer, update)
+        super(AsynchronousShard, self).__init__(weights, optimizer, update)
         self._lock = threading.Lock()
         self._version = 0
         self._pulled = [0] * workers
 
-    def take(self, worker, gradient):
-        """Update; the staleness is how many updates came after those weights that the worker got last."""
+    def take(self, worker, gradient, rate=None):
+        """Update; the staleness is how many updates came after those weights that the worker got last.
+
+        A gradient is applied with the ``rate`` of its own worker, who may be elsewhere in the training than others.
+        """
         future = torch.futures.Future()
         with self._lock:
+            if rate is not None:
+                set_rate(self._optimizer, rate)
             late = self._version - self._pulled[worker]
-            self._weights.grad = gradient
-            self._optimizer.step()
-            self._weights.grad = None
+            self._update(gradient)
             self._version += 1
-            self._pulled[worker] = self._version
-            weights = self._weights.clone()  # the next update must not change what is on its way
+            weights = self._weights_for(worker)
         future.set_result((weights, late))
         return future
+
+    def weights_for(self, worker):
+        """Return the weights as they are now, from which the worker's next gradient will be computed."""
+        with self._lock:
+            return self._weights_for(worker)
+
+    def state(self):
+        with self._lock:
+            return super(AsynchronousShard, self).state()
+
+    def _weights_for(self, worker):
+        self._pulled[worker] = self._version
+        return self._weights.clone()  # the next update must not change what is on its way
 
 
 class ParameterServerAblation(TorchAblation):
@@ -280,6 +356,7 @@ class ParameterServers(TorchStrategy):
         self._weights = [torch.empty(size, device=device.torch_device) for size in self._pieces.sizes]
         self._gradients = [torch.zeros_like(row) for row in self._weights]
         self._late = collections.Counter()
+        self._rate = ()
         self._group = RpcGroup(context)
 
     def prepare(self, built):
@@ -303,7 +380,7 @@ class ParameterServers(TorchStrategy):
         returns stands for the answer.
         """
         answers = [
-            rpc.rpc_async(server, exchange, (self.context.rank, gradient.cpu()))
+            rpc.rpc_async(server, exchange, (self.context.rank, gradient.cpu()) + self._rate)
             for server, gradient in zip(self._servers, self._gradients)
         ]
         if watch is not None:
@@ -314,6 +391,34 @@ class ParameterServers(TorchStrategy):
             row.copy_(weights)
             late = max(late, updates)
         self._late[late] += 1
+
+    def set_learning_rate(self, rate):
+        self._rate = (rate,)  # each gradient travels with its own
+
+    def _pull(self):
+        answers = [rpc.rpc_async(server, pull, (self.context.rank,)) for server in self._servers]
+        for row, answer in zip(self._weights, answers):
+            row.copy_(answer.wait())
+
+    def state(self, built):
+        """Return this worker's weights and running statistics, and of worker 0 the state of the servers too."""
+        state = module_state(built.module)
+        if self.context.rank == 0:
+            for server in self._servers:
+                for name, array in rpc.rpc_sync(server, shard_state).items():
+                    state["%s/%s" % (server, name)] = array
+        return state
+
+    def set_state(self, built, arrays):
+        set_module_state(built.module, arrays)
+        for server in self._servers:
+            if self.context.rank == 0:
+                start = server + "/"
+                own = {name[len(start) :]: array for name, array in arrays.items() if name.startswith(start)}
+                rpc.rpc_sync(server, set_shard_state, (own,))
+            else:
+                rpc.rpc_sync(server, await_state)
+        self._pull()
 
     def forget(self):
         """Set all gradients to zero, which the answers say have been read."""
@@ -341,6 +446,9 @@ class ParameterServers(TorchStrategy):
 
 class AsynchronousParameterServers(ParameterServers):
     """Nobody waits for anybody, so that updates may be late: of several servers, the latest counts."""
+
+    def refresh(self):
+        self._pull()
 
     def staleness(self):
         counts, self._late = dict(self._late), collections.Counter()

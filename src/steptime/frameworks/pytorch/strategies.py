@@ -11,7 +11,8 @@ from steptime.frameworks.pytorch.communication import bucket_cap_mb, sharding_gr
 from steptime.frameworks.pytorch.ddp_ablation import BucketAblation
 from steptime.frameworks.pytorch.parameter_server import AsynchronousParameterServers, ParameterServers
 from steptime.libraries.torch.devices import join_group, leave_group
-from steptime.libraries.torch.strategy import TorchStrategy, update_of
+from steptime.libraries.torch.optimizers import update_of
+from steptime.libraries.torch.strategy import TorchStrategy
 
 
 def sharded_children(module, smallest):
@@ -167,6 +168,11 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
         except ImportError:
             return None
         return ShardAblation(self, self._module)
+
+    def evaluated(self):
+        # A forward pass without a backward pass leaves weights of other workers where the shards of this one were.
+        for unit in self._units:
+            unit.reshard()
 
     def whole(self, parameter):
         return parameter.detach().full_tensor()

@@ -1,10 +1,12 @@
 """A session in torch, whatever the strategy: forward pass and loss here, what follows in the strategy."""
 
 import contextlib
+import functools
 
 import torch
 from torch.nn import functional
 
+from steptime.libraries.torch.checkpoint import random_state, set_random_state
 from steptime.libraries.torch.compilation import compiled_loss
 from steptime.libraries.torch.devices import open_device
 from steptime.libraries.torch.loader import open_torch_batches
@@ -14,12 +16,23 @@ from steptime.worker.precision import PROBE, SIZE
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
-_LOSSES = {
-    "softmax_cross_entropy": functional.cross_entropy,
-    "mean_squared_error": functional.mse_loss,
-}
+
+def criterion_of(job):
+    """Return the job's loss as a function of outputs and targets, with its share of smoothed labels in training."""
+    if job["workload"]["loss"] == "mean_squared_error":
+        return functional.mse_loss
+    smoothing = job["label_smoothing"]
+    return (
+        functools.partial(functional.cross_entropy, label_smoothing=smoothing)
+        if smoothing
+        else functional.cross_entropy
+    )
+
+
 MIXED = {"bf16": torch.bfloat16, "fp16": torch.float16}
 """The type of products under each precision that is torch's automatic mixed one."""
+_FLAT = 2
+"""Dimensions of a batch of flat inputs."""
 
 
 class TorchForward(object):
@@ -41,12 +54,13 @@ class TorchForward(object):
             device_type: ``cpu`` or ``cuda``.
             autocast: whether torch's autocast, and nobody else, chooses the precision of each operation.
         """
-        criterion = _LOSSES[job["workload"]["loss"]]
+        criterion = criterion_of(job)
 
         def loss_and_outputs(inputs, targets):
             outputs = network(inputs)
             return criterion(outputs, targets), outputs.detach()
 
+        self._network = network
         self._loss_and_outputs, self._compile_facts = compiled_loss(loss_and_outputs, job, device_type)
         self._mixed = MIXED.get(job["precision"]) if autocast else None
         self._device_type = device_type
@@ -59,6 +73,11 @@ class TorchForward(object):
             loss, outputs = self._loss_and_outputs(inputs, targets)
         self.output_shape = outputs.shape
         return loss
+
+    def outputs(self, inputs):
+        """Return the network's outputs for one batch as float32, without gradients."""
+        with self._precision(), torch.no_grad():
+            return self._network(inputs).float()
 
     def probe(self, device, weights_type):
         """Return the products of ``Session.probe_precision``, computed as in the forward pass.
@@ -97,6 +116,7 @@ class TorchSession(Session):
         """Build everything; ``strategy`` is a class as ``TorchStrategy`` is."""
         workload = job["workload"]
         self._device = open_device(job, context)
+        torch.manual_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
         self._channels_last = channels_innermost(job)
         self._built = TorchWorkload(workload)
         self._built.load(initial_weights(workload["layers"], job["seed"]))
@@ -107,11 +127,36 @@ class TorchSession(Session):
         batches = open_torch_batches(job, context, self._device.torch_device, self._channels_last)
         self._forward = TorchForward(network, job, batches, self._device.torch_device.type, self._strategy.autocast)
         self._loss = None
+        self._evaluated_after = None
 
     def step(self):
         loss = self._forward.loss(*next(self._forward.batches))
         self._strategy.update(loss)
         self._loss = loss.detach()
+
+    def set_learning_rate(self, rate):
+        self._strategy.set_learning_rate(rate)
+
+    def outputs(self, inputs):
+        if self._loss is None or self._loss is not self._evaluated_after:  # a step has been taken since
+            self._strategy.refresh()
+            self._evaluated_after = self._loss
+        layout = torch.channels_last if self._channels_last and inputs.ndim > _FLAT else torch.contiguous_format
+        batch = torch.from_numpy(inputs).to(self._device.torch_device, memory_format=layout)
+        self._built.module.eval()
+        try:
+            return self._forward.outputs(batch).cpu().numpy()
+        finally:
+            self._built.module.train()
+            self._strategy.evaluated()
+
+    def state(self):
+        state = self._strategy.state(self._built)
+        return None if state is None else dict(state, **random_state(self._device.torch_device))
+
+    def set_state(self, arrays):
+        self._strategy.set_state(self._built, arrays)
+        set_random_state(self._device.torch_device, arrays)
 
     def ablate(self):
         ablation = self._strategy.ablate()

@@ -3,7 +3,16 @@
 import torch
 
 from steptime.libraries.torch.ablation import TorchAblation
+from steptime.libraries.torch.checkpoint import (
+    module_state,
+    optimizer_state,
+    packed,
+    set_module_state,
+    set_optimizer_state,
+    unpacked,
+)
 from steptime.libraries.torch.network import prefers_channels_last
+from steptime.libraries.torch.optimizers import open_optimizer, set_rate, update_of, update_option
 
 
 class TorchStrategy(object):
@@ -42,7 +51,7 @@ class TorchStrategy(object):
 
         ``built`` is the ``TorchWorkload``: its module lies on the device and has the first weights.
         """
-        self.optimizer = sgd(built.module.parameters(), self.job["optimizer"], update_option(self.job))
+        self.optimizer = open_optimizer(built.module.parameters(), self.job["optimizer"], update_option(self.job))
         if self.job["precision"] == "fp16":
             self.scaler = torch.amp.GradScaler(self.device.torch_device.type)
         return built.module
@@ -61,6 +70,30 @@ class TorchStrategy(object):
     def drop_gradients(self):
         """Give the gradients' memory back."""
         self.optimizer.zero_grad(set_to_none=True)
+
+    def set_learning_rate(self, rate):
+        """Update with the learning rate ``rate`` from the next step on."""
+        set_rate(self.optimizer, rate)
+
+    def refresh(self):
+        """Fetch the newest weights before an evaluation, where others change them."""
+
+    def evaluated(self):
+        """Undo what a forward pass without a backward pass has left."""
+
+    def state(self, built):
+        """Return what ``Session.state`` does, without the random numbers; None where the strategy cannot go on."""
+        state = dict(module_state(built.module), **optimizer_state(self.optimizer))
+        if self.scaler is not None:
+            state["scaler"] = packed(self.scaler.state_dict())
+        return state
+
+    def set_state(self, built, arrays):
+        """Go on from what ``state`` returned."""
+        set_module_state(built.module, arrays)
+        set_optimizer_state(self.optimizer, arrays)
+        if self.scaler is not None:
+            self.scaler.load_state_dict(unpacked(arrays["scaler"]))
 
     def ablate(self):
         """Return the ``TorchAblation`` of this strategy's step, or None; called once, after ``prepare``."""
@@ -88,35 +121,6 @@ class TorchStrategy(object):
     def abort(self):
         """Leave after a failure, without waiting for anybody."""
         self.leave()
-
-
-def sgd(parameters, settings, update):
-    """Return torch's SGD over ``parameters`` with the job's ``optimizer`` settings.
-
-    Args:
-        parameters: tensors.
-        settings: of the job's ``optimizer``.
-        update: ``default`` (torch chooses), ``foreach`` (one call for all parameters per operation) or ``fused`` (one
-            call for the whole update).
-    """
-    return torch.optim.SGD(
-        parameters,
-        lr=settings["learning_rate"],
-        momentum=settings["momentum"],
-        weight_decay=settings["weight_decay"],
-        **({} if update == "default" else {update: True}),
-    )
-
-
-def update_option(job):
-    """Return the job's option ``update``, which says how the optimizer works."""
-    return job["options"].get("update", "default")
-
-
-def update_of(optimizer):
-    """Return how an optimizer of torch updates, as read back from it: ``fused``, ``foreach`` or ``default``."""
-    settings = optimizer.param_groups[0]
-    return next((name for name in ("fused", "foreach") if settings.get(name)), "default")
 
 
 def channels_innermost(job):

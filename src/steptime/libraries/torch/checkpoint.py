@@ -1,0 +1,111 @@
+"""A worker's training state as numpy arrays: weights, running statistics, the optimizer's state, random numbers.
+
+Of what is sharded, each worker keeps its own shard. Tensors keep their layout when they are read back, because fused
+updates go through the memory of weights and optimizer state in one order.
+"""
+
+import io
+
+import numpy
+import torch
+
+
+def module_state(module):
+    """Return ``{"module/NAME": array}`` of the parameters and buffers of a module."""
+    return {"module/" + name: _array(tensor) for name, tensor in module.state_dict().items()}
+
+
+def set_module_state(module, arrays):
+    """Copy what ``module_state`` returned into a module."""
+    for name, tensor in module.state_dict().items():
+        _copy(tensor, arrays["module/" + name])
+
+
+def buffers_state(module):
+    """Return ``{"module/NAME": array}`` of the buffers of a module, which are its running statistics."""
+    return {"module/" + name: _array(tensor) for name, tensor in module.named_buffers()}
+
+
+def set_buffers_state(module, arrays):
+    """Copy what ``buffers_state`` returned into a module."""
+    for name, tensor in module.named_buffers():
+        _copy(tensor, arrays["module/" + name])
+
+
+def optimizer_state(optimizer):
+    """Return ``{"optimizer/PLACE/NAME": array}``; PLACE is that of the parameter among all of the optimizer."""
+    return {
+        "optimizer/%d/%s" % (place, name): _array(value)
+        for place, values in optimizer.state_dict()["state"].items()
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def set_optimizer_state(optimizer, arrays):
+    """Give an optimizer the state that ``optimizer_state`` returned; its learning rate stays."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    states = {}
+    for key, array in arrays.items():
+        kind, _, rest = key.partition("/")
+        if kind == "optimizer":
+            place, name = rest.split("/")
+            states.setdefault(int(place), {})[name] = _like(parameters[int(place)], array)
+    optimizer.load_state_dict(dict(optimizer.state_dict(), state=states))
+
+
+def random_state(device):
+    """Return ``{"random/DEVICE": array}`` of torch's generators, from which dropout draws."""
+    states = {"random/cpu": torch.get_rng_state().numpy()}
+    if device.type == "cuda":
+        states["random/cuda"] = torch.cuda.get_rng_state(device).numpy()
+    return states
+
+
+def set_random_state(device, arrays):
+    """Set torch's generators to what ``random_state`` returned."""
+    torch.set_rng_state(torch.from_numpy(arrays["random/cpu"]))
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(torch.from_numpy(arrays["random/cuda"]), device)
+
+
+def packed(anything):
+    """Return whatever ``torch.save`` takes as one array of bytes."""
+    file = io.BytesIO()
+    torch.save(anything, file)
+    return numpy.frombuffer(file.getvalue(), dtype=numpy.uint8)
+
+
+def unpacked(array):
+    """Return what ``packed`` was given; only a checkpoint of this program may be read so, since it is unpickled."""
+    return torch.load(io.BytesIO(array.tobytes()), weights_only=False)
+
+
+def _array(value):
+    """Return a tensor of this worker, or a number, as an array that shares no memory with it."""
+    if not torch.is_tensor(value):
+        return numpy.array(value)
+    own = _own(value).detach().cpu()
+    if own.dtype == torch.bfloat16:  # of which numpy knows nothing
+        own = own.view(torch.int16)
+    return numpy.array(own.numpy())
+
+
+def _copy(tensor, array):
+    own = _own(tensor).detach()
+    values = torch.from_numpy(array)
+    own.copy_(values.view(torch.bfloat16) if own.dtype == torch.bfloat16 else values)
+
+
+def _like(parameter, array):
+    """Return ``array`` as a tensor laid out and sharded as ``parameter``, or as it is where it has another shape."""
+    if array.shape != tuple(_own(parameter).shape):
+        return torch.from_numpy(array)
+    values = torch.empty_like(parameter)
+    _copy(values, array)
+    return values
+
+
+def _own(tensor):
+    """Return this worker's part of a sharded tensor, and another tensor itself."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor

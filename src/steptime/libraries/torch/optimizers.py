@@ -1,0 +1,69 @@
+"""Torch's own optimizers under the names of a study, and their learning rate.
+
+Torch has no LARS and no LAMB. Its Adam and AdamW add epsilon to the root of the corrected second moment, as Kingma and
+Ba do; its AdamW takes decay off the weights by the learning rate, as Loshchilov and Hutter do.
+"""
+
+import torch
+
+
+def open_optimizer(parameters, settings, update):
+    """Return torch's optimizer over ``parameters`` with the job's ``optimizer`` settings.
+
+    Args:
+        parameters: tensors.
+        settings: of the job's ``optimizer``.
+        update: ``default`` (torch chooses), ``foreach`` (one call for all parameters per operation) or ``fused`` (one
+            call for the whole update).
+    """
+    how = {} if update == "default" else {update: True}
+    return _OPTIMIZERS[settings["name"]](
+        parameters, settings, lr=settings["learning_rate"], weight_decay=settings["weight_decay"], **how
+    )
+
+
+def _momentum(parameters, settings, **how):
+    return torch.optim.SGD(parameters, momentum=settings["momentum"], **how)
+
+
+def _nesterov(parameters, settings, **how):
+    momentum = settings["momentum"]
+    return torch.optim.SGD(parameters, momentum=momentum, nesterov=momentum > 0, **how)  # torch refuses it without any
+
+
+def _adam(parameters, settings, **how):
+    return torch.optim.Adam(parameters, **dict(_moments(settings), **how))
+
+
+def _adamw(parameters, settings, **how):
+    return torch.optim.AdamW(parameters, **dict(_moments(settings), **how))
+
+
+def _moments(settings):
+    return {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
+
+
+_OPTIMIZERS = {"sgd": _momentum, "nesterov": _nesterov, "adam": _adam, "adamw": _adamw}
+_LINEAR = ("sgd", "nesterov")
+
+
+def is_linear(settings):
+    """Whether the update is linear in the gradients and the decay, so that the rate can divide instead of them."""
+    return settings["name"] in _LINEAR
+
+
+def set_rate(optimizer, rate):
+    """Have ``optimizer`` update with the learning rate ``rate`` from its next update on."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def update_option(job):
+    """Return the job's option ``update``, which says how the optimizer works."""
+    return job["options"].get("update", "default")
+
+
+def update_of(optimizer):
+    """Return how an optimizer of torch updates, as read back from it: ``fused``, ``foreach`` or ``default``."""
+    settings = optimizer.param_groups[0]
+    return next((name for name in ("fused", "foreach") if settings.get(name)), "default")
