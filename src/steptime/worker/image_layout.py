@@ -16,6 +16,11 @@ def channels_last(array):
     return numpy.ascontiguousarray(numpy.moveaxis(array, 1, -1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
 
 
+def channels_first(array):
+    """Undo ``channels_last``."""
+    return numpy.ascontiguousarray(numpy.moveaxis(array, -1, 1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
+
+
 def flat_orders(layers):
     """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in the order of channels last.
 

@@ -45,6 +45,8 @@ _MEETING_LIMIT_S = 300.0
 _FILE = "coordinator.json"
 STAGE = "stage "
 """Before the name of a stage, in what a worker asks for."""
+SET_RATE, EVALUATE, SAVE_STATE, SET_STATE = "set_rate", "evaluate", "save_state", "set_state"
+"""What a worker asks for as a list with an argument: a learning rate, or the path of a file of arrays."""
 LEAVE = "leave"
 """The last that a worker asks for."""
 

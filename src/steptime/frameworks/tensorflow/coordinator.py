@@ -15,9 +15,21 @@ import threading
 import numpy
 import tensorflow as tf
 
-from steptime.frameworks.tensorflow.cluster import LEAVE, STAGE, accept_callers, call, cluster_of, start_server
+from steptime.frameworks.tensorflow.cluster import (
+    EVALUATE,
+    LEAVE,
+    SAVE_STATE,
+    SET_RATE,
+    SET_STATE,
+    STAGE,
+    accept_callers,
+    call,
+    cluster_of,
+    start_server,
+)
 from steptime.frameworks.tensorflow.scheduled_batches import open_scheduled_batches
 from steptime.libraries.tensorflow.ablation import compile_on
+from steptime.libraries.tensorflow.checkpoint import read_variables, set_variables
 from steptime.libraries.tensorflow.startup import call_directly, collect_garbage
 from steptime.libraries.tensorflow.training_step import TensorFlowTraining, build_network
 
@@ -32,7 +44,7 @@ class CountedTraining(TensorFlowTraining):
     use_locking = True
 
     def __init__(self, network, optimizer, extended, count):
-        """Make the velocities.
+        """Make what the optimizer keeps.
 
         Args:
             network: a ``TensorFlowNetwork``.
@@ -44,14 +56,22 @@ class CountedTraining(TensorFlowTraining):
         self._count = count
         super(CountedTraining, self).__init__(network, optimizer)
 
-    def _velocity(self, variable):
-        with self._extended.colocate_vars_with(variable):
-            return super(CountedTraining, self)._velocity(variable)
+    @property
+    def kept(self):
+        return dict(super(CountedTraining, self).kept, updates=self._count)
 
-    def step(self, inputs, targets):
-        """Train on one batch and return its loss before the update and the update's staleness, as one tensor."""
+    def _slot(self, variable, name):
+        with self._extended.colocate_vars_with(variable):
+            return super(CountedTraining, self)._slot(variable, name)
+
+    def step(self, inputs, targets, rate=None):
+        """Train on one batch and return its loss before the update and the update's staleness, as one tensor.
+
+        ``rate`` is the learning rate of the worker that asked for the step, where it has set one.
+        """
         pulled = self._count.read_value()
-        loss, updates = self._train(inputs, targets)
+        loss, gradients = self.backward(inputs, targets)
+        updates = self.update(gradients, rate)
         return tf.stack([loss, tf.cast(self._late(pulled, updates), tf.float32)])
 
     def exchange(self, gradients):
@@ -88,6 +108,9 @@ class Coordinator(object):
         self._step = self._batches.feed(self._training.step)
         self._first_is_done = threading.Event()
         self._building = threading.Lock()
+        self._rates = {}
+        self._evaluate = tf.function(self._network.evaluate, autograph=False)
+        self._state_is_set = threading.Event()
         self._all_leave = threading.Barrier(context.workers)
 
     @property
@@ -146,7 +169,35 @@ class Coordinator(object):
         if not first:
             # The very first step is alone, so that its loss is that of the initial weights.
             self._first_is_done.wait()
-        return self._scheduler.schedule(self._step, args=self._batches.arguments(rank))
+        return self._scheduler.schedule(self._step, args=self._batches.arguments(rank) + self._rates.get(rank, ()))
+
+    def set_learning_rate(self, rank, rate):
+        """Apply the gradients of a worker with a learning rate from the next step on that it asks for."""
+        self._rates[rank] = (tf.constant(rate, tf.float32),)
+
+    def evaluate(self, rank, path):
+        """Replace the inputs in a file, channels last, by the network's outputs, which a worker's device computes."""
+        with tf.device(device_of(rank)):
+            outputs = self._evaluate(tf.constant(numpy.load(path)))
+        numpy.save(path, outputs.numpy())
+
+    def _kept(self):
+        return dict(self._network.named_variables, **dict(self._network.statistics, **self._training.kept))
+
+    def save_state(self, rank, path):
+        """Write the state of all servers to a file, for worker 0 alone; return whether it was written."""
+        if rank == 0:
+            numpy.savez(path, **read_variables(self._kept()))
+        return rank == 0
+
+    def set_state(self, rank, path):
+        """Go on from what worker 0 kept; the others wait until that is done."""
+        if rank:
+            self._state_is_set.wait()
+            return
+        with numpy.load(path) as file:
+            set_variables(self._kept(), file)
+        self._state_is_set.set()
 
     def finish(self, step):
         """Wait for a scheduled step, and return its loss and how late its update was."""
@@ -170,7 +221,7 @@ class Coordinator(object):
         The stages before the exchange have weights of their own, on the worker, so that they pull nothing. What is
         pushed without being computed is zeros, because the servers apply it.
         """
-        with self._building, tf.device("/job:worker/replica:0/task:%d/device:CPU:0" % rank):
+        with self._building, tf.device(device_of(rank)):
             network = build_network(self._job)
             own = TensorFlowTraining(network, self._job["optimizer"])
             take = self._batches.taker(rank)
@@ -207,6 +258,10 @@ class _Asker(object):
             except Exception as error:  # of an earlier step: TensorFlow raises it when it is asked for another
                 return functools.partial(_raise, error)
             return lambda: self._add(coordinator.finish(step))
+        what, argument = asked if isinstance(asked, list) else (asked, None)
+        if what == SET_RATE:
+            coordinator.set_learning_rate(self._rank, argument)  # now: what is asked for next is scheduled next
+            return lambda: None
         network, batches = coordinator.network, coordinator.batches
         return {
             "loss": lambda: float(self._last[0]),
@@ -216,8 +271,11 @@ class _Asker(object):
             "batches_ahead": lambda: batches.ahead,
             "stages": self._build,
             "weights": functools.partial(coordinator.save_weights, self._rank),
+            EVALUATE: functools.partial(coordinator.evaluate, self._rank, argument),
+            SAVE_STATE: functools.partial(coordinator.save_state, self._rank, argument),
+            SET_STATE: functools.partial(coordinator.set_state, self._rank, argument),
             LEAVE: coordinator.part,
-        }.get(asked) or functools.partial(self._run, asked)
+        }.get(what) or functools.partial(self._run, asked)
 
     def _add(self, result):
         self._last = result
@@ -233,9 +291,13 @@ class _Asker(object):
         return list(self._stages)
 
     def _run(self, asked):
-        device = "/job:worker/replica:0/task:%d/device:CPU:0" % self._rank
-        with tf.device(device):
+        with tf.device(device_of(self._rank)):
             self._stages[asked[len(STAGE) :]]()
+
+
+def device_of(rank):
+    """Return TensorFlow's name for the device of a worker."""
+    return "/job:worker/replica:0/task:%d/device:CPU:0" % rank
 
 
 def _raise(error):

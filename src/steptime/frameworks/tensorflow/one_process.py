@@ -9,9 +9,12 @@ import os
 import threading
 import time
 
+import numpy
+
 from steptime.frameworks.tensorflow.cluster import PeerConnection
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
+from steptime.worker.image_layout import channels_first, channels_last
 from steptime.worker.session import Session
 
 _MEETING_LIMIT_S = 300.0
@@ -68,6 +71,44 @@ class _CopiedClock(object):
             return self._drained[number]
 
 
+class _Evaluations(object):
+    """The evaluations that all workers ask for at the same points, each with inputs of its own.
+
+    A worker's inputs and outputs cross in a file of the run folder.
+    """
+
+    def __init__(self, folder, evaluate):
+        """``evaluate`` takes the inputs of all workers by rank, and returns their outputs."""
+        self._folder, self._evaluate = folder, evaluate
+        self._asked, self._done = collections.Counter(), 0
+        self._changed = threading.Condition()
+
+    def ask(self, rank, number):
+        """Wait until the evaluation of a number, from 1 on, is done, which a follower has left its inputs for."""
+        with self._changed:
+            self._asked[rank] = number
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._done >= number)
+
+    def lead(self, inputs, workers):
+        """Evaluate for all workers, once the others have left their inputs; return the outputs of worker 0."""
+        with self._changed:
+            ranks = range(1, workers)
+            self._changed.wait_for(lambda: all(self._asked[rank] > self._done for rank in ranks))
+            given = [numpy.load(batch_file(self._folder, rank)) for rank in ranks]
+            outputs = self._evaluate([inputs] + given)
+            for rank in ranks:
+                numpy.save(batch_file(self._folder, rank), outputs[rank])
+            self._done += 1
+            self._changed.notify_all()
+        return outputs[0]
+
+
+def batch_file(folder, rank):
+    """Return the path of the file in which a worker's inputs and outputs cross."""
+    return os.path.join(folder, "batch-%d.npy" % rank)
+
+
 class LeadingSession(Session):
     """Worker 0: one process and one compiled step for all workers, each on its own device."""
 
@@ -82,7 +123,10 @@ class LeadingSession(Session):
         strategy = OneProcessTraining(job, context)
         batches = ReplicaBatches(job, context, strategy)
         self._session = TensorFlowSession(tf, strategy, job, context, batches)
+        self._strategy = strategy
         self._local_results = strategy.local_results
+        self._workers = context.workers
+        self._evaluations = _Evaluations(context.folder, self._evaluate)
         self._losses = collections.deque(maxlen=_KEPT_LOSSES)
         self._taken = 0
         self._clock = None
@@ -139,6 +183,22 @@ class LeadingSession(Session):
     def abort(self):
         """Leave without a word: the followers learn it when their lines break."""
 
+    def set_learning_rate(self, rate):
+        self._session.set_learning_rate(rate)
+
+    def outputs(self, inputs):
+        return self._evaluations.lead(inputs, self._workers)
+
+    def _evaluate(self, inputs):
+        together = self._strategy.distribute([channels_last(each) for each in inputs])
+        return [channels_first(each.numpy()) for each in self._local_results(self._session.evaluate(together))]
+
+    def state(self):
+        return self._session.state()
+
+    def set_state(self, arrays):
+        self._session.set_state(arrays)
+
     def _loss_of(self, step, rank):
         """Return a worker's loss in a step, which are counted from 1, once it was taken."""
         while self._taken < step:
@@ -152,6 +212,8 @@ class LeadingSession(Session):
             what, number = asked
             if what == "loss":
                 answer = self._loss_of(number, rank)
+            elif what == "outputs":
+                answer = self._evaluations.ask(rank, number)
             elif what == "ends":
                 answer = self._wait_for("_clock").wait_for(number)
             elif what == "stages":
@@ -201,6 +263,8 @@ class FollowingSession(Session):
         self._line = PeerConnection(found)
         self._line.send(sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [])
         self._taken = 0
+        self._evaluated = 0
+        self._batch_file = batch_file(context.folder, context.rank)
 
     def step(self):
         self._taken += 1
@@ -229,6 +293,22 @@ class FollowingSession(Session):
     def get_weights(self):
         """Worker 0 holds the weights."""
         return
+
+    def set_learning_rate(self, rate):
+        """Worker 0 sets it."""
+
+    def outputs(self, inputs):
+        numpy.save(self._batch_file, inputs)
+        self._evaluated += 1
+        self._ask("outputs", self._evaluated)
+        return numpy.load(self._batch_file)
+
+    def state(self):
+        """Worker 0 holds the state of all."""
+        return {}
+
+    def set_state(self, arrays):
+        """Worker 0 goes on from the state of all."""
 
     def facts(self):
         return self._ask("facts")

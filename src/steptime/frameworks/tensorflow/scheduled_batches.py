@@ -55,11 +55,14 @@ class ScheduledSynthetic(object):
         self._places = [itertools.cycle(places) for places in own]
 
     def feed(self, step):
-        """Return the compiled function of what ``arguments`` returns that runs ``step`` on one batch."""
+        """Return the compiled function of what ``arguments`` returns, and more, that runs ``step`` on one batch.
 
-        def of_place(iterator, place):
+        ``step`` gets the arguments that are more behind the batch.
+        """
+
+        def of_place(iterator, place, *more):
             inputs, targets = next(iterator)
-            return step(inputs[place], targets[place])
+            return step(inputs[place], targets[place], *more)
 
         return tf.function(of_place, autograph=False)
 
@@ -103,8 +106,11 @@ class ScheduledFiles(object):
         return batches_of(self._source, epochs, self.threads)
 
     def feed(self, step):
-        """Return the compiled function of what ``arguments`` returns that runs ``step`` on one batch."""
-        return tf.function(lambda iterator: step(*next(iterator)), autograph=False)
+        """Return the compiled function of what ``arguments`` returns, and more, that runs ``step`` on one batch.
+
+        ``step`` gets the arguments that are more behind the batch.
+        """
+        return tf.function(lambda iterator, *more: step(*(tuple(next(iterator)) + more)), autograph=False)
 
     def arguments(self, _):
         """Return what the next step takes, whoever asked for it."""

@@ -9,9 +9,19 @@ import time
 
 import numpy
 
-from steptime.frameworks.tensorflow.cluster import LEAVE, STAGE, call, start_server
+from steptime.frameworks.tensorflow.cluster import (
+    EVALUATE,
+    LEAVE,
+    SAVE_STATE,
+    SET_RATE,
+    SET_STATE,
+    STAGE,
+    call,
+    start_server,
+)
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import EventClock
+from steptime.worker.image_layout import channels_first, channels_last
 from steptime.worker.session import Session
 
 _STEPS_AHEAD = 4
@@ -35,6 +45,8 @@ class CoordinatedSession(Session):
     def __init__(self, tf, job, context):
         self._version = tf.__version__
         self._root = context.root_address
+        self._own_file = os.path.join(context.folder, context.name + "-batch.npy")
+        self._own_archive = os.path.join(context.folder, context.name + "-state.npz")
         self._threads = job["threads"]
         self._at_once = start_server(tf, context, job["threads"])
         self._line = call(context)
@@ -60,6 +72,32 @@ class CoordinatedSession(Session):
         now = _Answer(self._root)
         now.at_s = time.monotonic()
         return now
+
+    def set_learning_rate(self, rate):
+        self._answer([SET_RATE, rate])  # in its turn: steps that are under way keep the rate that they were asked with
+
+    def outputs(self, inputs):
+        """Return what the weights of the servers come to, by their running statistics: workers have none."""
+        path = self._own_file
+        numpy.save(path, channels_last(inputs))
+        self._ask([EVALUATE, path])
+        return channels_first(numpy.load(path))
+
+    def state(self):
+        """Return all that the servers hold, in worker 0; the others hold nothing."""
+        self.wait()
+        path = self._own_archive
+        if not self._ask([SAVE_STATE, path]):
+            return {}
+        with numpy.load(path) as file:
+            state = dict(file)
+        os.remove(path)
+        return state
+
+    def set_state(self, arrays):
+        numpy.savez(self._own_archive, **arrays)
+        self._ask([SET_STATE, self._own_archive])
+        os.remove(self._own_archive)
 
     def ablate(self):
         return CoordinatedAblation(self._ask)

@@ -70,6 +70,20 @@ class GraphSession(Session):
         collect_garbage(for_good=True)
         return results
 
+    def set_learning_rate(self, rate):
+        self._strategy.learning.rate.set_in(self._session, rate)
+
+    def outputs(self, inputs):
+        return self._strategy.learning.evaluation.outputs(self._session, inputs)
+
+    def state(self):
+        """Return running statistics, and of worker 0 what all share; the masks of dropout begin anew."""
+        return self._strategy.learning.variables.read(self._session)
+
+    def set_state(self, arrays):
+        self._strategy.learning.variables.set(self._session, arrays)
+        self._strategy.agree_on_state(self._session)
+
     def ablate(self):
         from steptime.frameworks.tensorflow1.ablation import GraphAblation
 

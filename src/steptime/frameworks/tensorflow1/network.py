@@ -54,36 +54,44 @@ def session_settings(tensorflow, threads, filters=(), *, xla=False):
     return settings
 
 
-def batch_norm(layer, variables, running):
-    """Return the layer as a function of its input; append the updates of its running statistics to ``running``.
+class GraphBatchNorm(object):
+    """Batch normalisation, whose running ``statistics`` are ``{name: variable}``.
 
     They are local to the worker, as in the other frameworks, and cost no communication. ``tf.layers`` and
     ``tf.nn.fused_batch_norm`` are not used: these raise an epsilon of 1e-5 to 1.001e-5.
     """
-    import tensorflow
 
-    tf1 = tensorflow.compat.v1
-    attributes = layer["attributes"]
-    features = layer["input_shapes"][0][0]
-    own = {"trainable": False, "use_resource": True, "collections": [tf1.GraphKeys.LOCAL_VARIABLES]}
-    mean = tf1.Variable(tf1.zeros(features), name=layer["name"] + ".running_mean", **own)
-    variance = tf1.Variable(tf1.ones(features), name=layer["name"] + ".running_variance", **own)
+    def __init__(self, layer, variables, running):
+        """Make the statistics; the updates of them are appended to ``running`` where the layer is called."""
+        import tensorflow
 
-    def apply(values):
+        self._tf1 = tf1 = tensorflow.compat.v1
+        attributes = layer["attributes"]
+        features = layer["input_shapes"][0][0]
+        own = {"trainable": False, "use_resource": True, "collections": [tf1.GraphKeys.LOCAL_VARIABLES]}
+        self._mean = tf1.Variable(tf1.zeros(features), name=layer["name"] + ".running_mean", **own)
+        self._variance = tf1.Variable(tf1.ones(features), name=layer["name"] + ".running_variance", **own)
+        self._fixed = {"scale": variables["weight"], "offset": variables["bias"], "epsilon": attributes["epsilon"]}
+        self._newest = attributes["momentum"]
+        self._running = running
+        self.statistics = {layer["name"] + ".mean": self._mean, layer["name"] + ".variance": self._variance}
+
+    def __call__(self, values):
+        result, outputs = self._normalised(values, mean=[], variance=[])
+        for kept, newest in ((self._mean, result.batch_mean), (self._variance, result.batch_variance)):
+            self._running.append(kept.assign_sub((kept - newest) * self._newest, read_value=False))
+        return outputs
+
+    def evaluate(self, values):
+        _, outputs = self._normalised(values, mean=self._mean, variance=self._variance, is_training=False)
+        return outputs
+
+    def _normalised(self, values, **how):
         flat = values.shape.rank == 2  # noqa: PLR2004 - batch, features
-        result = tf1.raw_ops.FusedBatchNormV3(
-            x=values[:, None, None, :] if flat else values,
-            scale=variables["weight"],
-            offset=variables["bias"],
-            mean=[],
-            variance=[],
-            epsilon=attributes["epsilon"],
+        result = self._tf1.raw_ops.FusedBatchNormV3(
+            x=values[:, None, None, :] if flat else values, **dict(self._fixed, **how)
         )
-        for kept, newest in ((mean, result.batch_mean), (variance, result.batch_variance)):
-            running.append(kept.assign_sub((kept - newest) * attributes["momentum"], read_value=False))
-        return result.y[:, 0, 0, :] if flat else result.y
-
-    return apply
+        return result, result.y[:, 0, 0, :] if flat else result.y
 
 
 class GraphNetwork(TensorFlowNetwork):
@@ -92,7 +100,7 @@ class GraphNetwork(TensorFlowNetwork):
     Initial weights are fed and not written into the graph, which may hold 2 GiB and is copied several times.
     """
 
-    def __init__(self, workload, weights, where=None, kept_at=None):
+    def __init__(self, workload, weights, where=None, kept_at=None, smoothing=0.0):
         """Make the variables.
 
         Args:
@@ -100,20 +108,21 @@ class GraphNetwork(TensorFlowNetwork):
             weights: ``{name: array}`` to start from, in the workload's layout.
             where: a device or device function for the trainable variables; None leaves them where all else is.
             kept_at: the device on which a variable is kept within a step, once read; None reads it in place.
+            smoothing: the share of each target that is spread over all classes in training.
         """
         self._where = where
         self._kept_at = kept_at
         self._starts = {}
         self.running = []
         """Assignments of running statistics, to be run with every step."""
-        super(GraphNetwork, self).__init__(workload, weights)
+        super(GraphNetwork, self).__init__(workload, weights, smoothing=smoothing)
         self._reads = [variable.read_value() for variable in self.variables]
         self._session = None
 
     def _makers(self):
         from steptime.libraries.tensorflow.layers import LAYERS
 
-        return dict(LAYERS, batch_norm=lambda layer, own: batch_norm(layer, own, self.running))
+        return dict(LAYERS, batch_norm=lambda layer, own: GraphBatchNorm(layer, own, self.running))
 
     def _variable(self, start, name):
         tf1 = self._tf.compat.v1

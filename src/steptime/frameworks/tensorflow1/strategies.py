@@ -6,8 +6,10 @@ of two rules, says which server holds which weights.
 """
 
 from steptime.frameworks.tensorflow1 import cluster
+from steptime.frameworks.tensorflow1.checkpoint import GraphEvaluation, GraphVariables
 from steptime.frameworks.tensorflow1.cluster import server_device
 from steptime.frameworks.tensorflow1.network import GraphNetwork, session_settings
+from steptime.frameworks.tensorflow1.optimizers import GraphRate, decayed, open_optimizer
 from steptime.worker.policies import ServerLoads
 from steptime.worker.weights import initial_weights
 
@@ -15,31 +17,30 @@ from steptime.worker.weights import initial_weights
 def build_network(job, where=None, kept_at=None):
     """Return the job's workload in the default graph; the devices are those of ``GraphNetwork``."""
     weights = initial_weights(job["workload"]["layers"], job["seed"])
-    return GraphNetwork(job["workload"], weights, where, kept_at)
+    return GraphNetwork(job["workload"], weights, where, kept_at, job["label_smoothing"])
 
 
-def build_gradients(tf1, job, network, batch, *, use_locking=False):
-    """Return ``(loss, pairs, optimizer)``, where pairs are gradients of the loss with their variables.
+def may_learn(job):
+    """Whether a job may change the learning rate, evaluate and keep its state: the timed graphs do none of these."""
+    return job["mode"] not in ("time", "ablation")
+
+
+def rate_of(tf1, job):
+    """Return the learning rate of a graph: a number, or a ``GraphRate`` where the job may change it."""
+    rate = job["optimizer"]["learning_rate"]
+    return GraphRate(tf1, rate) if may_learn(job) else rate
+
+
+def build_gradients(network, optimizer, batch):
+    """Return ``(loss, pairs)``, where pairs are gradients of the loss with their variables.
 
     Args:
-        tf1: TensorFlow.
-        job: of the launch.
         network: a ``GraphNetwork``.
+        optimizer: TensorFlow's.
         batch: tensors of inputs and targets.
-        use_locking: whether an update keeps others from the same variable while it is made.
     """
-    settings = job["optimizer"]
     loss = network.loss(*batch)
-    optimizer = tf1.train.MomentumOptimizer(
-        settings["learning_rate"], settings["momentum"], use_locking=use_locking, use_nesterov=False
-    )
-    return loss, optimizer.compute_gradients(loss, network.variables), optimizer
-
-
-def decayed(job, pairs):
-    """Return gradients with their variables, and with what weight decay adds to them."""
-    decay = job["optimizer"]["weight_decay"]
-    return [(gradient + decay * variable, variable) for gradient, variable in pairs] if decay else pairs
+    return loss, optimizer.compute_gradients(loss, network.variables)
 
 
 def stage_fetches(network, loss, pairs):
@@ -51,8 +52,32 @@ def stage_fetches(network, loss, pairs):
     return {"forward": forward, "backward": forward + [gradient.op for gradient, _ in pairs]}
 
 
+class GraphLearning(object):
+    """What a graph needs beyond its steps to be trained until it is over.
+
+    ``rate``
+        The ``GraphRate``.
+    ``evaluation``
+        The ``GraphEvaluation``.
+    ``variables``
+        The ``GraphVariables`` of this worker's state.
+    """
+
+    def __init__(self, tf1, job, network, rate, shared):
+        """Build it; ``shared`` are variables of the state beyond the running statistics."""
+        self.rate = rate
+        self.evaluation = GraphEvaluation(tf1, network, job["batch_per_worker"], job["workload"]["input_shape"])
+        self.variables = GraphVariables(tf1, dict(network.statistics, **shared))
+
+
+def trained_state(network, optimizer):
+    """Return ``{name: variable}`` of the weights and of what the optimizer keeps."""
+    kept = {"optimizer/%d" % place: variable for place, variable in enumerate(optimizer.variables())}
+    return dict(kept, **network.named_variables)
+
+
 class SingleGraph(object):
-    """A graph without servers."""
+    """A graph without servers; ``learning`` is its ``GraphLearning``, None in graphs that are only timed."""
 
     asynchronous = False
     communication = None
@@ -65,8 +90,13 @@ class SingleGraph(object):
         self.facts = {"xla": xla}
         self.batches = open_batches()
         self.network = build_network(job)
-        loss, pairs, optimizer = build_gradients(tf1, job, self.network, self.batches.tensors)
-        self.fetches = [loss, optimizer.apply_gradients(decayed(job, pairs))] + self.network.running
+        settings, rate = job["optimizer"], rate_of(tf1, job)
+        optimizer = open_optimizer(tf1, settings, rate, use_locking=False)
+        loss, pairs = build_gradients(self.network, optimizer, self.batches.tensors)
+        self.fetches = [loss, optimizer.apply_gradients(decayed(settings, pairs))] + self.network.running
+        self.learning = None
+        if may_learn(job):
+            self.learning = GraphLearning(tf1, job, self.network, rate, trained_state(self.network, optimizer))
         self.stages = dict(stage_fetches(self.network, loss, pairs), local=self.fetches)
         weights = {id(variable) for variable in self.network.variables}
         others = [each for each in tf1.global_variables() if id(each) not in weights]
@@ -86,6 +116,9 @@ class SingleGraph(object):
 
     def begun(self, session):
         """Nor anybody who waits."""
+
+    def agree_on_state(self, session):
+        """There is nobody to agree with."""
 
     def close(self, session):
         """There is nobody to part from."""
@@ -154,20 +187,23 @@ class GraphServers(object):
             self.batches = open_batches()
             setter = device_setter(tf1, job["options"]["sharding"], cluster.cluster_of(context), mine)
             self.network = build_network(job, setter, mine)
-            loss, pairs, optimizer = build_gradients(
-                tf1, job, self.network, self.batches.tensors, use_locking=self.asynchronous
-            )
-            update = self._update(optimizer, decayed(job, pairs))
+            settings, rate = job["optimizer"], rate_of(tf1, job)
+            optimizer = open_optimizer(tf1, settings, rate, use_locking=self.asynchronous)
+            loss, pairs = build_gradients(self.network, optimizer, self.batches.tensors)
+            update = self._update(optimizer, decayed(settings, pairs), rate)
             self.fetches = [loss] + update + self.network.running
             self._own = build_network(job, mine) if job["mode"] == "ablation" else None
             if self._own:
-                loss, own_pairs, _ = build_gradients(tf1, job, self._own, self.batches.tensors)
+                loss, own_pairs = build_gradients(self._own, optimizer, self.batches.tensors)
                 self.stages = dict(stage_fetches(self._own, loss, own_pairs), exchange=self.fetches)
                 pull = [variable.value().op for variable in self.network.variables]
                 self.communication = (pull + update, [gradient for gradient, _ in pairs])
-        self._ready = cluster.queue_on(tf1, 0, "ready")
-        self._announcement = self._ready.enqueue_many([[0] * (context.workers - 1)])
-        self._permission = self._ready.dequeue()
+            self.learning = None
+            if may_learn(job):
+                shared = trained_state(self.network, optimizer) if context.rank == 0 else {}
+                self.learning = GraphLearning(tf1, job, self.network, rate, shared)
+        self._announcement, self._permission = self._signal("ready")
+        self._restored, self._permission_to_go_on = self._signal("restored")
         self._farewell = cluster.leave_operation(tf1, context)
         own = self._own.variables if self._own else []
         weights = {id(variable) for variable in self.network.variables + own}
@@ -180,7 +216,12 @@ class GraphServers(object):
             "bytes_per_server": bytes_by_server(self.network.variables, context.servers),
         }
 
-    def _update(self, optimizer, pairs):
+    def _signal(self, name):
+        """Return the operations by which worker 0 lets the others go on, and by which each of them waits for it."""
+        queue = cluster.queue_on(self._tf1, 0, name)
+        return queue.enqueue_many([[0] * (self._context.workers - 1)]), queue.dequeue()
+
+    def _update(self, optimizer, pairs, rate):
         """Return what a step runs besides its loss: the push of the gradients and what follows from it."""
         raise NotImplementedError
 
@@ -211,6 +252,13 @@ class GraphServers(object):
     def begun(self, session):
         """Called after the first step."""
 
+    def agree_on_state(self, session):
+        """Wait until worker 0 has set what the servers hold, each worker's running statistics being set already."""
+        if self._context.rank:
+            session.run(self._permission_to_go_on)
+        elif self._context.workers > 1:
+            session.run(self._restored)
+
     def close(self, session):
         """Let the servers go.
 
@@ -228,7 +276,7 @@ class AsynchronousGraph(GraphServers):
 
     asynchronous = True
 
-    def _update(self, optimizer, pairs):
+    def _update(self, optimizer, pairs, _):
         tf1 = self._tf1
         with tf1.device(server_device(0)):
             pulled = self._updates.read_value()
@@ -242,14 +290,32 @@ class AsynchronousGraph(GraphServers):
         self.announce(session)
 
 
+def _read_rate_late(optimizer, rate):
+    """Have ``optimizer``, which ``SyncReplicasOptimizer`` wraps, read the rate when a mean of gradients is there.
+
+    Worker 0 asks for the next update when the last is done, and would take the rate of that moment along. The last
+    layer's mean is the first to come, and by then every worker has begun the step.
+    """
+    apply = optimizer.apply_gradients
+
+    def apply_late(pairs, *args, **named):
+        pairs = list(pairs)
+        rate.after = [pairs[-1][0]]
+        return apply(pairs, *args, **named)
+
+    optimizer.apply_gradients = apply_late
+
+
 class SynchronousGraph(GraphServers):
     """Servers collect the gradients of all workers and update with their mean; tokens let the workers go on.
 
     A thread of worker 0 asks the servers for each update.
     """
 
-    def _update(self, optimizer, pairs):
+    def _update(self, optimizer, pairs, rate):
         workers = self._context.workers
+        if isinstance(rate, GraphRate):
+            _read_rate_late(optimizer, rate)
         together = self._tf1.train.SyncReplicasOptimizer(
             optimizer, replicas_to_aggregate=workers, total_num_replicas=workers
         )
@@ -266,7 +332,6 @@ class SynchronousGraph(GraphServers):
         if self._context.rank == 0:
             session.run(self._beginning)
             session.run(self._first_tokens)
-            self._runner.create_threads(session, daemon=True, start=True)
             self.announce(session)
         return session
 
@@ -274,3 +339,6 @@ class SynchronousGraph(GraphServers):
         super(SynchronousGraph, self).begin(session)
         if self._context.rank:
             session.run(self._beginning)
+        else:
+            # Not earlier: what asks for an update reads the counts of Adam at once, which a state may have set before.
+            self._runner.create_threads(session, daemon=True, start=True)

@@ -1,8 +1,9 @@
 """Each kind of layer over ``tf.nn``, channels last.
 
-A layer is a callable of its input tensors, made from its JSON and ``{role: variable}``. Variables are float32; with
-activations in bfloat16 the weights are cast where they are used, as TensorFlow's own mixed precision does.
-All but batch normalisation is written so that TensorFlow 1.15 takes it too.
+A layer is a callable of its input tensors, made from its JSON and ``{role: variable}``. Layers that compute something
+else in evaluation have a method ``evaluate``, those with running statistics their ``statistics``. Variables are
+float32; with activations in bfloat16 the weights are cast where they are used, as TensorFlow's own mixed precision
+does. All but batch normalisation is written so that TensorFlow 1.15 takes it too.
 """
 
 import tensorflow as tf
@@ -62,34 +63,44 @@ def _linear(_, variables):
     return apply
 
 
-def _batch_norm(layer, variables):
-    attributes = layer["attributes"]
-    features = layer["input_shapes"][0][0]
-    # Each worker keeps its own running statistics, as Keras does; without a strategy these two settings mean nothing.
-    alone = {
-        "trainable": False,
-        "synchronization": tf.VariableSynchronization.ON_READ,
-        "aggregation": tf.VariableAggregation.MEAN,
-    }
-    mean = tf.Variable(tf.zeros(features), name=layer["name"] + ".running_mean", **alone)
-    variance = tf.Variable(tf.ones(features), name=layer["name"] + ".running_variance", **alone)
+class _BatchNorm(object):
+    """Batch normalisation; ``statistics`` are the running means and variances, ``{name: variable}``."""
 
-    def apply(values):
+    def __init__(self, layer, variables):
+        attributes = layer["attributes"]
+        features = layer["input_shapes"][0][0]
+        # Each worker keeps its own, as Keras does; without a strategy these two settings mean nothing.
+        alone = {
+            "trainable": False,
+            "synchronization": tf.VariableSynchronization.ON_READ,
+            "aggregation": tf.VariableAggregation.MEAN,
+        }
+        self._mean = tf.Variable(tf.zeros(features), name=layer["name"] + ".running_mean", **alone)
+        self._variance = tf.Variable(tf.ones(features), name=layer["name"] + ".running_variance", **alone)
+        self._fixed = {"scale": variables["weight"], "offset": variables["bias"], "epsilon": attributes["epsilon"]}
+        self._newest = attributes["momentum"]
+        self.statistics = {layer["name"] + ".mean": self._mean, layer["name"] + ".variance": self._variance}
+
+    def __call__(self, values):
+        result = self._normalised(values, exponential_avg_factor=self._newest)
+        self._mean.assign(result.batch_mean)
+        self._variance.assign(result.batch_variance)
+        return _shaped_like(values, result.y)
+
+    def evaluate(self, values):
+        return _shaped_like(values, self._normalised(values, is_training=False).y)
+
+    def _normalised(self, values, **how):
         flat = values.shape.rank == 2  # noqa: PLR2004 - batch, features
-        result = tf.raw_ops.FusedBatchNormV3(
-            x=values[:, None, None, :] if flat else values,
-            scale=variables["weight"],
-            offset=variables["bias"],
-            mean=mean,
-            variance=variance,
-            epsilon=attributes["epsilon"],
-            exponential_avg_factor=attributes["momentum"],
+        images = values[:, None, None, :] if flat else values
+        return tf.raw_ops.FusedBatchNormV3(
+            x=images, mean=self._mean, variance=self._variance, **dict(self._fixed, **how)
         )
-        mean.assign(result.batch_mean)
-        variance.assign(result.batch_variance)
-        return result.y[:, 0, 0, :] if flat else result.y
 
-    return apply
+
+def _shaped_like(values, images):
+    """Return ``images`` without their height and width where ``values`` have none."""
+    return images[:, 0, 0, :] if values.shape.rank == 2 else images  # noqa: PLR2004 - batch, features
 
 
 def _max_pool(layer, _):
@@ -139,9 +150,16 @@ def _lrn(layer, _):
     return apply
 
 
-def _dropout(layer, _):
-    rate = layer["attributes"]["rate"]
-    return (lambda values: tf.nn.dropout(values, rate=rate)) if rate else tf.identity
+class _Dropout(object):
+    """Drops values in training."""
+
+    def __init__(self, layer, _):
+        self._rate = layer["attributes"]["rate"]
+
+    def __call__(self, values):
+        return tf.nn.dropout(values, rate=self._rate) if self._rate else tf.identity(values)
+
+    evaluate = staticmethod(tf.identity)
 
 
 def _flatten(layer, _):
@@ -166,7 +184,7 @@ def _concat(*_):
 LAYERS = {
     "conv2d": _conv2d,
     "linear": _linear,
-    "batch_norm": _batch_norm,
+    "batch_norm": _BatchNorm,
     "relu": lambda *_: tf.nn.relu,
     "tanh": lambda *_: tf.tanh,
     "sigmoid": lambda *_: tf.sigmoid,
@@ -174,15 +192,19 @@ LAYERS = {
     "avg_pool": _avg_pool,
     "global_avg_pool": _global_avg_pool,
     "lrn": _lrn,
-    "dropout": _dropout,
+    "dropout": _Dropout,
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,
 }
 
 
-def softmax_cross_entropy(outputs, targets):
-    """Mean over the batch; ``targets`` are class indices."""
+def softmax_cross_entropy(outputs, targets, smoothing=0.0):
+    """Mean over the batch; of ``targets``, class indices, the share ``smoothing`` is spread over all classes."""
+    if smoothing:
+        classes = outputs.shape.as_list()[-1]
+        shares = tf.one_hot(targets, classes, 1.0 - smoothing + smoothing / classes, smoothing / classes)
+        return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(labels=shares, logits=outputs))
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=targets, logits=outputs))
 
 

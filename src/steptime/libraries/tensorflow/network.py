@@ -13,13 +13,14 @@ class TensorFlowNetwork(object):
     whatever strategy's scope is then in force; the methods may be called inside ``tf.function``.
     """
 
-    def __init__(self, workload, weights, precision="fp32"):
+    def __init__(self, workload, weights, precision="fp32", smoothing=0.0):
         """Make the variables.
 
         Args:
             workload: its JSON.
             weights: ``{name: array}`` to start from, in the workload's layout.
             precision: ``fp32``, or ``bf16`` for activations and products in bfloat16 beside float32 variables.
+            smoothing: the share of each target that is spread over all classes in training.
         """
         import tensorflow
 
@@ -31,6 +32,7 @@ class TensorFlowNetwork(object):
         self._orders = flat_orders(workload["layers"])
         self._type = tensorflow.bfloat16 if precision == "bf16" else tensorflow.float32
         self._loss = LOSSES[workload["loss"]]
+        self._smoothing = smoothing
         self._variables = {}
         self._layers = []
         self._shape = None
@@ -61,6 +63,11 @@ class TensorFlowNetwork(object):
         """The trainable variables, in the order of the workload."""
         return list(self._variables.values())
 
+    @property
+    def named_variables(self):
+        """``{name: variable}`` of the trainable variables, under the workload's names."""
+        return dict(self._variables)
+
     def parameter_count(self):
         """Return how many values the variables hold."""
         return sum(int(numpy.prod(variable.shape.as_list())) for variable in self.variables)
@@ -82,17 +89,31 @@ class TensorFlowNetwork(object):
         """
         return self._shape[:1] + self._shape[-1:] + self._shape[1:-1]
 
+    @property
+    def statistics(self):
+        """``{name: variable}`` of the running statistics of this worker."""
+        return {
+            name: variable for _, apply in self._layers for name, variable in getattr(apply, "statistics", {}).items()
+        }
+
     def outputs(self, inputs):
         """Return the last layer's output, in training, as float32; samples are channels last where they are images."""
+        result = self._computed(inputs, lambda apply: apply)
+        self._shape = result.shape.as_list()
+        return result
+
+    def evaluate(self, inputs):
+        """Return what ``outputs`` does, by running statistics and with nothing dropped."""
+        return self._computed(inputs, lambda apply: getattr(apply, "evaluate", apply))
+
+    def _computed(self, inputs, form):
         values = {"input": self._tf.cast(inputs, self._type)}
         for layer, apply in self._layers:
             free = layer["kind"] in ORDER_IS_FREE
             sources = [values[name] if free else self._ordered(name, values[name]) for name in layer["inputs"]]
-            values[layer["name"]] = apply(*sources)
+            values[layer["name"]] = form(apply)(*sources)
         last = self._workload["layers"][-1]["name"]
-        result = self._tf.cast(self._ordered(last, values[last]), self._tf.float32)
-        self._shape = result.shape.as_list()
-        return result
+        return self._tf.cast(self._ordered(last, values[last]), self._tf.float32)
 
     def probe(self):
         """Return the products of ``Session.probe_precision``, computed from values of the type of activations."""
@@ -112,7 +133,8 @@ class TensorFlowNetwork(object):
         """Return the loss of one batch; targets are class indices, and not used where the inputs are the target."""
         outputs = self.outputs(inputs)
         if self._workload["loss"] == "softmax_cross_entropy":
-            return self._loss(self._tf.reshape(outputs, (inputs.shape.as_list()[0], -1)), targets)
+            flat = self._tf.reshape(outputs, (inputs.shape.as_list()[0], -1))
+            return self._loss(flat, targets, self._smoothing)
         return self._loss(self._flat(outputs), self._flat(inputs))
 
     def _flat(self, values):

@@ -2,8 +2,10 @@
 
 import os
 
+from steptime.libraries.tensorflow.checkpoint import read_variables, set_variables
 from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage
 from steptime.worker.clock import HostClock, WaitingClock
+from steptime.worker.image_layout import channels_first, channels_last
 from steptime.worker.session import Session
 
 _STEPS_AHEAD = 16
@@ -37,6 +39,7 @@ class TensorFlowSession(Session):
         self._batches = batches or open_tensorflow_batches(job, context.rank, context.workers, device)
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
+        self._evaluate = None
         self.newest = None
         self._one = tf.constant(1.0)
         self._last_gpu = "/GPU:%d" % (len(tf.config.get_visible_devices("GPU")) - 1) if device else None
@@ -50,6 +53,32 @@ class TensorFlowSession(Session):
         self._run = self._advance
         collect_garbage()
         return loss
+
+    def set_learning_rate(self, rate):
+        if self._strategy.training.set_rate(rate):
+            self._advance = self._batches.feed(self._strategy.wrap(self._strategy.training.step))
+            self._run = self._advance_first
+
+    def outputs(self, inputs):
+        return channels_first(self.evaluate(self._tf.constant(channels_last(inputs))).numpy())
+
+    def evaluate(self, inputs):
+        """Return the outputs for inputs that are channels last, as the strategy has both."""
+        if self._evaluate is None:
+            evaluate = self._strategy.wrap(self._strategy.network.evaluate)
+            self._evaluate = self._tf.function(evaluate, autograph=False)
+        return self._evaluate(inputs)
+
+    def state(self):
+        """Return weights, running statistics and the optimizer's state; the masks of dropout begin anew."""
+        return read_variables(self._kept())
+
+    def set_state(self, arrays):
+        set_variables(self._kept(), arrays)
+
+    def _kept(self):
+        network = self._strategy.network
+        return dict(network.named_variables, **dict(network.statistics, **self._strategy.training.kept))
 
     def ablate(self):
         from steptime.libraries.tensorflow.ablation import TensorFlowAblation

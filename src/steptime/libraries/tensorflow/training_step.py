@@ -1,22 +1,23 @@
-"""One training step of a TensorFlow workload (loss, gradients, update by momentum), and the strategy of one worker."""
+"""One training step of a TensorFlow workload (loss, gradients, update), and the strategy of one worker."""
 
 import tensorflow as tf
 
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
+from steptime.libraries.tensorflow.optimizers import open_optimizer
 from steptime.worker.weights import initial_weights
 
 
 class TensorFlowTraining(object):
     """A workload with its optimizer; ``step`` is what a strategy compiles and runs, the other methods are parts of it.
 
-    The velocities are made in the constructor, under whatever strategy's scope is then in force.
+    What the optimizer keeps is made in the constructor, under whatever strategy's scope is then in force.
     """
 
     use_locking = False
     """Whether an update keeps others from the same variable while it is made."""
 
     def __init__(self, network, optimizer, combine=None, share=1.0, *, xla=False):
-        """Make the velocities.
+        """Make the optimizer.
 
         Args:
             network: a ``TensorFlowNetwork``.
@@ -30,14 +31,31 @@ class TensorFlowTraining(object):
         differentiate = self._differentiated
         self._gradients = tf.function(differentiate, jit_compile=True, autograph=False) if xla else differentiate
         self._variables = network.variables
-        self._optimizer = optimizer
+        self._optimizer = open_optimizer(optimizer, self._variables, self._slot, use_locking=self.use_locking)
+        self._rate = optimizer["learning_rate"]
         self._combine = combine
         self._share = share
-        self._velocities = [self._velocity(variable) for variable in self._variables]
 
-    def _velocity(self, variable):
-        """Return the velocity of a variable, which must lie where the variable does."""
-        return tf.Variable(tf.zeros(variable.shape), trainable=False, name="velocity")
+    def _slot(self, variable, name):
+        """Return a variable of zeros for the optimizer, which must lie where ``variable`` does."""
+        return tf.Variable(tf.zeros(variable.shape), trainable=False, name=name)
+
+    @property
+    def kept(self):
+        """``{name: variable}`` of what the optimizer depends on, but for the weights."""
+        return self._optimizer.kept
+
+    def set_rate(self, rate):
+        """Update with the learning rate ``rate`` from now on; return whether ``step`` must be compiled anew.
+
+        A rate that never changes is a constant of the graph. The first other one makes a variable, which steps that
+        are compiled later read.
+        """
+        if isinstance(self._rate, tf.Variable):
+            self._rate.assign(rate)
+            return False
+        self._rate = tf.Variable(rate, dtype=tf.float32, trainable=False, name="learning_rate")
+        return True
 
     def step(self, inputs, targets):
         """Train on one batch and return its loss before the update."""
@@ -89,28 +107,23 @@ class TensorFlowTraining(object):
         loss, gradients = self.backward(inputs, targets)
         return loss, self.update(self.combine(gradients))
 
-    def update(self, gradients):
-        """Change the variables, and return the operations that do it."""
-        settings = self._optimizer
-        decay = settings["weight_decay"]
-        # One kernel: the velocity becomes momentum * velocity + grad, of which lr times is taken off the variable.
-        return [
-            tf.raw_ops.ResourceApplyMomentum(
-                var=variable.handle,
-                accum=velocity.handle,
-                lr=settings["learning_rate"],
-                grad=gradient + decay * variable if decay else gradient,
-                momentum=settings["momentum"],
-                use_locking=self.use_locking,
-            )
-            for variable, velocity, gradient in zip(self._variables, self._velocities, gradients)
-        ]
+    def update(self, gradients, rate=None):
+        """Change the variables, and return the operations that do it.
+
+        Args:
+            gradients: of all workers.
+            rate: the learning rate; None for the one that is in force.
+        """
+        if rate is None:
+            constant = not isinstance(self._rate, tf.Variable)
+            rate = self._rate if constant else self._rate.read_value()
+        return self._optimizer.update(gradients, rate)
 
 
 def build_network(job):
     """Return the ``TensorFlowNetwork`` of a job with its first weights."""
     weights = initial_weights(job["workload"]["layers"], job["seed"])
-    return TensorFlowNetwork(job["workload"], weights, job["precision"])
+    return TensorFlowNetwork(job["workload"], weights, job["precision"], job["label_smoothing"])
 
 
 class SingleTraining(object):
