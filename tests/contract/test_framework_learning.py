@@ -44,7 +44,8 @@ COMPARED = [
 OPTIMIZED = [
     (name, strategy, optimizer)
     for name, strategy in COMPARED
-    for optimizer in load_manifests()[name].optimizers_for(strategy)
+    for optimizer in load_manifests()[name].optimizers
+    if optimizer not in load_manifests()[name].strategies[strategy].without_optimizers
 ]
 
 
@@ -117,14 +118,16 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Launches:
     """What the reference comes to with as many workers; it evaluates at the end only."""
 
     @cache
-    def run(optimizer: str, workers: int, epsilon_place: str) -> LaunchResult:
+    def run(optimizer: str, workers: int, adam_epsilon: str, rate_in_velocity: bool) -> LaunchResult:
         strategy = "allreduce" if workers > 1 else "single"
         job = {**job_of("reference", strategy, optimizer, workers), "label_smoothing": 0.1}
+        job["options"] = {**job["options"], "adam_epsilon": adam_epsilon, "rate_in_velocity": rate_in_velocity}
         script = [entry for entry in TRAINED if entry[2] != "between"]
         return launched(tmp_path_factory.mktemp("expected"), job, script, workers)
 
     def of(name: str, strategy: str, optimizer: str) -> LaunchResult:
-        return run(optimizer, workers_of(name, strategy), "")
+        manifest = load_manifests()[name]
+        return run(optimizer, workers_of(name, strategy), manifest.adam_epsilon, manifest.rate_in_velocity)
 
     return of
 
@@ -160,8 +163,7 @@ def weights_seen(result: LaunchResult, moment: str) -> dict[int, dict[str, np.nd
 
 def preferred(name: str, strategy: str) -> str:
     """The optimizer with most state that a framework's strategy has of those that are simple."""
-    has = load_manifests()[name].optimizers_for(strategy)
-    return "adam" if "adam" in has else "sgd"
+    return "adam" if (name, strategy, "adam") in OPTIMIZED else "sgd"
 
 
 @pytest.mark.parametrize(("name", "strategy"), marked(LEARNING))
