@@ -57,7 +57,9 @@ def marked(cases: list[tuple[str, ...]]) -> list[object]:
 def small_network() -> Workload:
     """Running statistics that matter, then dropout, whose masks cannot change them."""
     net = Network((2, 8, 8))
-    x = net.relu("relu", net.batch_norm("norm", net.conv2d("conv", net.input, 6, 3, padding=1), momentum=0.4))
+    x = net.relu(
+        "relu", net.batch_norm("norm", net.conv2d("conv", net.input, 6, 3, padding=1, bias=False), momentum=0.4)
+    )
     x = net.dropout("dropout", net.flatten("flatten", net.max_pool("pool", x, 2, stride=2)), 0.5)
     net.linear("output", x, 5)
     return net.finish("small_network", classes=5)

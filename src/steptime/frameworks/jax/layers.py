@@ -2,7 +2,7 @@
 
 A layer is made from its JSON and the option ``windows`` (``lax`` or ``hand_written``). It is a function of its own
 parameters ``{role: array}``, its inputs, the running statistics (a dictionary in which it replaces its own) and the
-random key of the step.
+random key of the step, which is None in evaluation.
 Parameters are float32; with activations in bfloat16 they are cast where they are used.
 """
 
@@ -41,13 +41,18 @@ def _batch_norm(layer, _):
     epsilon, newest = layer["attributes"]["epsilon"], layer["attributes"]["momentum"]
     names = layer["name"] + ".mean", layer["name"] + ".variance"
 
-    def apply(own, sources, statistics, _):
+    def apply(own, sources, statistics, key):
         (values,) = sources
         exact = values.astype(numpy.float32)
+        if key is None:
+            mean, variance = (statistics[name][0] for name in names)
+            scale = own["weight"] * jax.lax.rsqrt(variance + epsilon)
+            return ((exact - mean) * scale + own["bias"]).astype(values.dtype)
         axes = tuple(range(values.ndim - 1))
         mean = exact.mean(axes)
         variance = numpy.square(exact - mean).mean(axes)
-        for name, measured in zip(names, (mean, variance)):
+        count = exact.size / exact.shape[-1]
+        for name, measured in zip(names, (mean, variance * (count / max(count - 1, 1)))):  # unbiased, as elsewhere
             statistics[name] = statistics[name] + newest * (jax.lax.stop_gradient(measured) - statistics[name])
         scale = own["weight"] * jax.lax.rsqrt(variance + epsilon)
         return ((exact - mean) * scale + own["bias"]).astype(values.dtype)
@@ -86,6 +91,8 @@ def _dropout(layer, _):
 
     def apply(_, sources, __, key):
         (values,) = sources
+        if key is None:
+            return values
         kept = jax.random.bernoulli(jax.random.fold_in(key, own_number), 1.0 - rate, values.shape)
         return numpy.where(kept, values / (1.0 - rate), 0.0).astype(values.dtype)
 
@@ -120,8 +127,12 @@ LAYERS = {
 }
 
 
-def softmax_cross_entropy(outputs, targets):
-    """Mean over the batch; ``targets`` are class indices."""
+def softmax_cross_entropy(outputs, targets, smoothing=0.0):
+    """Mean over the batch; of ``targets``, class indices, the share ``smoothing`` is spread over all classes."""
+    if smoothing:
+        logarithms = log_softmax(outputs)
+        own = numpy.take_along_axis(logarithms, targets[:, None], -1)[:, 0]
+        return -((1 - smoothing) * own + smoothing * logarithms.mean(-1)).mean()
     return -numpy.take_along_axis(log_softmax(outputs), targets[:, None], -1).mean()
 
 

@@ -72,10 +72,18 @@ class MeshPlacement(object):
         own = jax.device_put(array, self.device)
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self._mesh, spec), [own])
 
+    def put_like(self, array, values):
+        """Return this worker's ``values`` as an array that lies on the workers as ``array`` does."""
+        return (self.put_split if array.sharding.spec == self.split else self.put_alike)(values)
+
+    def own_part(self, array):
+        """Return this worker's part of an array, on its device."""
+        (part,) = array.addressable_shards
+        return part.data
+
     def own(self, array):
         """Return this worker's part of an array as a numpy array; waits for it."""
-        (part_of_it,) = array.addressable_shards
-        return numpy.asarray(part_of_it.data)
+        return numpy.asarray(self.own_part(array))
 
 
 class JaxAllreduce(Message):

@@ -45,13 +45,14 @@ class JaxNetwork(object):
     of batch normalisation, of shape (1, channels).
     """
 
-    def __init__(self, workload, precision="fp32", windows="lax"):
+    def __init__(self, workload, precision="fp32", windows="lax", smoothing=0.0):
         """Make the layers.
 
         Args:
             workload: its JSON.
             precision: ``bf16`` means activations and products in bfloat16.
             windows: who computes convolutions and poolings, ``lax`` or ``hand_written`` (``windows.py``).
+            smoothing: the share of each target that is spread over all classes in training.
         """
         import jax.numpy
 
@@ -62,6 +63,7 @@ class JaxNetwork(object):
         self._orders = flat_orders(workload["layers"])
         self._type = jax.numpy.bfloat16 if precision == "bf16" else jax.numpy.float32
         self._loss = LOSSES[workload["loss"]]
+        self._smoothing = smoothing
         self._layers = [(layer, LAYERS[layer["kind"]](layer, windows)) for layer in workload["layers"]]
 
     def probe(self):
@@ -101,7 +103,7 @@ class JaxNetwork(object):
         """Return ``(outputs, new statistics)`` of one batch in training.
 
         Outputs are float32; samples are channels last where they are images. ``key`` is the random one of this step
-        and this worker.
+        and this worker, or None in evaluation.
         """
         values = {"input": inputs.astype(self._type)}
         updated = dict(statistics)
@@ -113,11 +115,15 @@ class JaxNetwork(object):
         last = self._workload["layers"][-1]["name"]
         return self._ordered(last, values[last]).astype(self._np.float32), updated
 
+    def evaluate(self, variables, statistics, inputs):
+        """Return the outputs of one batch by the running statistics, with nothing dropped."""
+        return self.outputs(variables, statistics, inputs, None)[0]
+
     def loss(self, variables, statistics, inputs, targets, key):
         """Return ``(loss, new statistics)`` of one batch: class indices as targets, or the inputs themselves."""
         outputs, updated = self.outputs(variables, statistics, inputs, key)
         if self._workload["loss"] == "softmax_cross_entropy":
-            return self._loss(outputs.reshape(len(outputs), -1), targets), updated
+            return self._loss(outputs.reshape(len(outputs), -1), targets, self._smoothing), updated
         return self._loss(self._flat(outputs), self._flat(targets)), updated
 
     def _parameters(self):

@@ -9,6 +9,7 @@ from steptime.frameworks.jax.mesh import MeshPlacement, leave_mesh, open_mesh
 from steptime.frameworks.jax.network import JaxNetwork
 from steptime.frameworks.jax.training_step import JaxStep, first_state
 from steptime.worker.clock import WaitingClock
+from steptime.worker.image_layout import channels_first, channels_last
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -20,22 +21,42 @@ class JaxSession(Session):
         self._job = job
         mesh = open_mesh(job, context)
         self._placement = MeshPlacement(mesh)
-        self._network = JaxNetwork(job["workload"], job["precision"], job["options"]["windows"])
+        self._network = JaxNetwork(job["workload"], job["precision"], job["options"]["windows"], job["label_smoothing"])
         weights = initial_weights(job["workload"]["layers"], job["seed"])
         self._state = first_state(self._network, weights, job, context, self._placement)
         self._step = JaxStep(self._network, job, mesh, self._placement)
         self._train = self._step.compiled(self._step.train)
+        self._rate = ()
+        self._evaluate = jax.jit(self._network.evaluate)
         self._batches = open_jax_batches(job, context, self._placement.put_split)
         self._workers = context.workers
         self._losses = None
         self._newest = None
 
     def step(self):
-        self._run(self._train, next(self._batches))
+        self._run(self._train, next(self._batches) + self._rate)
 
     def _run(self, program, batch):
         self._state, self._losses = program(self._state, *batch)
         self._newest = self._losses
+
+    def set_learning_rate(self, rate):
+        if not self._rate:
+            self._train = self._step.compiled(self._step.train, rated=True)
+        self._rate = (self._placement.put_alike(numpy.float32(rate)),)
+
+    def outputs(self, inputs):
+        variables, _, statistics, _, _ = jax.tree.map(self._placement.own_part, self._state)
+        return channels_first(numpy.asarray(self._evaluate(variables, statistics, channels_last(inputs))))
+
+    def state(self):
+        leaves = jax.tree.leaves(self._state)
+        return {"state/%d" % place: self._placement.own(leaf).copy() for place, leaf in enumerate(leaves)}
+
+    def set_state(self, arrays):
+        leaves, form = jax.tree.flatten(self._state)
+        given = [self._placement.put_like(leaf, arrays["state/%d" % place]) for place, leaf in enumerate(leaves)]
+        self._state = jax.tree.unflatten(form, given)
 
     def ablate(self):
         copies = self._batches.copies if self._job["device"] == "cuda" else None

@@ -5,6 +5,7 @@ from jax import lax, numpy
 
 from steptime.frameworks.jax.communication import packed_together
 from steptime.frameworks.jax.mesh import AXIS
+from steptime.frameworks.jax.optimizers import optimizer_of, slots_of
 
 
 def mean_of_all(gradients, pack_kb):
@@ -31,40 +32,38 @@ def mean_of_all(gradients, pack_kb):
 class JaxStep(object):
     """The stages of a step as pure functions of ``(state, inputs, targets)``, which return ``(state, losses)``.
 
-    The state is ``(variables, velocities, statistics, number of the step, random keys)``. Losses are one per worker,
-    as are statistics and keys: normalisation and dropout are each worker's own.
+    The state is ``(variables, kept by the optimizer, statistics, number of the step, random keys)``. Losses are one
+    per worker, as are statistics and keys: normalisation and dropout are each worker's own.
     """
 
     def __init__(self, network, job, mesh, placement):
-        optimizer = job["optimizer"]
         self._network = network
-        self._momentum, self._rate, self._decay = (
-            optimizer[name] for name in ("momentum", "learning_rate", "weight_decay")
-        )
+        self._settings = job["optimizer"]
+        self._slot = slots_of(self._settings)[0]
         self._together = job["strategy"] == "allreduce"
         self._pack_kb = job["options"].get("pack_kb", 0)
         self._donated = (0,) if job["options"]["donate"] else ()
         self._mesh = mesh
         self._placement = placement
 
-    def train(self, state, inputs, targets):
-        """Run a whole step."""
+    def train(self, state, inputs, targets, rate=None):
+        """Run a whole step, with the learning rate ``rate`` or, where it is None, with the job's as a constant."""
         loss, statistics, gradients = self._gradients(state, inputs, targets)
         if self._together:
             gradients = mean_of_all(gradients, self._pack_kb)
-        return self._updated(state, statistics, gradients), loss[None]
+        return self._updated(state, statistics, gradients, rate), loss[None]
 
     def forward(self, state, inputs, targets):
         """Compute the loss, in training."""
-        variables, velocities, statistics, number, keys = state
+        variables, kept, statistics, number, keys = state
         loss, statistics = self._network.loss(variables, statistics, inputs, targets, _key(state))
-        return (variables, velocities, statistics, number, keys), loss[None]
+        return (variables, kept, statistics, number, keys), loss[None]
 
     def backward(self, state, inputs, targets):
-        """Compute this worker's gradients, which are left where the velocities were."""
+        """Compute this worker's gradients, which are left in the place of what the optimizer keeps."""
         loss, statistics, gradients = self._gradients(state, inputs, targets)
-        variables, _, _, number, keys = state
-        return (variables, gradients, statistics, number, keys), loss[None]
+        variables, kept, _, number, keys = state
+        return (variables, dict(kept, **{self._slot: gradients}), statistics, number, keys), loss[None]
 
     def local(self, state, inputs, targets):
         """Run a step without the other workers."""
@@ -72,23 +71,25 @@ class JaxStep(object):
         return self._updated(state, statistics, gradients), loss[None]
 
     def communication(self, state, _inputs, _targets):
-        """Average the arrays that stand where the velocities were as ``train`` averages gradients."""
-        variables, velocities, statistics, number, keys = state
-        means = mean_of_all(velocities, self._pack_kb)
-        return (variables, means, statistics, number, keys), numpy.zeros(1)
+        """Average the arrays that stand where ``backward`` leaves gradients as ``train`` averages gradients."""
+        variables, kept, statistics, number, keys = state
+        means = mean_of_all(kept[self._slot], self._pack_kb)
+        return (variables, dict(kept, **{self._slot: means}), statistics, number, keys), numpy.zeros(1)
 
-    def compiled(self, function, **settings):
+    def compiled(self, function, *, rated=False, **settings):
         """Return one of these functions compiled, with settings of ``jax.jit``.
 
-        It takes the state's memory over unless the job wants none donated.
+        It takes the state's memory over unless the job wants none donated. With ``rated`` it takes the learning rate
+        too, so that another one compiles nothing.
         """
         if self._together:
             alike, split = self._placement.alike, self._placement.split
             state = (alike, alike, split, alike, split)
             # Variables stay alike because gradients are; XLA cannot know this of every sum, so it is not asked to
             # check.
+            specs = (state, split, split) + (alike,) * rated
             function = jax.shard_map(
-                function, mesh=self._mesh, in_specs=(state, split, split), out_specs=(state, split), check_vma=False
+                function, mesh=self._mesh, in_specs=specs, out_specs=(state, split), check_vma=False
             )
         return jax.jit(function, donate_argnums=self._donated, **settings)
 
@@ -98,14 +99,12 @@ class JaxStep(object):
         (loss, statistics), gradients = of_loss(variables, statistics, inputs, targets, _key(state))
         return loss, statistics, gradients
 
-    def _updated(self, state, statistics, gradients):
-        variables, velocities, _, number, keys = state
-        momentum, rate, decay = self._momentum, self._rate, self._decay
-        if decay:
-            gradients = jax.tree.map(lambda gradient, value: gradient + decay * value, gradients, variables)
-        velocities = jax.tree.map(lambda velocity, gradient: momentum * velocity + gradient, velocities, gradients)
-        variables = jax.tree.map(lambda value, velocity: value - rate * velocity, variables, velocities)
-        return variables, velocities, statistics, number + 1, keys
+    def _updated(self, state, statistics, gradients, rate=None):
+        variables, kept, _, number, keys = state
+        rate = self._settings["learning_rate"] if rate is None else rate
+        update = optimizer_of(self._settings)
+        variables, kept = update(self._settings, rate, gradients, (variables, kept, number + 1))
+        return variables, kept, statistics, number + 1, keys
 
 
 def _key(state):
@@ -120,7 +119,10 @@ def first_state(network, weights, job, context, placement):
     key = jax.random.key_data(jax.random.key(job["seed"] * 1009 + context.rank))  # each worker drops values of its own
     return (
         _each(placement.put_alike, variables),
-        _each(lambda values: placement.put_alike(numpy.zeros_like(values)), variables),
+        {
+            slot: _each(lambda values: placement.put_alike(numpy.zeros_like(values)), variables)
+            for slot in slots_of(job["optimizer"])
+        },
         _each(placement.put_split, network.statistics()),
         placement.put_alike(numpy.int32(0)),
         placement.put_split(key[None]),
