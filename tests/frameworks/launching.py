@@ -130,12 +130,10 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
         cores_per_worker=cores_per_worker,
         time_limit_s=time_limit_s,
     )
-    launcher = launcher_named(manifest.launcher_for(job["strategy"], job["options"]))
-    own = job["loader"]["kind"] in manifest.loader_environments
-    if preloaded and not own and launcher.name == "local":
     declared = {name: value for name, value in job["options"].items() if name in manifest.options}
     launcher = launcher_named(manifest.launcher_for(job["strategy"], declared))
-    if preloaded and launcher.name == "local":
+    own = job["loader"]["kind"] in manifest.loader_environments
+    if preloaded and not own and launcher.name == "local":
         request = replace(request, interpreter=preloaded_interpreter(manifest.name, interpreter, job["threads"]))
     return _read_back(run_folder, launcher.run(request))
 
