@@ -1,5 +1,7 @@
 """MXNet trains what the reference trains: alone, with parameter servers, and from files."""
 
+import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -232,3 +234,41 @@ def test_a_device_that_this_mxnet_lacks_is_refused(tmp_path: Path) -> None:
     """The message says that another build is needed."""
     result = launch(tmp_path, check_job("mxnet", "single", "lenet5", steps=1, device="cuda"), preloaded=True)
     assert "has no CUDA" in result.record("error")["message"]
+
+
+MIXED = """
+import json, sys
+import mxnet, numpy
+from steptime.libraries.mxnet import mixed_precision, network
+layer = {"name": "fc", "kind": "linear", "inputs": ["input"], "attributes": {"out_features": 3, "bias": False},
+         "parameters": [{"name": "fc.weight", "role": "weight"}], "input_shapes": [[4]], "output_shape": [3]}
+workload = {"loss": "softmax_cross_entropy", "input_shape": [4], "layers": [layer]}
+def gradient(scale):
+    bound = network.BoundWorkload(workload, 2, mxnet.cpu(), 0.0, scale)
+    bound.set_weights({"fc.weight": numpy.arange(12, dtype="float32").reshape(3, 4)})
+    bound.backpropagate(mxnet.nd.ones((2, 4)), mxnet.nd.array([0, 1]))
+    return bound.gradients["fc.weight"].asnumpy(), bound.losses.asnumpy()
+job = {"precision": "fp16", "device": "cuda"}
+(plain, loss), (scaled, same) = gradient(1.0), gradient(mixed_precision.loss_scale(job))
+mixed_precision.use_precision(job)
+losses, _ = network._symbols(workload, 0.0)
+nodes = json.loads(losses.tojson(remove_amp_cast=False))["nodes"]
+casts = [node["attrs"]["dtype"] for node in nodes if node["op"] == "amp_cast"]
+print(json.dumps([float(abs(scaled - 1024 * plain).max()), float(abs(loss - same).max()), casts]))
+"""
+
+
+def test_half_precision_casts_in_front_of_products_and_scales_gradients_but_no_loss():
+    done = subprocess.run(
+        [str(interpreter_for("mxnet")), "-c", MIXED],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    scaled, loss, casts = json.loads(done.stdout.splitlines()[-1])
+
+    assert scaled < 1e-2
+    assert loss < 1e-6
+    assert casts.count("float16") == 2

@@ -141,6 +141,8 @@ class Manifest(_ManifestForm):
     """On processors."""
     cuda_precisions: list[Precision] = ["fp32"]
     """On CUDA devices."""
+    without_precisions: dict[Precision, str] = Field(default_factory=dict)
+    """Why the framework lacks a precision that others have, by precision."""
     optimizers: list[OptimizerName] = ["sgd"]
     learning: bool = False
     """Whether sessions have ``set_learning_rate``, ``outputs`` and ``state``, so that accuracy can be measured."""

@@ -254,6 +254,7 @@ def _no_precision(combination: Combination, manifest: Manifest, context: Expansi
     known = manifest.precisions_on(device)
     if precision not in known:
         because = f": {_NEEDED_CAPABILITY[precision][1]}" if device == "cpu" and precision in {"tf32", "fp16"} else ""
+        because = f": {why}" if (why := manifest.without_precisions.get(precision)) else because
         return f"no precision {precision!r} (it has {', '.join(known)}){because}"
     if precision in manifest.strategies[combination.strategy].without_precisions:
         return f"{combination.strategy!r} has no precision {precision!r}"

@@ -3,7 +3,7 @@
 import os
 
 from steptime.libraries.mxnet.startup import set_environment
-from steptime.worker.framework import Framework, require_fp32, require_own_device
+from steptime.worker.framework import Framework, require_own_device
 
 _STORES = {
     ("ps_sync", "host"): "dist_sync",
@@ -42,9 +42,12 @@ def open_session(job, context):
 
     Raises ValueError for a precision or a device that MXNet cannot give.
     """
-    require_fp32(job, "MXNet", devices=("cpu", "cuda"))
     set_role(job, context)
     import mxnet
+
+    from steptime.libraries.mxnet.mixed_precision import use_precision
+
+    use_precision(job)
 
     from steptime.frameworks.mxnet.key_value_store import ServerUpdate, compression
     from steptime.libraries.mxnet.optimizers import make_optimizer

@@ -19,7 +19,7 @@ class BoundWorkload(object):
     ``gradients`` are those of the *sum* of the losses over the batch: MXNet's optimizers rescale by the batch.
     """
 
-    def __init__(self, workload, batch, mx_device, label_smoothing=0.0):
+    def __init__(self, workload, batch, mx_device, label_smoothing=0.0, loss_scale=1.0):
         """Plan the memory of one batch, once for all steps.
 
         Args:
@@ -27,6 +27,7 @@ class BoundWorkload(object):
             batch: samples per step.
             mx_device: MXNet's device.
             label_smoothing: share of the target that is spread evenly over all classes.
+            loss_scale: by what gradients are multiplied.
 
         Raises ValueError for a layer or a loss that this builder does not know, and ``mxnet.MXNetError`` where
         MXNet finds other shapes than the workload's.
@@ -35,7 +36,7 @@ class BoundWorkload(object):
         if workload["loss"] != "mean_squared_error":  # there the target is the input itself
             shapes[_TARGETS] = (batch,)
         losses, outputs = _symbols(workload, label_smoothing)
-        symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses), mxnet.sym.BlockGrad(outputs)])
+        symbol = mxnet.sym.Group([mxnet.sym.MakeLoss(losses, grad_scale=loss_scale), mxnet.sym.BlockGrad(outputs)])
         names = [parameter["name"] for layer in workload["layers"] for parameter in layer["parameters"]]
         self._executor = symbol.simple_bind(mx_device, grad_req=dict.fromkeys(names, "write"), **shapes)
         self._mx_device, self._outputs, self._input_shape = mx_device, outputs, shapes[_INPUT]
@@ -102,7 +103,7 @@ class Evaluation(object):
     def outputs(self, inputs):
         """Return the output for ``inputs``, a batch, both float32 numpy arrays."""
         self._inputs[:] = inputs
-        return self._executor.forward(is_train=False)[0].asnumpy()
+        return self._executor.forward(is_train=False)[0].asnumpy().astype("float32", copy=False)
 
 
 def _symbols(workload, label_smoothing):

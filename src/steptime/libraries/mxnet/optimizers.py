@@ -8,6 +8,8 @@ import math
 import mxnet
 import numpy
 
+from steptime.libraries.mxnet.mixed_precision import loss_scale
+
 _UPDATES = "optimizer/updates"
 _STATE = "optimizer/%d/%d"
 
@@ -110,7 +112,7 @@ def make_optimizer(job, summed_workers):
     common = {
         "learning_rate": settings["learning_rate"],
         "wd": settings["weight_decay"],
-        "rescale_grad": 1.0 / (job["batch_per_worker"] * summed_workers),
+        "rescale_grad": 1.0 / (job["batch_per_worker"] * summed_workers * loss_scale(job)),
     }
     optimizer = _OPTIMIZERS[settings["name"]](settings, common)
     if settings["name"] == "lars":

@@ -9,6 +9,7 @@ import numpy
 from steptime.libraries.mxnet.ablation import MXNetAblation
 from steptime.libraries.mxnet.engine import step_clock
 from steptime.libraries.mxnet.loader import open_mxnet_batches
+from steptime.libraries.mxnet.mixed_precision import loss_scale
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.libraries.mxnet.optimizers import optimizer_state, set_optimizer_state
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
@@ -37,7 +38,9 @@ class MXNetSession(Session):
         """
         self._mx_device = mx_device
         self._cuda = job["device"] == "cuda"
-        self._bound = BoundWorkload(job["workload"], job["batch_per_worker"], mx_device, job["label_smoothing"])
+        self._bound = BoundWorkload(
+            job["workload"], job["batch_per_worker"], mx_device, job["label_smoothing"], loss_scale(job)
+        )
         self._bound.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
         self._batches = open_mxnet_batches(job, context, mx_device)
         self._update = update(self._bound)

@@ -1,0 +1,30 @@
+"""MXNet's automatic mixed precision (AMP): operators that get their inputs in fp16, beside weights in float32."""
+
+_LOSS_SCALE = 1024.0
+
+
+def use_precision(job):
+    """Have all networks that are built from now on compute in the job's precision.
+
+    Raises ValueError where this build of MXNet has no such products on the device.
+    """
+    precision, device = job["precision"], job["device"]
+    if precision == "fp32":
+        return
+    if (precision, device) != ("fp16", "cuda"):
+        raise ValueError(
+            "MXNet trains in fp32, and on CUDA devices in fp16, not in %s on %s; set precision to fp32"
+            % (precision, device)
+        )
+    from mxnet.contrib import amp
+
+    amp.init(target_dtype="float16")
+
+
+def loss_scale(job):
+    """Return by what the loss is multiplied before gradients are computed, so that small ones are none of 0 in fp16.
+
+    A constant of MXNet's guide to mixed precision (1024), by which the optimizer divides again. AMP's own scale that
+    changes is gluon's, and looks at all gradients in every step.
+    """
+    return _LOSS_SCALE if job["precision"] == "fp16" else 1.0
