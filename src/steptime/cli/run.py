@@ -26,6 +26,9 @@ def run(
     budget: Annotated[
         str | None, typer.Option(help="Stop launching after this time, for example 8m; overrides the study's.")
     ] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Which scale of the study, as its key scales names them [default: small].")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, its estimated time and the exact commands; run nothing.")
     ] = False,
@@ -36,7 +39,7 @@ def run(
     """Measure what a study asks for; run it again on the same folder to resume."""
     from steptime.runner.plan import plan_study
 
-    plan = plan_study(study, overrides or [], output, budget)
+    plan = plan_study(study, [*(overrides or []), *([f"scale={scale}"] if scale else [])], output, budget)
     if dry_run:
         from steptime.cli.plan import print_plan
 

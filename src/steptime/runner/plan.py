@@ -24,7 +24,7 @@ from steptime.runner.training_runs import GUESS_S
 from steptime.runner.trial_runs import SYNTHETIC
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
-from steptime.study.study import Study
+from steptime.study.study import SMALL, Study
 from steptime.study.study_file import study_files, study_text
 from steptime.study.trial import Trial
 from steptime.units import parse_duration
@@ -195,7 +195,8 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
         reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
         message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
         raise StudyError(message)
-    folder = output or Path("steptime-results") / study.name
+    results = study.name if study.scale == SMALL else f"{study.name}-{study.scale}"
+    folder = output or Path("steptime-results") / results
     # What came through a pipe is found again in the results only.
     readable = name in study_files() or Path(name).is_file()
     command = ["steptime", "run", name if readable else str(folder / "study.yaml"), *overrides]

@@ -322,6 +322,10 @@ def named_axes(combination: Exclusion | Inclusion) -> dict[str, Any]:
     return {axis: value for axis in AXES if (value := getattr(combination, axis)) is not None}
 
 
+SMALL = "small"
+"""The scale of a study that its own keys describe."""
+
+
 class Study(Strict):
     """A question and the combinations that answer it."""
 
@@ -331,6 +335,10 @@ class Study(Strict):
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
     question: str = ""
     """What you want to know, in your words; it heads the report."""
+    scale: str = SMALL
+    """Which of `scales` is measured; `small` is the study without any of them."""
+    scales: dict[str, dict[str, Any]] = {}
+    """By name, keys of a study that another scale has instead, as for a cluster."""
     workloads: Annotated[OneOrMany[NamedWorkload], Field(min_length=1)]
     """What is trained, on which data."""
     frameworks: Annotated[OneOrMany[str], Field(min_length=1)]

@@ -17,6 +17,7 @@ from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, read_yaml
 from steptime.study.mistakes import form_mistakes
 from steptime.study.overrides import apply_overrides
+from steptime.study.scales import apply_scale, scale_mistakes
 from steptime.study.study import Study
 from steptime.study.unknown_names import Vocabulary, is_folder, unknown_names
 from steptime.user_file import read_user_text
@@ -66,18 +67,23 @@ def read_study(
         vocabulary: the names that it may use.
         text: of the file, where it has been read; a pipe can be read once only.
 
+    A scale that the study or an override chooses replaces keys of the file, and other overrides win over it.
+
     Relative paths in the file start at the file's folder, those in overrides at the current folder.
 
     Raises StudyError with all mistakes, each with its place, if there is one.
     """
     path, name = _find(str(path_or_name))
     document = read_yaml(_text(path) if text is None else text, name)
-    wrong = apply_overrides(document, overrides)
+    scaled = [override for override in overrides if override.partition("=")[0].strip() == "scale"]
+    wrong = apply_overrides(document, scaled)
+    apply_scale(document)
+    wrong += apply_overrides(document, [override for override in overrides if override not in scaled])
     if "name" not in document.data:
         document.data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "study"
     study, mistakes = _checked(document)
     mistakes = [*document.mistakes, *mistakes, *unknown_names(document, vocabulary)]
-    mistakes += contradictions(document, vocabulary)
+    mistakes += [*scale_mistakes(document), *contradictions(document, vocabulary)]
     if study is None or mistakes or wrong:
         raise StudyError(document.sentences(mistakes) + wrong)
     _anchor_paths(document, path.parent if path.is_file() else Path.cwd())
