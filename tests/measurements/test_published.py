@@ -89,3 +89,19 @@ def test_a_claim_about_loaders_compares_trials_that_differ_in_their_loader_only(
 
     assert found.pairs == 2
     assert found.value == pytest.approx(2.0, rel=0.03)
+
+
+def test_a_claim_about_workers_compares_the_times_of_as_many_samples() -> None:
+    claim = {
+        "slower": {"frameworks": ["pytorch"], "workers": [1]},
+        "faster": {"frameworks": ["pytorch"], "workers": [4]},
+    }
+    one, four = ranked("pytorch", 1.0, strategy="single"), ranked("pytorch", 2.0)
+    measured = [
+        Measured(one.trial.model_copy(update={"workers": 1}), one.launches),
+        Measured(four.trial.model_copy(update={"workers": 4}), four.launches),
+    ]
+
+    found = average_ratio(claim, measured)
+
+    assert found.value == pytest.approx(4 * 1.0 / 2.0, rel=0.03)

@@ -1,8 +1,8 @@
 """The average measured ratio of two sets of trials, to compare with a ratio that others published."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,9 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
     """Return the step time of the claim's ``slower`` trials divided by that of its ``faster`` ones.
 
     Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike. Where the
-    claim is about ``loaders``, the trials of a pair are of the same framework and strategy, and differ in nothing but
-    their loader and its helpers. The mean
+    claim is about ``loaders`` or ``workers``, the trials of a pair are of the same framework, and differ in nothing
+    but their loader and its helpers, or in nothing but their workers: the ratio is then that of the times of as many
+    samples. The mean
     is geometric, so that swapping the sides inverts it. The interval holds what launches leave open of this mean; it
     says nothing of workloads that were not measured. Pairs that share a trial are taken for independent, which
     makes the interval too narrow by a factor of at most the square root of how often a trial is shared: it is
@@ -40,27 +41,45 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
         claim: an item of the study's ``published``.
         measured: the trials that may be compared.
     """
-    about_loaders = any(claim[side].get("loaders") for side in ("slower", "faster"))
+    about = {axis for axis in ("loaders", "workers") if any(claim[side].get(axis) for side in ("slower", "faster"))}
     groups: dict[str, list[Measured]] = {}
     for each in measured:
-        groups.setdefault(_counterpart_key(each.trial) if about_loaders else each.trial.group, []).append(each)
+        groups.setdefault(_counterpart_key(each.trial, about) if about else each.trial.group, []).append(each)
     found: list[Comparison] = []
     uses = Counter[str]()
     for members in groups.values():
         for slow in _chosen(claim["slower"], members):
             for fast in _chosen(claim["faster"], members):
-                found.append(compare_trials(slow, fast))
+                found.append(_per_sample(compare_trials(slow, fast), slow.trial, fast.trial))
                 uses.update([slow.trial.id, fast.trial.id])
     return _mean(found, max(uses.values(), default=1))
 
 
-def _counterpart_key(trial: Trial) -> str:
-    """Return what trials have in common that differ in their loader and its helpers only."""
-    return trial.model_copy(update={"loader": "", "loader_processes": 0}).id
+def _counterpart_key(trial: Trial, about: Container[str]) -> str:
+    """Return what trials have in common that differ in their loaders, or in their workers, only."""
+    changes: dict[str, Any] = {}
+    if "loaders" in about:
+        changes |= {"loader": "", "loader_processes": 0}
+    if "workers" in about:
+        changes |= {"workers": 0, "strategy": "", "options": {}, "hosts": 1, "launcher": ""}
+    return trial.model_copy(update=changes).id
+
+
+def _per_sample(found: Comparison, slow: Trial, fast: Trial) -> Comparison:
+    """Return the ratio of the times of as many samples; that of the steps where both have as large a batch."""
+    factor = fast.global_batch / slow.global_batch
+    names = ("ratio", "low", "high", "least", "most")
+    return replace(found, **{name: factor * getattr(found, name) for name in names})
 
 
 def _chosen(side: Mapping[str, Any], members: Iterable[Measured]) -> list[Measured]:
-    axes = {"frameworks": "framework", "strategies": "strategy", "workloads": "workload", "loaders": "loader"}
+    axes = {
+        "frameworks": "framework",
+        "strategies": "strategy",
+        "workloads": "workload",
+        "loaders": "loader",
+        "workers": "workers",
+    }
     return [
         each
         for each in members

@@ -130,7 +130,8 @@ def _published(claim: Mapping[str, Any], results: Iterable[_Result]) -> Publishe
     return PublishedRatio(
         claim=claim["claim"],
         source=claim["source"],
-        published=claim["ratio"],
+        published=claim.get("ratio"),
+        machine=claim.get("machine"),
         measured=Value(value=found.value, low=found.low, high=found.high),
         least=found.least,
         most=found.most,

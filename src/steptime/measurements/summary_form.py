@@ -227,7 +227,10 @@ class PublishedRatio(JsonForm):
 
     claim: str
     source: str
-    published: float
+    machine: str | None = None
+    """What it was measured on."""
+    published: float | None
+    """None where only the direction was published."""
     measured: Value
     least: float | None
     most: float | None

@@ -12,6 +12,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report import accounts, breakdown, clusters, conditions, links, loaders, tiers
 from steptime.report import number_format as wording
+from steptime.report.answer import answer
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.charts.marks import Marks
@@ -79,6 +80,7 @@ def page_text(
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
         tiers=tiers.tier_groups(summary, names),
         about_tiers=tiers.EXPLANATION,
+        answer=answer(summary),
         loader_tables=loaders.loader_tables(summary),
         about_loaders=loaders,
         learning=[(group, staleness_figures(group, marks)) for group in learning_groups(groups)],

@@ -76,7 +76,7 @@ def loss_rate(rate_value: Value) -> Shown:
 
 def published(found: PublishedRatio) -> str:
     """``published 2.65x; measured 1.52x (1.44 to 1.60), average of 4 pairs from 1.1x to 2.3x``."""
-    claimed = f"published {number(found.published)}x"
+    claimed = f"published {number(found.published)}x" if found.published is not None else "published without a number"
     if not found.pairs or found.least is None or found.most is None:
         return f"{claimed}; nothing measured to compare it with"
     spread = f" from {number(found.least)}x to {number(found.most)}x" if found.pairs > 1 else ""

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
 from steptime.report import accuracy, breakdown, clusters, loaders, tiers
+from steptime.report.answer import answer
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
@@ -97,6 +98,7 @@ class _Report:
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"
         yield self._summary.question, ""
+        yield answer(self._summary), ""
         yield machine_in_a_line(self._summary.machine), "dim"
         if not self._groups and not self._summary.accuracy:
             yield "No trial has a result yet.", "yellow"

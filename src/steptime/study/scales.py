@@ -17,7 +17,9 @@ _KEYS = tuple(key for key in Study.model_fields if key not in _FIXED)
 def apply_scale(document: Document) -> None:
     """Replace the keys of ``document`` that its chosen scale names; ``null`` takes a key away."""
     chosen = document.data.get("scale")
-    changes = _scales(document).get(chosen) if isinstance(chosen, str) else None
+    if not isinstance(chosen, str):
+        return
+    changes = _scales(document).get(chosen)
     if not isinstance(changes, dict):
         return
     for key, value in changes.items():

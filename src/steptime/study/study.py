@@ -99,6 +99,8 @@ class Side(Strict):
     workloads: OneOrMany[str] | None = None
     loaders: OneOrMany[str] | None = None
     """A claim about loaders compares trials that differ in nothing else."""
+    workers: OneOrMany[ProcessCount] | None = None
+    """A claim about workers compares the time of as many samples, by trials that differ in nothing else."""
 
 
 class Published(Strict):
@@ -110,8 +112,10 @@ class Published(Strict):
     """Who published it, where."""
     slower: Side
     faster: Side
-    ratio: Annotated[float, Field(gt=0)]
-    """Time of `slower` divided by time of `faster`, as published."""
+    ratio: Annotated[float, Field(gt=0)] | None = None
+    """Time of `slower` divided by time of `faster`, as published; null where only the direction was."""
+    machine: str | None = None
+    """What it was measured on; the report says where this machine differs."""
 
 
 class Launches(Strict):

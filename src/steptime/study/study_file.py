@@ -86,7 +86,9 @@ def read_study(
     mistakes += [*scale_mistakes(document), *contradictions(document, vocabulary)]
     if study is None or mistakes or wrong:
         raise StudyError(document.sentences(mistakes) + wrong)
-    _anchor_paths(document, path.parent if path.is_file() else Path.cwd())
+    # What a shipped study calls the user's folder lies where the user is.
+    own = path.is_file() and path not in study_files().values()
+    _anchor_paths(document, path.parent if own else Path.cwd())
     return Study.model_validate(document.data)
 
 
