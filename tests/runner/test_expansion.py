@@ -687,3 +687,23 @@ def test_the_launcher_in_this_process_cannot_set_variables():
     expansion = _expand(launcher="inline", environment_variables={"OMP_SCHEDULE": "auto"})
 
     assert not expansion.trials
+
+
+def test_an_inclusion_trains_where_the_study_times_steps():
+    learner = _manifest("ring", {"single": {}}, learning=True)
+    study = _study(
+        loaders="synthetic",
+        include={
+            "workloads": {"name": "lenet5", "dataset": "digits"},
+            "loaders": "native",
+            "train": {"epochs": 3, "schedules": ["constant", "cosine"]},
+        },
+    )
+
+    trials = expand(study, {"ring": learner}, DATASETS, devices(0)).trials
+
+    assert [trial.training.rate_schedule.name if trial.training else None for trial in trials] == [
+        None,
+        "constant",
+        "cosine",
+    ]

@@ -26,11 +26,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
 
     varied = varied_options(trials)
     console = PlainConsole()
-    train = plan.study.train
-    launches = f"{plan.study.launches.min} launches or more each"
-    if train is not None:
-        launches = f"a training of {train.epochs} epochs at most for each of {train.seeds} seeds"
-    counted = f": {len(trials)} trials, {launches}"
+    counted = f": {_launches_in_words(plan)}"
     console.print(Text.assemble((plan.study.name, "bold"), counted))
     for group in dict.fromkeys(trial.group for trial in trials):
         console.print(f"\n{group}")
@@ -48,7 +44,11 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
     console.print(
         f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks; "
-        + ("longer where a step takes a tenth of a second or more" if train is None else "a minute for each training")
+        + (
+            "longer where a step takes a tenth of a second or more"
+            if plan.study.training is None
+            else "a minute for each training"
+        )
     )
     if plan.ablation_launches:
         console.print(
@@ -101,3 +101,13 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
 
 def _trial_as_json(trial: Trial, tiers: Sequence[str], commands: list[str]) -> dict[str, Any]:
     return {**trial.model_dump(mode="json"), "tiers": tiers, "commands": commands}
+
+
+def _launches_in_words(plan: StudyPlan) -> str:
+    """Say how many trials are timed and trained, and how often."""
+    train, timed = plan.study.training, len(plan.timed)
+    parts = [f"{timed} trials, {plan.study.launches.min} launches or more each"] if timed or train is None else []
+    if train is not None:
+        each = f"a training of {train.epochs} epochs at most for each of {train.seeds} seeds"
+        parts.append(f"{len(plan.expansion.trials) - timed} trials, {each}")
+    return "; ".join(parts)

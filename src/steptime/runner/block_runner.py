@@ -23,8 +23,9 @@ START_S = 6.0
 """A guess of the time that starting a framework takes, until the first launch has shown it."""
 ABLATION_SHARE = 0.4
 LOADER_SHARE = 0.2
-"""The parts of a budget that are kept for ablation launches and for loader launches, where a study asks for them;
-the former is of what the latter leaves."""
+TRAINING_SHARE = 0.3
+"""The parts of a budget that are kept for ablation launches, for loader launches, and for trainings in a study that
+times steps as well; each is of what the ones below it leave."""
 
 Verdict = Literal["continue", "settled", "abandoned"]
 BUDGET_SPENT = "the budget is spent; what was measured is kept"

@@ -145,7 +145,8 @@ class _Axes:
         self._workloads: list[WorkloadChoice] = study.workloads
         if inclusion and inclusion.workloads is not None:
             self._workloads = [same for choice in inclusion.workloads for same in _as_listed(choice, study.workloads)]
-        self._trainings = list(_trainings(study.train, named)) if study.train else [None]
+        train = (inclusion.train if inclusion else None) or study.train
+        self._trainings = list(_trainings(train, named)) if train else [None]
         self._batches = _batches(inclusion)
         self._study_batches = _batches(study)
 

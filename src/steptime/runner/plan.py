@@ -52,17 +52,21 @@ class StudyPlan:
     @property
     def estimate_s(self) -> float:
         """About how long the launches will take, without environments, datasets and checks."""
-        per_launch = START_S + self.study.seconds_per_launch
-        launches = self.study.launches.min
-        if self.study.train is not None:  # how long an epoch takes, nothing tells before the first
-            launches, per_launch = self.study.train.seeds, GUESS_S
-        wanted = len(self.expansion.trials) * launches * per_launch + self.ablation_s + self.loader_s
+        wanted = len(self.timed) * self.study.launches.min * (START_S + self.study.seconds_per_launch)
+        if self.study.training is not None:  # how long an epoch takes, nothing tells before the first
+            wanted += (len(self.expansion.trials) - len(self.timed)) * self.study.training.seeds * GUESS_S
+        wanted += self.ablation_s + self.loader_s
         return wanted if self.budget_s is None else min(wanted, self.budget_s)
+
+    @property
+    def timed(self) -> list[Trial]:
+        """The trials whose steps are timed; the others are trained until it is over."""
+        return [trial for trial in self.expansion.trials if not trial.training]
 
     @property
     def ablation_launches(self) -> int:
         """How many launches will take steps apart, over all trials."""
-        return len(self.expansion.trials) * self.study.breakdown.launches if self.study.breakdown else 0
+        return len(self.timed) * self.study.breakdown.launches if self.study.breakdown else 0
 
     @property
     def ablation_s(self) -> float:
@@ -73,7 +77,7 @@ class StudyPlan:
     def loader_launches(self) -> int:
         """How many launches will take batches from a loader alone, over all trials."""
         chosen = self.study.loader_alone
-        return chosen.launches * sum(trial.loader != SYNTHETIC for trial in self.expansion.trials) if chosen else 0
+        return chosen.launches * sum(trial.loader != SYNTHETIC for trial in self.timed) if chosen else 0
 
     @property
     def loader_s(self) -> float:

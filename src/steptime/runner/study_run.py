@@ -18,7 +18,7 @@ from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.tiers import merged_tiers
-from steptime.runner.block_runner import LOADER_SHARE, BlockRunner, deadlines
+from steptime.runner.block_runner import LOADER_SHARE, TRAINING_SHARE, BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput
@@ -51,6 +51,7 @@ from steptime.runner.trial_runs import (
     timing_of,
 )
 from steptime.study.loaders import SYNTHETIC
+from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
@@ -75,6 +76,26 @@ class TrialCounts:
     not_equivalent: int
     not_run: int
     """For want of budget, which is no failure: another run goes on with them."""
+
+
+@dataclass(frozen=True)
+class _Deadlines:
+    """When the launches of each kind must end, on the monotonic clock; None for no budget."""
+
+    timed: float | None
+    apart: float | None
+    alone: float | None
+    all: float | None
+
+    @classmethod
+    def of(cls, study: Study, budget_s: float | None, now: float, *, mixed: bool) -> "_Deadlines":
+        """Share the budget; ``mixed``: whether a study times steps and trains as well."""
+        if budget_s is None:
+            return cls(None, None, None, None)
+        measured_s = budget_s * (1.0 - TRAINING_SHARE) if mixed else budget_s
+        before_s = measured_s * (1.0 - LOADER_SHARE) if study.loader_alone else measured_s
+        timed, apart = deadlines(before_s, ablation=study.breakdown is not None, now=now)
+        return cls(timed, apart, now + measured_s, now + budget_s)
 
 
 @dataclass
@@ -118,30 +139,17 @@ class StudyRun:
                 splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
                 inputs = TrialInputs(self.plan.folder, workloads, _loaders(trials, datasets, splits))
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
-                now, budget_s = time.monotonic(), self.plan.budget_s
-                all_until = None if budget_s is None else now + budget_s
-                if budget_s is not None and study.loader_alone is not None:
-                    budget_s *= 1.0 - LOADER_SHARE
-                timed_until, apart_until = deadlines(budget_s, ablation=study.breakdown is not None, now=now)
-                if study.train is not None:
-                    self._train(store, executor, trials, TrainingRuns(inputs, splits), all_until)
-                    trials = []
+                trained = [trial for trial in trials if trial.training]
+                trials = [trial for trial in trials if not trial.training]
+                until = _Deadlines.of(study, self.plan.budget_s, time.monotonic(), mixed=bool(trained and trials))
                 timed = timed_schedule(study, trials, store)
                 runs = timed_runs(inputs, timing_of(study))
                 keep = self._keeping(store, store.append)
-                BlockRunner(executor, runs, keep, self.observer, timed_until).run(timed)
-                if study.breakdown is not None:
-                    ablation = AblationSchedule(study.steps.warmup, study.breakdown.seconds)
-                    schedule = ablation_schedule(study, trials, store, timed.records, ablation.seconds)
-                    keep_ablation = self._keeping(store, store.append_ablation)
-                    apart = ablation_runs(inputs, ablation)
-                    BlockRunner(executor, apart, keep_ablation, self.observer, apart_until).run(schedule)
-                if study.loader_alone is not None:
-                    alone = loader_runs(inputs, study.loader_alone.seconds)
-                    keep_alone = self._keeping(store, store.append_loader)
-                    schedule_alone = loader_schedule(study, trials, store, timed.records)
-                    BlockRunner(executor, alone, keep_alone, self.observer, all_until).run(schedule_alone)
-                self._find_largest_batches(executor, inputs, timed.records, all_until, store.get("verdicts") or {})
+                BlockRunner(executor, runs, keep, self.observer, until.timed).run(timed)
+                self._explain(store, executor, trials, inputs, timed.records, until)
+                if trained:
+                    self._train(store, executor, trained, TrainingRuns(inputs, splits), until.all)
+                self._find_largest_batches(executor, inputs, timed.records, until.all, store.get("verdicts") or {})
                 for trial in trials:
                     if not timed.records.get(trial.id):
                         self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
@@ -149,6 +157,29 @@ class StudyRun:
                 with shielded():
                     self._keep_verdicts(store)
         return self._count(store)
+
+    def _explain(  # noqa: PLR0913, PLR0917 - what a run has prepared
+        self,
+        store: Store,
+        executor: Executor,
+        trials: list[Trial],
+        inputs: TrialInputs,
+        timed: Mapping[str, Sequence[Launch]],
+        until: "_Deadlines",
+    ) -> None:
+        """Take the steps of timed trials apart, and time their loaders alone, where the study asks for either."""
+        study = self.plan.study
+        if study.breakdown is not None:
+            ablation = AblationSchedule(study.steps.warmup, study.breakdown.seconds)
+            schedule = ablation_schedule(study, trials, store, timed, ablation.seconds)
+            keep_ablation = self._keeping(store, store.append_ablation)
+            apart = ablation_runs(inputs, ablation)
+            BlockRunner(executor, apart, keep_ablation, self.observer, until.apart).run(schedule)
+        if study.loader_alone is not None:
+            alone = loader_runs(inputs, study.loader_alone.seconds)
+            keep_alone = self._keeping(store, store.append_loader)
+            schedule_alone = loader_schedule(study, trials, store, timed)
+            BlockRunner(executor, alone, keep_alone, self.observer, until.alone).run(schedule_alone)
 
     def _find_largest_batches(
         self,
@@ -177,7 +208,7 @@ class StudyRun:
     ) -> None:
         """Train every trial with every seed, instead of timing its steps."""
         study = self.plan.study
-        limit = study.train.time_limit if study.train else study.time_limit
+        limit = study.training.time_limit if study.training else study.time_limit
         schedule = training_schedule(study, trials, store, runs)
         keep = self._keeping(store, store.append_training)
         BlockRunner(replace(executor, time_limit_s=limit), runs, keep, self.observer, until).run(schedule)

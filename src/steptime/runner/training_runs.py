@@ -153,7 +153,7 @@ def training_schedule(
     study: Study, trials: Sequence[Trial], store: Store, runs: TrainingRuns
 ) -> Schedule[Trial, TrainingRun]:
     """Return the trainings that are still needed, one for each seed; a failed one is repeated with its seed."""
-    seeds = study.train.seeds if study.train else 0
+    seeds = study.training.seeds if study.training else 0
     records = {trial.id: list(store.trainings(trial.id)) for trial in trials}
 
     def prior_s(trial: Trial) -> float | None:

@@ -300,6 +300,8 @@ class Inclusion(Strict):
     tuning: OneOrMany[Tuning] | None = None
     options: Options | None = None
     environment_variables: Variables | None = None
+    train: TrainChoice | None = None
+    """These combinations are trained until it is over, also where the steps of the study's own are timed."""
 
     @model_validator(mode="after")
     def _names_an_axis(self) -> "Inclusion":
@@ -419,6 +421,11 @@ class Study(Strict):
         """Write a single optimizer as itself, as the form had it before there could be several."""
         written = [optimizer.model_dump() for optimizer in optimizers]
         return written[0] if len(written) == 1 else written
+
+    @property
+    def training(self) -> TrainChoice | None:
+        """How trainings are repeated and limited: the study's `train`, or that of the first inclusion that has one."""
+        return self.train or next((each.train for each in self.include if each.train), None)
 
     @model_validator(mode="before")
     @classmethod
