@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from configurations import Bench, configurations, installed, preload, small_workload
+from configurations import Bench, configurations, installed, loading, preload, small_workload
 
 from steptime.frameworks.manifest import Manifest
 from steptime.study.strategies import STRATEGIES
@@ -41,6 +41,8 @@ class Fault:
     def exists(self, trial: Trial) -> bool:  # noqa: PLR0911 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
+        if name in _OF_LOADERS:
+            return strategy.name in {"allreduce", "ps_sync"}  # one check stands for all strategies
         if name in {"server applies a push twice", "a worker sends zeros"}:
             return strategy.servers
         if name == "async worker never pulls":
@@ -60,6 +62,7 @@ class Fault:
         return True
 
 
+_OF_LOADERS = {"loader gives a sample twice", "loader drops batches", "loader mixes labels up"}
 _OF_AN_EXCHANGE = {
     "gradient of one array not exchanged",
     "gradients divided twice",
@@ -85,6 +88,9 @@ FAULTS = [
     Fault("a worker sends zeros"),
     Fault("async worker never pulls"),
     Fault("padding on the wrong side"),
+    Fault("loader gives a sample twice"),
+    Fault("loader drops batches"),
+    Fault("loader mixes labels up"),
 ]
 
 
@@ -136,7 +142,11 @@ def _plant(bench: Bench, fault: Fault, trial: Trial) -> dict[str, Any]:
         executor = bench.executor
         planted = planted_manifest(executor.manifests[trial.framework], fault.name, Path(folder))
         manifests = {**executor.manifests, trial.framework: planted}
-        result = bench.check(trial, replace(executor, manifests=manifests), small_workload())
+        faulty = replace(executor, manifests=manifests)
+        if fault.name in _OF_LOADERS:
+            result = bench.check_loader(loading(trial, "digits"), faulty)
+        else:
+            result = bench.check(trial, faulty, small_workload())
     wall_s = time.monotonic() - started
     failed = (result.reason or "") and not any(word in result.reason or "" for word in ("away", "instead of"))
     return {"caught": not result.passed, "crashed": bool(failed), "reason": result.reason, "wall_s": wall_s}

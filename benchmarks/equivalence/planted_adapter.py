@@ -41,8 +41,9 @@ def serve(job, context):
 
 def _plant(job, context):
     fault = _fault()
-    if fault in _JOBS:
-        _JOBS[fault](job, context)
+    for plants in (_JOBS, _LOADERS):
+        if fault in plants:
+            plants[fault](job, context)
     if fault in _BATCHES:
         _feed(lambda make, own, rank: _BATCHES[fault](make, own, rank, context))
     if fault in _PRIMITIVES:
@@ -123,6 +124,47 @@ def _moved(inputs):
     return moved
 
 
+def _reordered(changed):
+    """Change the batches of indices that every framework's loader takes from one function."""
+    from steptime.worker import batches
+
+    right = batches.worker_order
+    batches.worker_order = lambda job, rank, workers: changed(right(job, rank, workers))
+
+
+def _doubled_sample(_, __):
+    _reordered(lambda order: ((epoch, _with_first_again(chosen)) for epoch, chosen in order))
+
+
+def _with_first_again(chosen):
+    chosen = chosen.copy()
+    chosen[-1] = chosen[0]
+    return chosen
+
+
+def _dropped_batches(_, __):
+    _reordered(lambda order: (each for number, each in enumerate(order) if number % 3))
+
+
+def _mixed_labels(_, __):
+    from steptime.worker import samples
+
+    read = samples.read_arrays
+    samples.read_arrays = lambda *arguments: _with_next_label(*read(*arguments))
+    importlib.import_module("steptime.worker.batches").read_arrays = samples.read_arrays
+
+
+def _with_next_label(images, labels):
+    labels = labels.copy()
+    labels[:-1], labels[-1] = labels[1:].copy(), labels[0]
+    return images, labels
+
+
+_LOADERS = {
+    "loader gives a sample twice": _doubled_sample,
+    "loader drops batches": _dropped_batches,
+    "loader mixes labels up": _mixed_labels,
+}
 _BATCHES = {"one worker's data doubled": _doubled, "padding on the wrong side": _shifted}
 
 
