@@ -1,12 +1,11 @@
 """numpy_ring as a framework of steptime: a session that trains a chain of linear layers."""
 
-import itertools
 import os
 
 import numpy
 
+from steptime.worker.batches import open_batches
 from steptime.worker.framework import Framework
-from steptime.worker.samples import synthetic_batches
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
@@ -21,11 +20,13 @@ class RingSession(Session):
 
     def __init__(self, job, context):
         workload = job["workload"]
-        self.network = Network(workload, initial_weights(workload["layers"], job["seed"]))
-        self.batches = itertools.cycle(synthetic_batches(job, context.rank))
+        initial = initial_weights(workload["layers"], job["seed"])
+        self.network = Network(workload, initial, job["label_smoothing"])
+        self.batches = open_batches(job, context.rank, context.workers, _batch, _open_folder)
         self.workers = context.workers
         self._shape = [job["batch_per_worker"]] + workload["layers"][-1]["output_shape"]
         self._optimizer = job["optimizer"]
+        self._rate = self._optimizer["learning_rate"]
         self._velocity = numpy.zeros_like(self.network.values)
         self._buckets = self._cut(job["options"].get("bucket_kb", 0.0) * 1024)
         self._ring = Ring(context)
@@ -61,7 +62,20 @@ class RingSession(Session):
         slopes += numpy.float32(settings["weight_decay"]) * values
         self._velocity *= numpy.float32(settings["momentum"])
         self._velocity += slopes
-        values -= numpy.float32(settings["learning_rate"]) * self._velocity
+        values -= numpy.float32(self._rate) * self._velocity
+
+    def set_learning_rate(self, rate):
+        self._rate = rate
+
+    def outputs(self, inputs):
+        return self.network.outputs(inputs)[-1]
+
+    def state(self):
+        return {"values": self.network.values.copy(), "velocity": self._velocity.copy()}
+
+    def set_state(self, arrays):
+        self.network.values[:] = arrays["values"]
+        self._velocity[:] = arrays["velocity"]
 
     def ablate(self):
         return RingAblation(self)
@@ -90,7 +104,19 @@ class RingSession(Session):
         }
 
     def close(self):
+        self.batches.close()
         self._ring.close()
+
+
+def _batch(inputs, targets):
+    """Return a batch as the network takes it: as it is."""
+    return inputs, targets
+
+
+def _open_folder(_):
+    """Refuse a folder of images, for which a framework needs a decoder."""
+    message = "numpy_ring reads datasets of arrays, such as digits, and decodes no image files"
+    raise ValueError(message)
 
 
 FRAMEWORK = Framework(open_session=RingSession)

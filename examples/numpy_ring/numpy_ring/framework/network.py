@@ -22,9 +22,13 @@ class Network(object):
     Raises ValueError for a workload that is no chain of layers of ``KINDS`` below a softmax cross-entropy.
     """
 
-    def __init__(self, workload, initial):
+    def __init__(self, workload, initial, label_smoothing=0.0):
+        """Take a workload's JSON, ``{name: array}`` of weights, and the share of a target that all classes share."""
         self._layers = workload["layers"]
         self._require_chain(workload)
+        classes = workload["classes"]
+        targets = (1.0 - label_smoothing) * numpy.eye(classes) + label_smoothing / classes
+        self._targets = targets.astype(numpy.float32)
         size = sum(array.size for array in initial.values())
         self.values = numpy.zeros(size, dtype=numpy.float32)
         self.slopes = numpy.zeros(size, dtype=numpy.float32)
@@ -45,8 +49,8 @@ class Network(object):
         if workload["loss"] != "softmax_cross_entropy":
             raise ValueError("numpy_ring has no loss %r" % workload["loss"])
 
-    def forward(self, inputs, targets):
-        """Return ``(loss, outputs, probabilities)``: the mean loss, every layer's output, and the softmax."""
+    def outputs(self, inputs):
+        """Return ``inputs`` and every layer's output."""
         outputs = [inputs]
         for layer in self._layers:
             x = outputs[-1]
@@ -58,17 +62,20 @@ class Network(object):
                 outputs.append(x.reshape(len(x), -1))
             else:
                 outputs.append(_ACTIVATIONS[layer["kind"]][0](x))
+        return outputs
+
+    def forward(self, inputs, targets):
+        """Return ``(loss, outputs, slope)``: the mean loss, every layer's output, and the loss's slope in the last."""
+        outputs = self.outputs(inputs)
         scores = outputs[-1] - outputs[-1].max(axis=1, keepdims=True)
-        exponentials = numpy.exp(scores)
-        sums = exponentials.sum(axis=1, keepdims=True)
-        loss = numpy.mean(numpy.log(sums[:, 0]) - scores[numpy.arange(len(targets)), targets])
-        return float(loss), outputs, exponentials / sums
+        logarithms = scores - numpy.log(numpy.exp(scores).sum(axis=1, keepdims=True))
+        wanted = self._targets[targets]
+        loss = -(wanted * logarithms).sum() / len(targets)
+        return float(loss), outputs, (numpy.exp(logarithms) - wanted) / len(targets)
 
     def backward(self, inputs, targets):
         """Return the loss, and leave the gradients of its mean over the batch in ``slopes``."""
         loss, outputs, slope = self.forward(inputs, targets)
-        slope[numpy.arange(len(targets)), targets] -= 1.0
-        slope /= len(targets)
         for position in reversed(range(len(self._layers))):
             layer, x = self._layers[position], outputs[position]
             if layer["kind"] == "linear":
