@@ -164,6 +164,8 @@ class EquivalenceResult:
     """As ``update_rounding``."""
     rounds: Count = 0
     """Of steps that were compared by themselves, over all launches; 0 in older records."""
+    optimizer: str = "sgd"
+    """The name of the optimizer that was compared."""
 
     def to_json(self) -> dict[str, Any]:
         """The line's object."""

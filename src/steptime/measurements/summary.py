@@ -378,7 +378,7 @@ def _latest(results: Sequence[EquivalenceResult]) -> list[EquivalenceResult]:
     """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
     latest: dict[tuple[Any, ...], EquivalenceResult] = {}
     for each in results:
-        options = tuple(sorted({**each.options, **each.environment_variables}.items()))
+        options = (each.optimizer, *sorted({**each.options, **each.environment_variables}.items()))
         key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers, options)
         latest[key] = each
     return list(latest.values())

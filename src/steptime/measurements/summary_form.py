@@ -220,6 +220,7 @@ class EquivalenceSummary(JsonForm):
     gradient_error: float | None = None
     gradient_rounding: float | None = None
     rounds: int = 0
+    optimizer: str = "sgd"
 
 
 class PublishedRatio(JsonForm):

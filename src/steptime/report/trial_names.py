@@ -52,7 +52,7 @@ def check_name(check: EquivalenceSummary, checks: Sequence[EquivalenceSummary]) 
 
 
 def _settings(check: EquivalenceSummary) -> dict[str, Any]:
-    return {**check.options, **check.environment_variables}
+    return {"optimizer": check.optimizer, **check.options, **check.environment_variables}
 
 
 def size(shape: Iterable[int]) -> str:

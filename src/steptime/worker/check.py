@@ -17,6 +17,8 @@ def run_check(session, job, context, records):
     ``rounds``
         Steps of each round; behind each, ``losses`` gets the loss, and ``sketches-<rank>.npz`` in the run folder the
         arrays ``ROUND/NAME``, on every worker that holds weights.
+    ``rates``
+        The learning rate of each round; absent where it is that of the optimizer in all.
     ``turns``
         So many steps follow that the workers take one after the other, each when the one before has finished. The loss
         and the sketch of the last of them are those of one more round. For strategies whose workers do not wait for
@@ -40,8 +42,10 @@ def run_check(session, job, context, records):
         return weights
 
     weights = None
-    turns = schedule.get("turns", 0)
+    turns, rates = schedule.get("turns", 0), schedule.get("rates")
     for number, steps in enumerate(schedule["rounds"], 1):
+        if rates:
+            session.set_learning_rate(rates[number - 1])
         for _ in range(steps):
             session.step()
         session.wait()

@@ -17,7 +17,7 @@ from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
-from steptime.runner.equivalence.probes import Probe, check_trial, probes
+from steptime.runner.equivalence.probes import Probe, check_trial, form_of, probes
 from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor
 from steptime.runner.progress import Observer
@@ -68,7 +68,9 @@ class Checker:
     ) -> EquivalenceResult:
         """Launch the probes of ``trial``, or those ``wanted``, and hold each against its truth until one fails."""
         found = Findings(trial, workload)
-        wanted = probes(trial, workload, self.steps, self.repeats) if wanted is None else wanted
+        if wanted is None:
+            form = form_of(trial, self.executor.manifests[trial.framework])
+            wanted = probes(trial, workload, self.steps, self.repeats, form)
         for number, probe in enumerate(wanted):
             truth = truth_of(probe)
             if isinstance(truth, str):
@@ -167,7 +169,7 @@ class EquivalenceCheck:
         key = f"{trial.workload}/{trial.input_shape}/{trial.classes}/{trial.workers}/{trial.batch_per_worker}"
         smoothing = trial.training.label_smoothing if trial.training else 0.0
         key += f"/{trial.seed}/{trial.precision}/{trial.optimizer.model_dump_json()}/{smoothing}"
-        key += f"/{json.dumps(probe.reference_loader)}"
+        key += f"/{probe.rates}/{json.dumps(probe.reference_loader)}"
         key += f"/{probe.answer}/{probe.rounds}/{probe.turns}/{probe.batches}/{sorted(probe.settings.items())}"
         with self._lock:
             lock = self._truth_locks.setdefault(key, threading.Lock())

@@ -10,7 +10,7 @@ from typing import Any
 
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.jobs import check_job
-from steptime.study.optimizer import Optimizer
+from steptime.study.optimizer import SETTINGS, Optimizer
 from steptime.study.strategies import strategy_named
 from steptime.study.training import Training
 from steptime.study.trial import Trial
@@ -25,6 +25,10 @@ _MOMENTUM = 0.9
 """Where a trial has none, so that a missing one would show."""
 _WEIGHT_DECAY = 0.1
 """Likewise: it changes updates by about as much as gradients do."""
+_EPSILON = 1e-2
+"""The least epsilon of a probe: gradients of a check are of this size, so that their length still counts."""
+_RATES = (1.0, 0.5, 0.25)
+"""Factors of the learning rate of the rounds of a training's probe, again and again."""
 _ROUNDS = (2, 3, 1)
 """Steps of the rounds behind the first, again and again: engines run ahead within a round, and not beyond."""
 _LEAST_STEPS = 3
@@ -54,6 +58,8 @@ class Probe:
     """As ``Strategy.answer``; ``mean`` of every strategy with one worker."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Options of the reference that decide the answer."""
+    rates: tuple[float, ...] = ()
+    """Of each round, the factor of the learning rate; empty where it stays the same."""
     batches: int = 0
     """Different batches of each worker, which come again and again; 0 gives every step its own."""
     loader: Mapping[str, Any] | None = None
@@ -71,11 +77,14 @@ class Probe:
     def job(self, workload: Workload, learning_rate: float) -> dict[str, Any]:
         """Return the job of the launch."""
         trial = self.trial.with_learning_rate(learning_rate)
-        return self._with_batches(check_job(trial, workload, self.rounds, turns=self.turns), self.loader)
+        job = self._with_batches(check_job(trial, workload, self.rounds, turns=self.turns), self.loader)
+        return self._with_rates(job, self.rounds)
 
     def reference_job(self, reference: Trial, workload: Workload, rounds: tuple[int, ...]) -> dict[str, Any]:
         """Return the job of the reference with ``rounds`` of its own and the batches of this probe."""
-        return self._with_batches(check_job(reference, workload, rounds), self.reference_loader)
+        return self._with_rates(
+            self._with_batches(check_job(reference, workload, rounds), self.reference_loader), rounds
+        )
 
     def _with_batches(self, job: dict[str, Any], loader: Mapping[str, Any] | None) -> dict[str, Any]:
         if loader is not None:
@@ -83,10 +92,17 @@ class Probe:
         batches = self.batches or sum(self.rounds) + self.turns
         return {**job, "loader": {**job["loader"], "distinct_batches": batches}}
 
+    def _with_rates(self, job: dict[str, Any], rounds: tuple[int, ...]) -> dict[str, Any]:
+        """Return ``job`` with the learning rate of each round, where its last ``rounds`` are those of the probe."""
+        if not self.rates or rounds[-len(self.rounds) :] != self.rounds:
+            return job
+        before = (self.rates[0],) * (len(rounds) - len(self.rounds))
+        rates = [job["optimizer"]["learning_rate"] * factor for factor in (*before, *self.rates)]
+        return {**job, "schedule": {**job["schedule"], "rates": rates}}
+
 
 def check_trial(trial: Trial, manifest: Manifest) -> Trial:
     """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
-    smoothing = trial.training.label_smoothing if trial.training else 0.0
     here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
     return trial.model_copy(
         update={
@@ -97,11 +113,27 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
             "batch_per_worker": min(trial.batch_per_worker, _BATCH),
             "threads": 1,
             "cores_per_worker": None,
-            # Schedules change the rate of steps that no check takes.
-            "training": Training(epochs=1, label_smoothing=smoothing) if smoothing else None,
+            "training": _checked_training(trial),
             **(here if trial.cluster else {}),
         }
     )
+
+
+def _checked_training(trial: Trial) -> Training | None:
+    """Return what a check needs to know of a training: that there is one, and what smooths its labels."""
+    smoothing = trial.training.label_smoothing if trial.training else 0.0
+    return Training(epochs=1, label_smoothing=smoothing) if trial.training else None
+
+
+def form_of(trial: Trial, manifest: Manifest) -> dict[str, Any]:
+    """Return the options of the reference by which its optimizer has the form that a framework's manifest declares."""
+    name = trial.optimizer.name
+    form: dict[str, Any] = {}
+    if name in {"adam", "adamw"} and manifest.adam_epsilon != "corrected":
+        form["adam_epsilon"] = manifest.adam_epsilon
+    if "momentum" in SETTINGS[name] and trial.training is not None and manifest.rate_in_velocity:
+        form["rate_in_velocity"] = True  # which makes no difference where the rate stays
+    return form
 
 
 def rounds_of(steps: int) -> tuple[int, ...]:
@@ -115,7 +147,9 @@ def rounds_of(steps: int) -> tuple[int, ...]:
     raise AssertionError
 
 
-def probes(trial: Trial, workload: Workload, steps: int, repeats: int) -> Iterator[Probe]:
+def probes(
+    trial: Trial, workload: Workload, steps: int, repeats: int, form: Mapping[str, Any] | None = None
+) -> Iterator[Probe]:
     """Yield the probes of the check ``trial``.
 
     Args:
@@ -123,6 +157,7 @@ def probes(trial: Trial, workload: Workload, steps: int, repeats: int) -> Iterat
         workload: that it trains.
         steps: of a probe, at most; a workload that takes the reference long gets fewer.
         repeats: launches of a kind of probe.
+        form: what ``form_of`` returns.
     """
     answer = strategy_named(trial.strategy).answer
     if answer == "blocks":
@@ -131,9 +166,13 @@ def probes(trial: Trial, workload: Workload, steps: int, repeats: int) -> Iterat
         return
     together = trial.workers == 1 or answer == "mean"
     whole = trial if together else trial.model_copy(update={"workers": 1})
+    rounds = _affordable(whole, workload, steps)
+    how: dict[str, Any] = {"settings": dict(form or {})}
+    if trial.training is not None:
+        how["rates"] = tuple(islice(cycle(_RATES), len(rounds)))
     both = [
-        Probe("as trained", whole, _affordable(whole, workload, steps)),
-        Probe("with momentum and weight decay", _with_all_terms(whole), _affordable(whole, workload, steps)),
+        Probe("as trained", _well_conditioned(whole), rounds, **how),
+        Probe("with momentum and weight decay", _with_all_terms(whole), rounds, **how),
     ]
     yield from islice(cycle(both), max(repeats, len(both))) if together else both[1:]
     if together:
@@ -175,12 +214,26 @@ def _plain(trial: Trial) -> Trial:
     return trial.model_copy(update={"optimizer": Optimizer(learning_rate=rate, momentum=0.0)})
 
 
-def _with_all_terms(trial: Trial) -> Trial:
+def _well_conditioned(trial: Trial) -> Trial:
+    """Return the trial with an epsilon beside which the rounding of a gradient is small.
+
+    The first step of adam is the sign of the gradient where epsilon is smaller than it, and rounding decides over the
+    sign of what is nearly zero.
+    """
     optimizer = trial.optimizer
-    update = {
-        "momentum": optimizer.momentum or _MOMENTUM,
-        "weight_decay": optimizer.weight_decay or _WEIGHT_DECAY,
-    }
+    if "epsilon" not in SETTINGS[optimizer.name] or optimizer.epsilon >= _EPSILON:
+        return trial
+    return trial.model_copy(update={"optimizer": optimizer.model_copy(update={"epsilon": _EPSILON})})
+
+
+def _with_all_terms(trial: Trial) -> Trial:
+    trial = _well_conditioned(trial)
+    optimizer = trial.optimizer
+    update: dict[str, float] = {"weight_decay": optimizer.weight_decay or _WEIGHT_DECAY}
+    if "momentum" in SETTINGS[optimizer.name]:
+        update["momentum"] = optimizer.momentum or _MOMENTUM
+    if "beta1" in SETTINGS[optimizer.name]:
+        update["beta1"] = optimizer.beta1 or _MOMENTUM
     return trial.model_copy(update={"optimizer": optimizer.model_copy(update=update)})
 
 

@@ -144,6 +144,7 @@ class Findings:
             reason="; ".join(dict.fromkeys(self.reasons)) or None,
             options=dict(trial.options),
             environment_variables=dict(trial.environment_variables),
+            optimizer=trial.optimizer.name,
             crashes=self._crashes,
             learning_rate=min(self._learning_rates, default=None),
         )
