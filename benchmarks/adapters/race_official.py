@@ -139,6 +139,8 @@ def _environment(race: Race, official: OfficialScript, run: ScriptRun) -> dict[s
         **shown,
         "PYTHONPATH": os.pathsep.join(map(str, [*modules, _HERE])),
         "PATH": os.pathsep.join([str(race.python.parent), os.environ.get("PATH", os.defpath)]),
+        # Torch waits for ever for the lock of a build that was killed, as DeepSpeed's on a processor once was.
+        "TORCH_EXTENSIONS_DIR": str(Path(tempfile.gettempdir()) / f"race-{os.getpid()}-extensions"),
         "RACE_CORES": cores_in_words(pins(request)),
         "RACE_FOLDER": str(run.folder),
         "RACE_BATCH": str(race.batch),

@@ -7,6 +7,8 @@ import ctypes
 import os
 import re
 
+from steptime.worker.usage import helper_processes
+
 _POOLS = (
     ("openmp", re.compile(r"lib(gomp|iomp5|omp)[-.][^/]*$"), ("omp_get_max_threads",)),
     (
@@ -31,7 +33,8 @@ def found_threads():
 
     ``cores``: those on which any of its threads may run, in order; ``live_threads``: how many threads it has;
     ``thread_names``: how many of each name; ``thread_pools``: the size of each pool by its file, as its library tells
-    the calling thread, whether or not its threads have been started. Empty where the system does not say.
+    the calling thread, whether or not its threads have been started. ``helper_processes``: how many processes it has
+    started, and they. Empty where the system does not say.
     """
     names = {}
     cores = set()
@@ -47,6 +50,7 @@ def found_threads():
         "cores": sorted(cores),
         "live_threads": sum(names.values()),
         "thread_names": names,
+        "helper_processes": len(helper_processes()),
         "thread_pools": _pools(),
     }
 

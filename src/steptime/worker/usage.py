@@ -37,7 +37,7 @@ def used_since(before):
     used = {name: now[name] - before[name] for name in before}
     used["max_rss_bytes"] = peak_memory_bytes()
     used["memory_bytes"] = _memory_bytes("self")
-    used["helpers_memory_bytes"] = sum(_memory_bytes(each) for each in _helpers())
+    used["helpers_memory_bytes"] = sum(_memory_bytes(each) for each in helper_processes())
     return used
 
 
@@ -50,7 +50,7 @@ def peak_memory_bytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _helpers():
+def helper_processes():
     """Return the ids of all living processes below this one, as texts."""
     found, waiting = [], ["self"]
     while waiting:
@@ -79,7 +79,7 @@ def _children_of_thread(process, thread):
 
 def _helpers_cpu_s():
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime + sum(_cpu_s(each) for each in _helpers())
+    return ended.ru_utime + ended.ru_stime + sum(_cpu_s(each) for each in helper_processes())
 
 
 def _cpu_s(process):

@@ -68,6 +68,8 @@ class HandleAblation(TorchAblation):
         self._mpi = mpi
         self._names = names
         self._optimizer = strategy.optimizer
+        self._compression = _COMPRESSIONS[strategy.job["options"]["compression"]]
+        self._element_bytes = self._compression.compress(torch.zeros(1))[0].element_size()
         self._sends = True
         # The one place where Horovod's optimizer starts a gradient on its way.
         self._start = self._optimizer._allreduce_grad_async  # noqa: SLF001
@@ -106,7 +108,7 @@ class HandleAblation(TorchAblation):
         def communicate():
             if not held:
                 for parameter in self._whole_step:
-                    row, _ = InnermostChannels.compress(torch.zeros_like(parameter.data))
+                    row, _ = self._compression.compress(torch.zeros_like(parameter.data))
                     held.append((self._names[parameter], row))
             # Under the names of the gradients, of which Horovod knows already who sends what.
             handles = [self._mpi.allreduce_async_(row, name=name, op=self._optimizer.op) for name, row in held]
@@ -130,15 +132,14 @@ class HandleAblation(TorchAblation):
         if self._order is not None:
             self._order.append(parameter)
         if not self._sends:
-            row, undone = InnermostChannels.compress(parameter.grad)
+            row, undone = self._compression.compress(parameter.grad)
             return (lambda: row), undone
         ready = time.monotonic()
         handle, undone = self._start(parameter)
         if self._watched is None:
             return handle, undone
         self._look()
-        size = parameter.grad.numel() * parameter.grad.element_size()
-        piece = [self._names[parameter], size, ready, None, handle]
+        piece = [self._names[parameter], parameter.grad.numel() * self._element_bytes, ready, None, handle]
         self._watched.append(piece)
         return (lambda: self._finish(piece)), undone
 
@@ -184,9 +185,8 @@ class HorovodAverage(SingleWorker):
         self.optimizer.zero_grad()  # gives the memory back, as torch's does by default; it takes no arguments
 
     def ablate(self):
-        """Return the ablation; None where gradients are grouped or compressed, which it does not take apart."""
-        options = self.job["options"]
-        if options["groups"] or options["compression"] != "none":
+        """Return the ablation; None where gradients are grouped: Horovod lets nobody stand for a group's exchange."""
+        if self.job["options"]["groups"]:
             return None
         return HandleAblation(self, self._workers.hvd.mpi_ops, self._names)
 

@@ -1,0 +1,45 @@
+"""The helpers of a loader are counted alike in every framework: one more is one more process, or one more thread.
+
+Helpers are threads in some frameworks and processes in others, some of which have a process or threads more to manage
+them; what each has is read back by the worker.
+"""
+
+from pathlib import Path
+
+import pytest
+from image_files import PHOTO, photos
+from launching import launch_ok, timing_job
+
+from steptime.frameworks.manifest import load_manifests
+
+MANIFESTS = load_manifests()
+WITHOUT_HELPERS = ("reference",)
+"""Its loader makes every batch when it is asked for, whatever the study says (docs/worker-protocol.md)."""
+NAMES = [
+    pytest.param(name, marks=pytest.mark.framework(name))
+    for name, manifest in MANIFESTS.items()
+    if "native" in manifest.loaders and name not in WITHOUT_HELPERS
+]
+
+
+def living(folder: Path, name: str, processes: int) -> tuple[int, int]:
+    """Train from files with so many helpers; return the worker's threads and processes, in numbers."""
+    strategy = next(iter(MANIFESTS[name].strategies))
+    (folder / str(processes)).mkdir()
+    loader = photos(folder / str(processes), processes=processes)
+    job = timing_job(name, strategy, "cifar_cnn", batch=2, loader=loader, warmup_steps=3, steps=8, **PHOTO)
+    found = launch_ok(folder / str(processes), job, preloaded=True).record("threads")
+    return found["live_threads"], found["helper_processes"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_helper_of_a_loader_is_one_thread_or_process(tmp_path: Path, name: str) -> None:
+    none, one, two = (living(tmp_path, name, processes) for processes in (0, 1, 2))
+
+    threads, processes = ([each[kind] for each in (none, one, two)] for kind in (0, 1))
+    assert processes[0] == 0
+    assert sum(one) > sum(none)
+    if processes[1]:  # PyTorch has a thread for the orders to each of them besides
+        assert processes[2] == processes[1] + 1
+    else:
+        assert threads[2] == threads[1] + 1
