@@ -12,7 +12,7 @@ import numpy as np
 
 from steptime.model.compute import roofline
 
-_TERA, _GIGA = 1e12, 1e9
+_TERA, _GIGA, _GIBI = 1e12, 1e9, 1024.0**3
 
 LOG_SPREAD = 0.29
 """Standard deviation of the logarithm of the factor by which such a prediction is off: 1.64 of them are 1.6 times."""
@@ -27,6 +27,8 @@ class Device:
     """FLOPs per second in 32 bits, without tensor cores."""
     memory_rate: float
     """Bytes per second."""
+    memory: float
+    """Bytes."""
     tensor_rate: float | None = None
     """FLOPs per second of 16-bit matrix products, without sparsity; None where it has no units for them."""
 
@@ -35,26 +37,27 @@ class Device:
         return self.flop_rate if precision == "fp32" or self.tensor_rate is None else self.tensor_rate
 
 
-def _device(name: str, tera_flops: float, gigabytes: float, tensor: float | None = None) -> Device:
-    return Device(name, tera_flops * _TERA, gigabytes * _GIGA, None if tensor is None else tensor * _TERA)
+def _device(name: str, tera_flops: float, gigabytes: float, memory: float, tensor: float | None = None) -> Device:
+    rate = None if tensor is None else tensor * _TERA
+    return Device(name, tera_flops * _TERA, gigabytes * _GIGA, memory * _GIBI, rate)
 
 
 DEVICES: Mapping[str, Device] = {
     device.name: device
     for device in (
-        _device("k80", 2.8, 240.0),  # one of the card's two processors
-        _device("p100", 9.3, 732.0, 18.7),
-        _device("v100", 15.7, 900.0, 125.0),
-        _device("t4", 8.1, 320.0, 65.0),
-        _device("rtx2080ti", 13.4, 616.0, 53.8),
-        _device("a100-40gb", 19.5, 1555.0, 312.0),
-        _device("a100-80gb", 19.5, 2039.0, 312.0),
-        _device("rtx3090", 35.6, 936.0, 71.0),
-        _device("a10", 31.2, 600.0, 125.0),
-        _device("l4", 30.3, 300.0, 121.0),
-        _device("rtx4090", 82.6, 1008.0, 165.0),
-        _device("h100-sxm", 66.9, 3350.0, 989.0),
-        _device("h200", 66.9, 4800.0, 989.0),
+        _device("k80", 2.8, 240.0, 12),  # one of the card's two processors
+        _device("p100", 9.3, 732.0, 16, 18.7),
+        _device("v100", 15.7, 900.0, 32, 125.0),
+        _device("t4", 8.1, 320.0, 16, 65.0),
+        _device("rtx2080ti", 13.4, 616.0, 11, 53.8),
+        _device("a100-40gb", 19.5, 1555.0, 40, 312.0),
+        _device("a100-80gb", 19.5, 2039.0, 80, 312.0),
+        _device("rtx3090", 35.6, 936.0, 24, 71.0),
+        _device("a10", 31.2, 600.0, 24, 125.0),
+        _device("l4", 30.3, 300.0, 24, 121.0),
+        _device("rtx4090", 82.6, 1008.0, 24, 165.0),
+        _device("h100-sxm", 66.9, 3350.0, 80, 989.0),
+        _device("h200", 66.9, 4800.0, 141, 989.0),
     )
 }
 """By name, from data sheets of their vendors."""

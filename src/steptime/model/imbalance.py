@@ -14,7 +14,7 @@ _REACH = 9.0
 
 
 def expected_maximum(workers: float) -> float:
-    """Return the mean of the largest of p standard normal numbers, without the asymptote that is 15 % off at p = 32.
+    """Return the mean of the largest of p standard normal numbers, without the asymptote that is 27 % off at p = 32.
 
     >>> round(expected_maximum(2), 4)
     0.5642

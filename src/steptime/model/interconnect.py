@@ -79,11 +79,16 @@ class _Places:
         return np.ceil(self.workers / self.hosts)
 
 
+_IN_HOST = "host_"
+
+
 def communication_cost(operation: str, sizes: Real, workers: Real, interconnect: Interconnect) -> CommunicationCost:
     """Return the cost of messages of one operation.
 
     Args:
-        operation: ``allreduce``, ``reduce_scatter``, ``all_gather`` or ``star``.
+        operation: ``allreduce``, ``reduce_scatter``, ``all_gather`` or ``star``; ``host_all_gather`` and
+            ``host_reduce_scatter`` among the workers of each host; ``hosts_allreduce`` between hosts, of the shards
+            that their workers have of one message.
         sizes: bytes of one worker, (messages,) or (configurations, messages).
         workers: how many, a number or (configurations,).
         interconnect: its numbers, or (configurations,).
@@ -95,6 +100,12 @@ def communication_cost(operation: str, sizes: Real, workers: Real, interconnect:
     >>> communication_cost("allreduce", 1e9, 4, Interconnect(Link(1e9, 0.001))).total
     array([1.506])
     """
+    if operation.startswith(_IN_HOST):
+        per_host = np.minimum(interconnect.workers_per_host, workers)
+        return communication_cost(operation.removeprefix(_IN_HOST), sizes, per_host, interconnect)
+    if operation == "hosts_allreduce":
+        hosts = np.ceil(np.asarray(workers, float) / np.minimum(interconnect.workers_per_host, workers))
+        return communication_cost("allreduce", sizes, hosts, replace(interconnect, workers_per_host=1.0, inner=None))
     found = _cost_of_algorithm(operation, sizes, workers, interconnect)
     for switch in interconnect.switches:
         beyond = replace(interconnect, outer=switch.link, algorithm=switch.algorithm)

@@ -17,6 +17,7 @@ from steptime.measurements.launch_times import launch_times
 from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
+from steptime.model.traffic import AS_PLANNED, Traffic
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import OptionValue, ServerPlacement, Trial, Tuning
 
@@ -91,6 +92,9 @@ class Deployment:
     bucket_mb: float | None = None
     nics_per_host: int = 1
     """Network cards of a host, each of the stated bandwidth."""
+    traffic: Traffic = AS_PLANNED
+    accumulation: int = 1
+    """Passes over a batch for each exchange and update."""
     collectives: str | None = None
     """One of ``LIBRARIES``; None for NCCL on devices, and elsewhere for what the framework brings."""
 

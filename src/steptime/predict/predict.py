@@ -123,14 +123,13 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     extrapolation = _extrapolation(group, topology, scaled)
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
     model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner)
-    phases = phases_of(parameters, model)
-    uncertain = uncertain_step(phases, extrapolation, group.spread, rng)
-    step = uncertain.modelled
+    uncertain = uncertain_step(parameters, model, extrapolation, group.spread, rng)
+    phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
     one = Contention(1, topology.contention.processors)
     baseline = step_of(phases_of(parameters, step_model_of(target.key, alone, None, one)))
     samples = query.samples or _samples(target.key)
-    rate = workers * deployment.batch
+    rate = workers * deployment.batch * deployment.accumulation
     shown = {name: _phase(name, values, group, target) for name, values in phases.items()}
     return Prediction(
         key=target.key,

@@ -10,10 +10,11 @@ from steptime.errors import UsageError, choices_message
 from steptime.model.collectives import LIBRARIES
 from steptime.model.devices import DEVICES
 from steptime.model.link_catalogue import LINKS
+from steptime.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.profile import Profile
 from steptime.study.strategies import SINGLE, STRATEGIES, strategy_named
 from steptime.study.trial import ServerPlacement
-from steptime.units import parse_bit_rate, parse_duration
+from steptime.units import parse_bit_rate, parse_duration, parse_share
 from steptime.workloads.table import LIBRARY
 
 _BITS = 8
@@ -55,6 +56,11 @@ class Query:
     inner_link: str | None = None
     """A link of the catalogue that joins the workers of a host."""
     collectives: str | None = None
+    gradient_precision: str | None = None
+    compression: str | None = None
+    topk_share: float | None = None
+    shard: str | None = None
+    accumulation: int | None = None
     delay_s: float | None = None
     samples: int | None = None
     """Of an epoch."""
@@ -78,6 +84,14 @@ def _size(text: str) -> float:
         message = f"{text!r} is no size in MiB above 0"
         raise ValueError(message)
     return value
+
+
+def _share(text: str) -> float:
+    share = parse_share(text)
+    if not 0.0 < share <= 1.0:
+        message = f"{text!r} is no share; write for example 1% or 0.01"
+        raise ValueError(message)
+    return share
 
 
 def _rate(text: str) -> float:
@@ -111,6 +125,11 @@ _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "inner_bandwidth": ("inner_bandwidth", _rate),
     "inner_link": ("inner_link", str),
     "collectives": ("collectives", str),
+    "gradient_precision": ("gradient_precision", str),
+    "compression": ("compression", str),
+    "topk_share": ("topk_share", _share),
+    "shard": ("shard", str),
+    "accumulation": ("accumulation", _count),
     "interconnect.bandwidth": ("bandwidth", _rate),
     "interconnect.delay": ("delay_s", parse_duration),
     "samples": ("samples", _count),
@@ -226,6 +245,9 @@ def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> I
         "nic": [name for name, sheet in LINKS.items() if sheet.medium == "network"],
         "inner_link": [name for name, sheet in LINKS.items() if sheet.medium != "network"],
         "collectives": list(LIBRARIES),
+        "gradient_precision": list(WIDTHS),
+        "compression": list(COMPRESSIONS),
+        "shard": list(SHARDS),
     }
     for key, choices in known.items():
         for text, _ in values.get(key, []):
@@ -250,6 +272,8 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
     ):
         if one in values and other in values:
             yield f"{one} and {other} say the same; keep one of both"
+    if "topk_share" in values and "topk" not in {text for text, _ in values.get("compression", [])}:
+        yield "topk_share says how much compression=topk keeps; add that, or take it away"
     strategies = {text for text, _ in values.get("strategy", [])}
     without = sorted(name for name in strategies if name in STRATEGIES and not STRATEGIES[name].servers)
     for key in ("servers", "server_placement"):

@@ -16,6 +16,7 @@ from steptime.model.interconnect import Interconnect
 from steptime.model.layer_work import work_of
 from steptime.model.overlap import input_wait
 from steptime.model.policies import StepGraph, step_graph
+from steptime.model.traffic import with_traffic
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import Array
 from steptime.simulate.configuration import Durations, WorkerGroup
@@ -108,15 +109,20 @@ def phases_of(parameters: Parameters, model: StepModel) -> dict[str, Array]:
         for name in ("forward", "backward")
     )
     update = factor * parameters["update_s"]
+    # Passes whose gradients stay where they are come before the one that is exchanged.
+    earlier = (model.deployment.accumulation - 1) * (forward + backward)
     exposed = hidden = sync = np.zeros_like(forward)
     if model.link is not None:
-        simulated = _simulate_exchange(parameters, model, model.link, Durations(forward, backward, update))
+        durations = Durations(forward + earlier, backward, update)
+        simulated = _simulate_exchange(parameters, model, model.link, durations)
         backward, update, sync = simulated.backward, simulated.update, simulated.sync_wait
         hides = np.maximum(simulated.comm_hidden, 0.0)
         exposed = np.maximum(simulated.comm_exposed, 0.0) + (1.0 - parameters["overlap_efficiency"]) * hides
         hidden = parameters["overlap_efficiency"] * hides
+    if model.deployment.accumulation > 1:
+        forward, backward = (model.deployment.accumulation * each for each in (forward, backward))
     computing = forward + backward + update
-    reading = contention.turns * parameters["input_per_sample_s"] * batch
+    reading = contention.turns * parameters["input_per_sample_s"] * batch * model.deployment.accumulation
     waiting = np.asarray(input_wait(reading, parameters["input_share"], computing, sync, exposed))
     return {
         "input_wait": waiting,
@@ -183,7 +189,7 @@ def graph_of(key: GroupKey, deployment: Deployment) -> StepGraph:
     options = dict(key.options)
     if deployment.bucket_mb is not None:
         options["bucket_mb"] = deployment.bucket_mb
-    return step_graph(
+    graph = step_graph(
         work_of(build_workload(key.workload, key.input_shape, key.classes)),
         key.framework,
         key.strategy,
@@ -195,6 +201,8 @@ def graph_of(key: GroupKey, deployment: Deployment) -> StepGraph:
             batch=deployment.batch,
         ),
     )
+    per_host = min(deployment.workers_per_host, deployment.workers)
+    return with_traffic(graph, deployment.traffic, deployment.workers, per_host)
 
 
 def measured_readiness(graph: StepGraph, measured: Iterable[Sequence[tuple[float, float]]]) -> Array | None:

@@ -12,6 +12,7 @@ import numpy as np
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
 from steptime.model.link_catalogue import BELIEVED, LINKS
 from steptime.model.policies import has_policy
+from steptime.model.traffic import Traffic
 from steptime.predict.links import (
     LATENCIES,
     LINK_SOURCES,
@@ -34,8 +35,12 @@ from steptime.predict.step_model import (
     graph_of,
     measured_readiness,
 )
-from steptime.predict.targets import Target
+from steptime.predict.targets import Target, measured_device
 from steptime.study.strategies import strategy_named
+from steptime.units import format_bytes
+from steptime.workloads.costs import memory_bytes
+from steptime.workloads.layers import Workload
+from steptime.workloads.table import build_workload
 
 _FAR = 2.0
 """Times the most workers measured, up to which an exchange may be predicted from steps alone."""
@@ -47,6 +52,8 @@ _DELAY_SPREAD = 0.2
 _PRIOR_SHARE, _SHARE_SPREAD = 0.85, 0.25
 """Of a nominal bandwidth that messages reach, and the spread of its logarithm."""
 _EXACT: LinkSpread = (0.0, 0.0)
+_SHARDED_THIRDS = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}
+"""Of weights, gradients and momentum, those that are divided among workers."""
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
@@ -119,6 +126,7 @@ def topology_of(profile: Profile, target: Target, query: Query, workers: int) ->
     own = _own_configurations(target)
     deployment = _deployment(profile, target, query, workers, own)
     contention = _contention(profile, target, query, deployment, own)
+    _check_memory(profile, target, deployment, own)
     if workers == 1 and not deployment.servers:
         return Topology(deployment, contention, None, _EXACT, factors=False, nearest=own)
     if not has_policy(target.key.strategy):
@@ -205,6 +213,13 @@ def _deployment(
         bucket_mb=query.bucket_mb or like.bucket_mb,
         nics_per_host=query.nics_per_host or like.nics_per_host,
         collectives=query.collectives or like.collectives,
+        traffic=Traffic(
+            query.gradient_precision or like.traffic.gradient_precision,
+            query.compression or like.traffic.compression,
+            query.topk_share or like.traffic.kept,
+            query.shard or like.traffic.shard,
+        ),
+        accumulation=query.accumulation or like.accumulation,
     )
 
 
@@ -231,6 +246,42 @@ def _contention(
         )
         raise Refusal(message)
     return found
+
+
+def _check_memory(
+    profile: Profile, target: Target, deployment: Deployment, own: Sequence[MeasuredConfiguration]
+) -> None:
+    """Raise Refusal where a worker's estimated memory is more than its device has, and nobody saw that it fits."""
+    key = target.key
+    device = target.transferred[1] if target.transferred else measured_device(profile.machine)
+    fits = any(each.deployment.batch >= deployment.batch for each in own)
+    if key.device != "cuda" or device is None or (fits and target.transferred is None):
+        return
+    workload = build_workload(key.workload, key.input_shape, key.classes)
+    needed = worker_bytes(workload, key.strategy, key.precision, deployment)
+    if needed <= device.memory:
+        return
+    per_sample = (needed - worker_bytes(workload, key.strategy, key.precision, replace(deployment, batch=0))) or 1.0
+    most = deployment.batch - -(-(needed - device.memory) // (per_sample / deployment.batch))
+    remedy = f"batch_per_worker={int(most)} may fit" if most >= 1 else "shard its state: strategy=fsdp"
+    message = (
+        f"{key.workload} with batch {deployment.batch} needs about {format_bytes(needed)} of memory, and a "
+        f"{device.name} has {format_bytes(device.memory)}; {remedy}"
+    )
+    raise Refusal(message)
+
+
+def worker_bytes(workload: Workload, strategy: str, precision: str, deployment: Deployment) -> float:
+    """Return the estimated memory of a worker: its share of weights, gradients and momentum, and its activations.
+
+    ZeRO 1 shards the optimizer's state, ZeRO 2 the gradients too, ZeRO 3 and FSDP the weights as well (S. Rajbhandari
+    et al., SC 2020, section 5).
+    """
+    width = 4 if precision in ("fp32", "tf32") else 2
+    whole = memory_bytes(workload, deployment.batch, dtype_bytes=width)
+    sharded = _SHARDED_THIRDS.get(strategy, 0) * 4 * workload.parameter_count
+    among = deployment.workers_per_host if deployment.traffic.shard == "host" else deployment.workers
+    return whole - sharded * (1 - 1 / max(min(among, deployment.workers), 1))
 
 
 def _devices(found: Contention, query: Query, deployment: Deployment) -> Contention:

@@ -3,7 +3,8 @@
 Parameters are drawn; launches differ by as much as they were seen to; and the model errs outside what was measured.
 What the model does not know is communication and waiting, which more often takes longer than modelled than shorter:
 the 5 % and 95 % quantiles of the residuals of published curves lie at -5 and +13 % and farther. So that error is
-skewed, and a step never gets shorter than its computing. Another workload or batch changes computing itself, by a
+skewed, the messages of a step take so many times as long, and what of them hides still does: no step gets shorter than
+its computing. Another workload or batch changes computing itself, by a
 factor that errs to both sides.
 """
 
@@ -15,12 +16,13 @@ import numpy as np
 from steptime.predict.extrapolation import Extrapolation
 from steptime.predict.posterior import DRAWS, Array
 from steptime.predict.profile import ProfileGroup
-from steptime.predict.step_model import INNER, OUTER, step_of
+from steptime.predict.step_model import INNER, OUTER, StepModel, phases_of, step_of
 
 _SHORTER = 0.4
 """Of the error's upper half, the lower half: 5 to 13."""
-WAITING = ("input_wait", "comm_exposed", "sync_wait")
-"""Phases in which a worker waits for others, for the network, or for its batch."""
+_EXCHANGED = 0.35
+"""Share of a step beyond one host that exchanges take, by which errors of steps are errors of exchanges: about that of
+the published curves."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class IntervalShares:
 class UncertainStep:
     """Draws of a step, and where they come from."""
 
+    phases: Mapping[str, Array]
+    """Seconds of each by the parameters alone, (draws,)."""
     modelled: Array
     """Seconds by the parameters alone, (draws,)."""
     seen: Array
@@ -50,29 +54,45 @@ class UncertainStep:
 
 
 def uncertain_step(
-    phases: Mapping[str, Array], extrapolation: Extrapolation, spread: float, rng: np.random.Generator
+    parameters: Mapping[str, Array],
+    model: StepModel,
+    extrapolation: Extrapolation,
+    spread: float,
+    rng: np.random.Generator,
 ) -> UncertainStep:
     """Return the draws of a step.
 
     Args:
-        phases: draws of each phase.
+        parameters: draws of each.
+        model: of the step.
         extrapolation: how far the step lies outside the measured ones.
         spread: relative standard deviation between launches.
         rng: source of the draws.
     """
+    phases = phases_of(parameters, model)
     step = step_of(phases)
     both = np.exp(np.hypot(extrapolation.of_computing, spread) * rng.standard_normal(DRAWS))
-    outside = extrapolation.of_waiting
     seen = step
-    if outside > 0.0:
+    if extrapolation.of_waiting > 0.0:
         normal = rng.standard_normal(DRAWS)
-        error = np.exp(outside * np.where(normal > 0.0, normal, _SHORTER * normal))
-        computing = step - sum(phases[name] for name in WAITING)
-        seen = np.maximum(step * error, np.minimum(computing, step))
-    parts = np.array([np.var(np.log(step)), spread**2, extrapolation.deviation**2])
+        outside = extrapolation.of_waiting / _EXCHANGED
+        longer = np.exp(outside * np.where(normal > 0.0, normal, _SHORTER * normal))
+        seen = step_of(phases_of(_with_longer_waits(parameters, model, longer), model))
+    outside_s = np.var(np.log(seen / step)) + extrapolation.of_computing**2
+    parts = np.array([np.var(np.log(step)), spread**2, outside_s])
     whole = parts.sum()
     shares = parts / whole if whole > 0.0 else parts
-    return UncertainStep(step, seen * both, IntervalShares(*(float(share) for share in shares)))
+    return UncertainStep(phases, step, seen * both, IntervalShares(*(float(share) for share in shares)))
+
+
+def _with_longer_waits(parameters: Mapping[str, Array], model: StepModel, longer: Array) -> dict[str, Array]:
+    """Return parameters with which every message takes so many times as long, and workers differ as much more."""
+    found = dict(parameters)
+    for name in model.link_factors:
+        found[name] = found[name] / longer if name.endswith("bandwidth_factor") else found[name] * longer
+    for name in ("persistent", "transient"):
+        found[name] = found[name] * longer
+    return found
 
 
 def narrowing(

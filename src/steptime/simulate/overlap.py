@@ -142,7 +142,7 @@ def _hopping(algorithm: str) -> str:
 
 def _gathered(configurations: Configurations) -> ExchangeTimes:
     plan, passed, reached = configurations.graph.plan, configurations.shares.passed, configurations.shares.reached
-    whole = [PlannedMessage("all_gather", gather.bytes, 0) for gather in plan.gathers]
+    whole = [PlannedMessage(gather.operation, gather.bytes, 0) for gather in plan.gathers]
     gathers = np.sum(costs_alone(configurations, whole), axis=0)
     scatters = np.sum(costs_alone(configurations, plan.messages), axis=0)
     firsts = [gather.layers[0] for gather in plan.gathers]

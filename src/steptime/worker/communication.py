@@ -96,6 +96,7 @@ class Gather(typing.NamedTuple):
     """Of the whole weights, as every worker needs them."""
     again: bool
     """Whether the backward pass has to gather them again."""
+    operation: str = "all_gather"
 
 
 class CommunicationPlan(typing.NamedTuple):
