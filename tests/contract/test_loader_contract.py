@@ -15,6 +15,7 @@ from PIL import Image
 
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.loader_settings import loader_json
+from steptime.datasets.stored_forms import STORED_FORMS, store
 from steptime.frameworks.manifest import load_manifests
 from steptime.study.loaders import LOADERS
 from steptime.worker.augmentation import crops
@@ -84,7 +85,9 @@ def found(request: pytest.FixtureRequest, photographs: Dataset, tmp_path: Path) 
     """What the loader gave for each of ``FEEDS``; it runs once for all tests."""
     framework, loader = request.getfixturevalue("framework"), request.getfixturevalue("loader")
     if (framework, loader) not in _FED:
-        settings = loader_json(photographs, (3, SIDE, SIDE), loader, processes=1)
+        form = LOADERS[loader].form
+        stored = store(photographs, form, tmp_path / form) if form in STORED_FORMS else photographs
+        settings = loader_json(stored, (3, SIDE, SIDE), loader, processes=1)
         _FED[framework, loader] = fed(tmp_path, framework, settings, SIDE, FEEDS, SAMPLES)
     return _FED[framework, loader]
 

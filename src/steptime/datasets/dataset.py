@@ -1,4 +1,4 @@
-"""A dataset on disk, in one of two forms."""
+"""A dataset on disk, in one of its forms."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +9,15 @@ from steptime.errors import DatasetError
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples on disk in one of the two forms of docs/worker-protocol.md."""
+    """Samples on disk in one of the forms of docs/worker-protocol.md."""
 
     name: str
     """A built-in's name, or the folder as the user wrote it."""
-    form: Literal["arrays", "image_folder"]
+    form: Literal["arrays", "image_folder", "decoded", "tar_shards", "tfrecord", "recordio"]
     path: Path
-    """The npz file of ``arrays``, the root of ``image_folder``; absolute."""
+    """The npz file of ``arrays``, the folder of all others; absolute."""
     index: Path | None
-    """``index.json`` of ``image_folder``."""
+    """``index.json`` of all forms but ``arrays``."""
     samples: int
     class_names: tuple[str, ...]
     input_shape: tuple[int, ...] | None

@@ -62,7 +62,7 @@ def _image_folder(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, A
         "mean": mean,
         "std": std,
     }
-    return {"form": "image_folder", "root": str(dataset.path), "index": str(dataset.index), "transform": transform}
+    return {"form": dataset.form, "root": str(dataset.path), "index": str(dataset.index), "transform": transform}
 
 
 def _words(shape: tuple[int, ...] | None) -> str:

@@ -1,6 +1,6 @@
 """The preparation of a run: environments and datasets, made ready before anything is launched."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from steptime.datasets.creation import builtin_folder, find_builtin, make
 from steptime.datasets.dataset import Dataset, require_batch
 from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.lookup import open_dataset
+from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
 from steptime.datasets.validation import Split, split
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
@@ -20,9 +21,10 @@ from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.accelerators import Accelerators
 from steptime.runner.progress import Observer
 from steptime.runner.workload_shapes import DatasetFacts
-from steptime.study.loaders import NATIVE, SYNTHETIC
+from steptime.study.loaders import NATIVE, SYNTHETIC, loader_named
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
+from steptime.units import format_bytes
 
 DATA_ENVIRONMENT = "data"
 NO_ACCELERATORS = Accelerators()
@@ -182,6 +184,40 @@ def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Coll
         if dataset.skipped:
             observer.note("\n".join([f"left out of the dataset {name}, because they are broken:", *dataset.skipped]))
     return found
+
+
+def prepare_stored_form(dataset: Dataset, loader: str, observer: Observer) -> Dataset:
+    """Return a dataset in the form that a loader reads, which is made in the cache where it does not exist yet.
+
+    Raises DatasetError when it cannot be stored.
+    """
+    form = loader_named(loader).form
+    if form not in STORED_FORMS:
+        return dataset
+    folder = stored_folder(dataset, form, cache_folder())
+    made = find_stored(dataset, form, folder)
+    if made:
+        return made
+    name = f"{dataset.name} as {form}"
+    observer.note(f"storing {name}, about {format_bytes(stored_bytes(dataset, form))}, in {folder}")
+    observer.stage(f"Storing {name}", _STEPS)
+    return store(dataset, form, folder, _in_steps(observer, name))
+
+
+_STEPS = 20
+"""Of the progress of a stored form."""
+
+
+def _in_steps(observer: Observer, name: str) -> Callable[[int, int], None]:
+    reported = 0
+
+    def progress(done: int, total: int) -> None:
+        nonlocal reported
+        while reported < done * _STEPS // total:
+            reported += 1
+            observer.finished(name)
+
+    return progress
 
 
 def data_environment_spec() -> EnvironmentSpec:

@@ -35,6 +35,7 @@ from steptime.runner.preparation import (
     loader_of,
     prepare_datasets,
     prepare_environments,
+    prepare_stored_form,
     reference_loader_of,
     training_split,
 )
@@ -137,7 +138,7 @@ class StudyRun:
                 self._accepted = {trial.id for trial in trials}
                 self._unranked = self._changing(trials)
                 splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
-                inputs = TrialInputs(self.plan.folder, workloads, _loaders(trials, datasets, splits))
+                inputs = TrialInputs(self.plan.folder, workloads, self._loaders(trials, datasets, splits))
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 trained = [trial for trial in trials if trial.training]
                 trials = [trial for trial in trials if not trial.training]
@@ -282,6 +283,23 @@ class StudyRun:
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 
+    def _loaders(
+        self, trials: Iterable[Trial], datasets: Mapping[str, Dataset], splits: Mapping[str, Split]
+    ) -> dict[str, dict[str, Any]]:
+        """Return every trial's loader: over all samples, or over those that its training does not hold out."""
+        found: dict[str, dict[str, Any]] = {}
+        stored: dict[tuple[Dataset, str], Dataset] = {}
+        for trial in trials:
+            own = {}
+            if trial.dataset is not None:
+                dataset = splits[trial.id].training if trial.id in splits else datasets[trial.dataset]
+                key = (dataset, trial.loader)
+                if key not in stored:
+                    stored[key] = prepare_stored_form(dataset, trial.loader, self.observer)
+                own = {trial.dataset: stored[key]}
+            found[trial.id] = loader_of(trial, {**datasets, **own})
+        return found
+
     def _equivalent(
         self,
         store: Store,
@@ -333,17 +351,6 @@ class StudyRun:
         )
         not_run = sum(verdict["reason"] == NOT_RUN for verdict in self._verdicts.values())
         return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
-
-
-def _loaders(
-    trials: Iterable[Trial], datasets: Mapping[str, Dataset], splits: Mapping[str, Split]
-) -> dict[str, dict[str, Any]]:
-    """Return every trial's loader: over all samples, or over those that its training does not hold out."""
-    found = {}
-    for trial in trials:
-        own = {str(trial.dataset): splits[trial.id].training} if trial.id in splits else {}
-        found[trial.id] = loader_of(trial, {**datasets, **own})
-    return found
 
 
 def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:

@@ -8,7 +8,7 @@ import itertools
 import numpy
 
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import batch_indices, read_arrays, scale_and_shift, synthetic_batches
+from steptime.worker.samples import batch_indices, read_arrays, read_shards, scale_and_shift, synthetic_batches
 
 
 def sends_bytes(job):
@@ -104,9 +104,8 @@ def worker_order(job, rank, workers):
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """
     dataset, first = job["loader"]["dataset"], (job.get("training") or {}).get("first_epoch", 0)
-    return batch_indices(
-        dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, dataset.get("shards"), first
-    )
+    shards = read_shards(dataset) if dataset["form"] == "tar_shards" else None
+    return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
 
 
 def open_batches(job, rank, workers, put, open_folder, innermost=False, finisher=None):  # noqa: PLR0913, PLR0917 - one per fact

@@ -30,6 +30,17 @@ def epoch_indices(samples, epoch, seed, rank, workers):
     return stream.permutation(samples)[rank::workers].astype(numpy.int64)
 
 
+def read_shards(dataset):
+    """Return the samples of each shard of a dataset in their order there, a list of int64 arrays."""
+    with open(dataset["index"]) as file:
+        places = json.load(file)["places"]
+    order = sorted(range(len(places)), key=lambda index: places[index])
+    shards = [[] for _ in range(places[order[-1]][0] + 1)]
+    for index in order:
+        shards[places[index][0]].append(index)
+    return [numpy.array(shard, dtype=numpy.int64) for shard in shards]
+
+
 def shard_indices(shards, epoch, seed, rank, workers):
     """Return this worker's sample indices of one epoch, as ``epoch_indices`` does, of samples that lie in shards.
 
@@ -37,17 +48,16 @@ def shard_indices(shards, epoch, seed, rank, workers):
     without gaps, so that it reads one shard after the other and shares two of them at most with its neighbours.
 
     Args:
-        shards: how many samples each shard has; samples are numbered through them.
+        shards: the samples of each shard.
         epoch: from 0.
         seed: of the job, the same on every worker.
         rank: of the worker.
         workers: how many there are.
     """
     stream = numpy.random.RandomState([seed, epoch])
-    ends = numpy.cumsum(shards)
-    row = [ends[shard] - shards[shard] + stream.permutation(shards[shard]) for shard in stream.permutation(len(shards))]
-    share = int(ends[-1]) // workers
-    return numpy.concatenate(row)[rank * share : (rank + 1) * share].astype(numpy.int64)
+    row = numpy.concatenate([stream.permutation(shards[shard]) for shard in stream.permutation(len(shards))])
+    share = len(row) // workers
+    return row[rank * share : (rank + 1) * share]
 
 
 def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
@@ -56,8 +66,8 @@ def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
     """Yield the indices of this worker's batches without end, epoch after epoch, as ``(epoch, int64 array)``.
 
     Every array has ``batch`` entries; what is left at the end of an epoch is dropped. All workers have equally many
-    batches per epoch, so that they always train on the same epoch. With ``shards``, the numbers of samples in the
-    shards of the dataset, the order is that of ``shard_indices``.
+    batches per epoch, so that they always train on the same epoch. With ``shards``, those of ``read_shards``, the
+    order is that of ``shard_indices``.
 
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """

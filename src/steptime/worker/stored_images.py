@@ -48,14 +48,18 @@ class DecodedImages(object):
 
         Raises ValueError when the file has another length than these sizes say.
         """
-        path = os.path.join(dataset["root"], "pixels.bin")
+        self._path = os.path.join(dataset["root"], "pixels.bin")
         self._sizes = sizes
         self._ends = numpy.cumsum(sizes[:, 0].astype(numpy.int64) * sizes[:, 1] * 3)
-        self._pixels = numpy.memmap(path, dtype=numpy.uint8, mode="r")
-        if len(self._pixels) != self._ends[-1]:
-            raise ValueError("%s has %d bytes, and its index says %d" % (path, len(self._pixels), self._ends[-1]))
+        # Mapped where it is read first: a helper that gets this object by pickling would get all pixels with it.
+        self._pixels = None
+        found = os.path.getsize(self._path)
+        if found != self._ends[-1]:
+            raise ValueError("%s has %d bytes, and its index says %d" % (self._path, found, self._ends[-1]))
 
     def __getitem__(self, index):
+        if self._pixels is None:
+            self._pixels = numpy.memmap(self._path, dtype=numpy.uint8, mode="r")
         width, height = (int(each) for each in self._sizes[index])
         end = int(self._ends[index])
         return self._pixels[end - width * height * 3 : end].reshape(height, width, 3)

@@ -1,0 +1,292 @@
+"""Stored forms of a folder of images, in fewer and larger files: decoded pixels, tar shards, TFRecord, RecordIO.
+
+A form is made once, in the cache or where the user asks for it: complete under its name, or not there at all. Its
+``index.json`` has the files, classes and sizes of the folder's index, in the same order, and where each image lies; the
+form carries its images with it, and the folder is not needed any more. Docs/loaders.md says which loader reads which.
+"""
+
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from PIL import Image
+
+from steptime.datasets.dataset import Dataset
+from steptime.datasets.record_files import recordio_entry, tfrecord_entries
+from steptime.errors import DatasetError, choices_message
+from steptime.process_identity import ProcessIdentity
+from steptime.units import format_bytes
+
+SCHEMA = 1
+"""Of a form's index: another one makes every form anew."""
+FormName = Literal["decoded", "tar_shards", "tfrecord", "recordio"]
+Progress = Callable[[int, int], None]
+"""Called with how many images are stored, and how many there are."""
+
+_SHARDS = 64
+"""At least, where there are as many images: workers take whole shards in a random order."""
+_SHARD_BYTES = 256 * 2**20
+"""At most, about."""
+_MARGIN_BYTES = 64 * 2**20
+"""That must be left on the disk."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The folder that is stored: what its index says."""
+
+    root: Path
+    index: Mapping[str, Any]
+
+    @property
+    def files(self) -> list[tuple[str, int]]:
+        return [(name, label) for name, label in self.index["files"]]
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+
+Writer = Callable[[_Source, Path, Callable[[], None]], dict[str, Any]]
+"""Writes the files of a form into a folder, calls back after each image, and returns its fields of the index."""
+
+
+@dataclass(frozen=True)
+class StoredForm:
+    """One form: how large it will be, and how it is written."""
+
+    name: FormName
+    summary: str
+    size: Callable[[_Source, int], int]
+    """Bytes of the form, from the folder's index and the bytes of its files."""
+    write: Writer
+
+
+def shard_members(count: int, total_bytes: int) -> list[list[int]]:
+    """Return which images each shard holds, in their order there.
+
+    Images are dealt out at random, always alike: an index is sorted by class, and shards of one class each would make
+    batches of one class.
+    """
+    shards = min(count, max(_SHARDS, -(-total_bytes // _SHARD_BYTES)))
+    order = np.random.RandomState(0).permutation(count)
+    return [part.tolist() for part in np.array_split(order, shards)]
+
+
+def _write_decoded(source: _Source, folder: Path, stored: Callable[[], None]) -> dict[str, Any]:
+    with (folder / "pixels.bin").open("wb") as pixels:
+        for name, _ in source.files:
+            try:
+                with Image.open(source.root / name, formats=("JPEG", "PNG")) as image:
+                    pixels.write(np.asarray(image.convert("RGB")).tobytes())
+            except OSError as error:
+                if error.errno is not None:
+                    raise
+                message = f"{source.root / name} cannot be decoded: {error}; replace or delete it, and run again"
+                raise DatasetError(message) from error
+            stored()
+    return {}
+
+
+def _shards(source: _Source, folder: Path, ending: str) -> Iterator[tuple[int, Path, list[int]]]:
+    total = sum((source.root / name).stat().st_size for name, _ in source.files)
+    for shard, members in enumerate(shard_members(len(source.files), total)):
+        yield shard, folder / f"shard-{shard:06d}.{ending}", members
+
+
+def _write_tar(source: _Source, folder: Path, stored: Callable[[], None]) -> dict[str, Any]:
+    """Two members an image, as WebDataset wants them: ``000012.jpg``, and its class in ``000012.cls``."""
+    places = [(0, 0, 0)] * len(source.files)
+    names = []
+    for shard, path, members in _shards(source, folder, "tar"):
+        names.append(path.name)
+        with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+            for index in members:
+                name, label = source.files[index]
+                content = source.read(name)
+                member = _add(archive, f"{index:09d}{Path(name).suffix.lower()}", content)
+                places[index] = (shard, member, len(content))
+                _add(archive, f"{index:09d}.cls", str(label).encode())
+                stored()
+    return {"shards": names, "places": places}
+
+
+def _add(archive: tarfile.TarFile, name: str, content: bytes) -> int:
+    """Add a member, the same bytes every time, and return where its content begins."""
+    member = tarfile.TarInfo(name)
+    member.size = len(content)
+    begin = archive.offset + tarfile.BLOCKSIZE
+    archive.addfile(member, io.BytesIO(content))
+    return begin
+
+
+def _write_tfrecord(source: _Source, folder: Path, stored: Callable[[], None]) -> dict[str, Any]:
+    names, counts, order = [], [], []
+    for _, path, members in _shards(source, folder, "tfrecord"):
+        names.append(path.name)
+        counts.append(len(members))
+        order += members
+        with path.open("wb") as file:
+            samples = ((index, source.files[index][1], source.read(source.files[index][0])) for index in members)
+            for entry in tfrecord_entries(samples):
+                file.write(entry)
+                stored()
+    return {"shards": names, "counts": counts, "order": order}
+
+
+def _write_recordio(source: _Source, folder: Path, stored: Callable[[], None]) -> dict[str, Any]:
+    members = shard_members(len(source.files), 0)
+    with (folder / "images.rec").open("wb") as file, (folder / "images.idx").open("w", encoding="ascii") as places:
+        for index in (each for shard in members for each in shard):
+            name, label = source.files[index]
+            places.write(f"{index}\t{file.tell()}\n")
+            file.write(recordio_entry(index, label, source.read(name)))
+            stored()
+    return {"order": [index for shard in members for index in shard]}
+
+
+def _pixels(source: _Source, _: int) -> int:
+    return sum(3 * width * height for width, height in source.index["sizes"])
+
+
+STORED_FORMS: Mapping[str, StoredForm] = {
+    form.name: form
+    for form in (
+        StoredForm("decoded", "the pixels of every image, one behind the other", _pixels, _write_decoded),
+        StoredForm("tar_shards", "WebDataset's shards", lambda s, total: total + 2560 * len(s.files), _write_tar),
+        StoredForm("tfrecord", "TFRecord shards", lambda s, total: total + 96 * len(s.files), _write_tfrecord),
+        StoredForm("recordio", "MXNet's RecordIO", lambda s, total: total + 48 * len(s.files), _write_recordio),
+    )
+}
+
+
+def form_named(name: str) -> StoredForm:
+    """Return a stored form; raises DatasetError with the choices for an unknown name."""
+    if name not in STORED_FORMS:
+        raise DatasetError(choices_message("stored form", name, STORED_FORMS))
+    return STORED_FORMS[name]
+
+
+def stored_bytes(dataset: Dataset, form: str) -> int:
+    """Return about how many bytes a form of a folder of images takes on disk."""
+    return form_named(form).size(_source(dataset), dataset.bytes)
+
+
+def stored_folder(dataset: Dataset, form: str, cache: Path) -> Path:
+    """Return where a form of a dataset lies in the cache, made or not; a folder that changed gets another place."""
+    digest = hashlib.sha256(f"{SCHEMA}\0{form}\0{dataset.path}\0{dataset.bytes}\0".encode())
+    digest.update(_index_path(dataset).read_bytes())
+    name = "".join(each if each.isalnum() or each in "-_" else "-" for each in Path(dataset.name).name)
+    return cache / "datasets" / f"{name}-{form}-{digest.hexdigest()[:12]}"
+
+
+def find_stored(dataset: Dataset, form: str, folder: Path) -> Dataset | None:
+    """Return the form of a dataset in ``folder``; None where it is not there, or not whole."""
+    try:
+        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.name != "index.json"}
+    except (OSError, ValueError):
+        return None
+    if index.get("schema") != SCHEMA or index.get("form") != form or index.get("bytes") != sizes:
+        return None
+    return Dataset(
+        name=dataset.name,
+        form=form_named(form).name,
+        path=folder.absolute(),
+        index=folder.absolute() / "index.json",
+        samples=dataset.samples,
+        class_names=dataset.class_names,
+        input_shape=None,
+        bytes=sum(sizes.values()),
+    )
+
+
+def store(dataset: Dataset, form: str, folder: Path, progress: Progress = lambda _done, _all: None) -> Dataset:
+    """Return a form of a folder of images at ``folder``, made if it is not there yet.
+
+    Raises DatasetError when the disk has no room for it or is full before the end, something else lies there, or an
+    image cannot be decoded; nothing is left then.
+    """
+    if made := find_stored(dataset, form, folder):
+        return made
+    if folder.exists() and any(folder.iterdir()) and not (folder / "index.json").exists():
+        message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
+        raise DatasetError(message)
+    folder = folder.absolute()
+    partial = folder.parent / f".{folder.name}.partial-{ProcessIdentity.own()}"
+    size = stored_bytes(dataset, form)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        _require_room(dataset, form, folder, size)
+        partial.mkdir()
+        try:
+            _fill(dataset, form_named(form), partial, progress)
+            if folder.exists():
+                shutil.rmtree(folder)
+            partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        message = (
+            f"{dataset.name} cannot be stored as {form} in {folder}, which takes about {format_bytes(size)}: "
+            f"{error.strerror or error}; free space there, or choose another folder"
+        )
+        raise DatasetError(message) from error
+    made = find_stored(dataset, form, folder)
+    if made is None:
+        message = (
+            f"{dataset.name} was stored as {form}, but {folder} has changed since; is something else writing there?"
+        )
+        raise DatasetError(message)
+    return made
+
+
+def _fill(dataset: Dataset, form: StoredForm, folder: Path, progress: Progress) -> None:
+    source, done = _source(dataset), 0
+
+    def stored() -> None:
+        nonlocal done
+        done += 1
+        progress(done, dataset.samples)
+
+    fields = form.write(source, folder, stored)
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
+    index = {key: source.index[key] for key in ("files", "classes", "sizes")}
+    content = {"schema": SCHEMA, "form": form.name, "bytes": sizes, **index, **fields}
+    (folder / "index.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def _require_room(dataset: Dataset, form: str, folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder.parent).free
+    if free < size + _MARGIN_BYTES:
+        message = (
+            f"{dataset.name} takes about {format_bytes(size)} as {form}, and {folder.parent} has {format_bytes(free)} "
+            "left; free space there, or choose another folder"
+        )
+        raise DatasetError(message)
+
+
+def _index_path(dataset: Dataset) -> Path:
+    if dataset.index is None or dataset.form != "image_folder":
+        message = f"{dataset.name} is no folder of images, so that it has no other stored form"
+        raise DatasetError(message)
+    return dataset.index
+
+
+def _source(dataset: Dataset) -> _Source:
+    return _Source(dataset.path, json.loads(_index_path(dataset).read_text(encoding="utf-8")))
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what makers left that were killed."""
+    for partial in folder.parent.glob(f".{folder.name}.partial-*"):
+        maker = ProcessIdentity.parse(partial.name.removeprefix(f".{folder.name}.partial-"))
+        if maker and maker.has_ended:
+            shutil.rmtree(partial, ignore_errors=True)
