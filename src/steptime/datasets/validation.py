@@ -25,7 +25,7 @@ HELD_OUT = 0.2
 _SEED = 0
 _MOST_BYTES = 2 * 2**30
 """Of the validation set, which every worker holds in memory."""
-_RULE = "1"
+_RULE = "2"
 """Of the choice and the pixels; another one makes the cache's files anew."""
 _GREY = 1
 
@@ -121,7 +121,9 @@ def _make(dataset: Dataset, input_shape: tuple[int, ...], folder: Path, own: Dat
         out = held_out([label for _, label in files])
         training = [each for each, chosen in zip(files, out, strict=True) if not chosen]
         validation = [each for each, chosen in zip(files, out, strict=True) if chosen]
-        _write_text(folder / "training.json", json.dumps({"files": training, "classes": list(dataset.class_names)}))
+        sizes = [each for each, chosen in zip(_index(dataset)["sizes"], out, strict=True) if not chosen]
+        index = {"files": training, "classes": list(dataset.class_names), "sizes": sizes}
+        _write_text(folder / "training.json", json.dumps(index))
     root = (own or dataset).path
     need = len(validation) * int(np.prod(input_shape))
     if not validation or need > _MOST_BYTES:
@@ -136,10 +138,14 @@ def _make(dataset: Dataset, input_shape: tuple[int, ...], folder: Path, own: Dat
 
 
 def _files(dataset: Dataset) -> list[tuple[str, int]]:
+    return [(name, label) for name, label in _index(dataset)["files"]]
+
+
+def _index(dataset: Dataset) -> dict[str, Any]:
     if dataset.index is None:
-        return []
-    content = json.loads(dataset.index.read_text(encoding="utf-8"))
-    return [(name, label) for name, label in content["files"]]
+        return {"files": [], "sizes": []}
+    content: dict[str, Any] = json.loads(dataset.index.read_text(encoding="utf-8"))
+    return content
 
 
 def _pixels(path: Path, input_shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -192,7 +192,7 @@ def prepare_stored_form(dataset: Dataset, loader: str, observer: Observer) -> Da
     Raises DatasetError when it cannot be stored.
     """
     form = loader_named(loader).form
-    if form not in STORED_FORMS:
+    if form is None or form not in STORED_FORMS:
         return dataset
     folder = stored_folder(dataset, form, cache_folder())
     made = find_stored(dataset, form, folder)
