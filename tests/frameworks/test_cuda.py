@@ -7,10 +7,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from launching import check_job, launch, launch_ok, timing_job
+from image_files import digits
+from launching import check_job, launch, launch_ok, library_workload, timing_job, trial_of
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.accelerators import find_accelerators
+from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.preparation import ready_interpreter
 
 pytestmark = pytest.mark.cuda
@@ -56,6 +58,17 @@ def test_steps_on_a_device_are_timed_and_end_one_after_the_other(tmp_path: Path,
 
     assert len(ends) >= 50
     assert all(later > earlier for earlier, later in pairwise(ends))
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_breakdown_on_a_device_copies_batches_as_a_step_does(tmp_path: Path, name: str) -> None:
+    workload = library_workload("lenet5")
+    trial = trial_of(name, "single", workload, batch=4, device="cuda")
+    schedule = AblationSchedule(warmup_steps=3, seconds=0.5, min_blocks=2, max_blocks=2, max_steps=20)
+
+    seen = launch_ok(tmp_path, ablation_job(trial, workload, digits(tmp_path), schedule)).record("ablation")
+
+    assert {"forward", "backward", "h2d", "step"} <= set(seen["stages"])
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
