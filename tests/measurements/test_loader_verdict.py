@@ -164,3 +164,11 @@ def test_the_rate_of_several_workers_is_their_sum():
     ((row,),) = (each.rows for each in loader_verdicts([training, *rows], 8))
 
     assert row.alone.first_epoch_samples_per_s.value == pytest.approx(2 * BATCH / 0.1, rel=0.03)
+
+
+def test_a_single_launch_of_a_loader_has_no_interval():
+    chosen = trial()
+    once = MeasuredLoading(chosen, step(0.4), [0.4], alone(chosen, 0.3)[:1])
+    (row,) = verdict(0.1, [once]).rows
+
+    assert (row.alone.samples_per_cpu_s.low, row.device_samples_per_s.low) == (None, None)

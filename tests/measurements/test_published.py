@@ -105,3 +105,14 @@ def test_a_claim_about_workers_compares_the_times_of_as_many_samples() -> None:
     found = average_ratio(claim, measured)
 
     assert found.value == pytest.approx(4 * 1.0 / 2.0, rel=0.03)
+
+
+def test_synthetic_batches_stand_for_any_dataset_in_a_claim_about_loaders() -> None:
+    claim = {
+        "slower": {"frameworks": ["pytorch"], "loaders": ["native"]},
+        "faster": {"frameworks": ["pytorch"], "loaders": ["synthetic"]},
+    }
+    slow = ranked("pytorch", 3.0, loader="native")
+    reading = Measured(slow.trial.model_copy(update={"dataset": "photos"}), slow.launches)
+
+    assert average_ratio(claim, [reading, ranked("pytorch", 1.0)]).value == pytest.approx(3.0, rel=0.03)

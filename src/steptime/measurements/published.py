@@ -49,7 +49,7 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
     uses = Counter[str]()
     for members in groups.values():
         for slow in _chosen(claim["slower"], members):
-            for fast in _chosen(claim["faster"], members):
+            for fast in (each for each in _chosen(claim["faster"], members) if _same_data(slow.trial, each.trial)):
                 found.append(_per_sample(compare_trials(slow, fast), slow.trial, fast.trial))
                 uses.update([slow.trial.id, fast.trial.id])
     return _mean(found, max(uses.values(), default=1))
@@ -59,10 +59,15 @@ def _counterpart_key(trial: Trial, about: Container[str]) -> str:
     """Return what trials have in common that differ in their loaders, or in their workers, only."""
     changes: dict[str, Any] = {}
     if "loaders" in about:
-        changes |= {"loader": "", "loader_processes": 0}
+        changes |= {"loader": "", "loader_processes": 0, "dataset": None}
     if "workers" in about:
         changes |= {"workers": 0, "strategy": "", "options": {}, "hosts": 1, "launcher": ""}
     return trial.model_copy(update=changes).id
+
+
+def _same_data(one: Trial, other: Trial) -> bool:
+    """Whether both read the same dataset; synthetic batches stand for any."""
+    return one.dataset == other.dataset or None in {one.dataset, other.dataset}
 
 
 def _per_sample(found: Comparison, slow: Trial, fast: Trial) -> Comparison:

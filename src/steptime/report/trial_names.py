@@ -20,7 +20,10 @@ class Names:
         tiered = any("tuned" in trial.tiers for trial in trials)
         for group in dict.fromkeys(trial.group for trial in trials):
             members = [trial for trial in trials if trial.group == group]
-            self._short.update(_distinct(members, tiered=tiered))
+            # What is trained until it is over stands in tables of its own.
+            for trained in (False, True):
+                own = [trial for trial in members if (trial.training is not None) == trained]
+                self._short.update(_distinct(own, tiered=tiered))
             for tier in dict.fromkeys(trial.tuning for trial in members):
                 self._without_tier.update(_distinct([trial for trial in members if trial.tuning == tier], tiered=False))
         self._varying = {field for field in _CONDITIONS if _varies(trials, field)}

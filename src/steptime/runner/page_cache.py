@@ -23,12 +23,12 @@ _PAGE = mmap.PAGESIZE
 def dataset_files(loader: Mapping[str, Any]) -> list[Path]:
     """Return the files that a job's ``loader`` reads; none for data in memory."""
     dataset = loader.get("dataset") or {}
-    if "root" in dataset:
+    if dataset.get("form") == "image_folder":
         names = json.loads(Path(dataset["index"]).read_text("utf-8"))["files"]
         return [Path(dataset["root"], name) for name, _ in names]
-    found = [dataset["path"]] if "path" in dataset else [*dataset.get("paths", []), *dataset.get("shards", [])]
-    paths = [Path(each) for each in found]
-    return [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if file.is_file()]
+    if "path" in dataset:
+        return [Path(dataset["path"])]
+    return sorted(path for path in Path(dataset["root"]).rglob("*") if path.is_file()) if "root" in dataset else []
 
 
 def drop_page_cache(files: Sequence[Path]) -> PageCache | None:

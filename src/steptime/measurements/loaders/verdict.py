@@ -7,7 +7,6 @@ together. A change that the study has measured stands next to its prediction.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,8 @@ from steptime.measurements.records import Launch
 from steptime.study.trial import Trial
 
 _DRAWS = 4000
+_ROUNDING = 1e-9
+"""A relative width of draws that a single launch leaves: no interval."""
 _SYNTHETIC = "synthetic"
 _CHEAPEST_FIRST = ("native", "cached", "webdataset", "recordio", "tfrecord", "dali")
 """Loaders by what a change to them costs: nothing, a file of pixels, shards, another library."""
@@ -305,6 +306,6 @@ def _draws(values: Sequence[float], *seed: Any) -> Draws:  # noqa: ANN401 - word
 
 def _range(draws: Draws) -> Range:
     low, value, high = (float(each) for each in np.quantile(draws, [0.5 - LEVEL / 2, 0.5, 0.5 + LEVEL / 2]))
-    if all(one == other for one, other in pairwise((low, value, high))):
+    if high - low <= _ROUNDING * abs(value):
         return Range(value=value)
     return Range(value=value, low=low, high=high)
