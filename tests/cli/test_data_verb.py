@@ -24,7 +24,7 @@ def test_options_of_the_folder_need_one():
 
 
 def test_an_unknown_form_is_answered_with_the_forms():
-    assert "choices: folder" in refusal("photos", "mine", "--to", "zip")
+    assert "choices: cached, folder, recordio, tfrecord, webdataset" in refusal("photos", "mine", "--to", "zip")
 
 
 def test_a_folder_takes_one_dataset():

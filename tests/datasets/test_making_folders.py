@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from steptime.datasets.creation import expected_bytes, make, require_space
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.lookup import open_dataset
 from steptime.datasets.picture_files import write_pictures
+from steptime.datasets.stored_forms import store
 from steptime.errors import DatasetError
 
 
@@ -91,3 +93,27 @@ def test_pictures_never_replace_what_is_there(digits: Dataset, tmp_path: Path) -
 
     with pytest.raises(DatasetError, match="holds something already"):
         write_pictures(digits, tmp_path, None, 10, lambda *_: None)
+
+
+@pytest.fixture
+def smaller_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A file system of 60 kB, of which nobody is warned ahead."""
+    place = tmp_path / "smaller"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=60k", "none", place], check=False).returncode:
+        pytest.skip("only root mounts a small file system")
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(total=10**12, used=0, free=10**12))
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.parametrize("form", ["tar_shards", "tfrecord", "recordio", "decoded"])
+def test_shards_on_a_disk_that_becomes_full_are_named_and_leave_nothing(
+    form: str, photos: Dataset, smaller_disk: Path
+) -> None:
+    (smaller_disk / "thesis.tex").write_text("mine")
+
+    with pytest.raises(DatasetError, match="No space left on device"):
+        store(photos, form, smaller_disk / "shards")
+
+    assert {path.name: path.read_text() for path in smaller_disk.iterdir()} == {"thesis.tex": "mine"}

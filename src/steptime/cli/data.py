@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make the built-in datasets from pictures that ship in Python packages.")
 _FOLDER = "folder"
-_FORMS = (_FOLDER,)
+_STORED = {"webdataset": "tar_shards", "recordio": "recordio", "tfrecord": "tfrecord", "cached": "decoded"}
+"""The stored form of each loader that reads one."""
+_FORMS = (_FOLDER, *_STORED)
 
 
 def _complete_dataset() -> list[str]:
@@ -55,7 +58,10 @@ def make(
         raise UsageError(mistakes)
     pixels = (int(sides[1]), int(sides[2])) if sides else None
     if folder:
-        _make_folder(chosen[0], folder, images, pixels)
+        if to == _FOLDER:
+            _make_folder(chosen[0], folder, images, pixels)
+        else:
+            _make_stored(chosen[0], folder, to, images, pixels)
     else:
         _make_in_cache(chosen)
 
@@ -75,6 +81,46 @@ def _make_in_cache(names: list[str]) -> None:
 def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None) -> None:
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
+    from steptime.units import format_bytes
+
+    with LiveObserver(stderr_console()) as observer:
+        count, total = _write_folder(name, folder, images, pixels, observer)
+    written = f"./{folder}" if not folder.is_absolute() and not str(folder).startswith(".") else str(folder)
+    sys.stdout.write(f"{name}: {count} images, {format_bytes(total)}; in a study, 'dataset: {written}'\n")
+
+
+def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: tuple[int, int] | None) -> None:
+    """Make a folder of pictures next to ``folder``, store it there in its form, and remove it."""
+    from steptime.cli.console import stderr_console
+    from steptime.cli.progress import LiveObserver
+    from steptime.datasets.lookup import open_dataset
+    from steptime.datasets.stored_forms import store, stored_bytes
+    from steptime.errors import DatasetError
+    from steptime.units import format_bytes
+
+    folder = folder.absolute()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.pictures-") as place,
+            LiveObserver(stderr_console()) as observer,
+        ):
+            pictures = Path(place) / name
+            count, _ = _write_folder(name, pictures, images, pixels, observer)
+            dataset = open_dataset(str(pictures), Path(place) / "cache")
+            size = format_bytes(stored_bytes(dataset, _STORED[to]))
+            observer.note(f"{name}: about {size} as {to}, into {folder}")
+            stored = store(dataset, _STORED[to], folder, _Told(observer, f"Storing {name} as {to}"))
+    except OSError as error:
+        message = f"{name} cannot be written to {folder}: {error.strerror or error}; choose another folder"
+        raise DatasetError(message) from error
+    sys.stdout.write(f"{name}: {count} images as {to}, {format_bytes(stored.bytes)}, {folder}\n")
+
+
+def _write_folder(
+    name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None, observer: "LiveObserver"
+) -> tuple[int, int]:
+    """Write a folder of pictures; return how many there are, and their bytes."""
     from steptime.datasets.builtins import BUILTINS
     from steptime.datasets.creation import chosen_parameters, expected_bytes, make, require_space
     from steptime.datasets.picture_files import write_pictures
@@ -82,27 +128,22 @@ def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int,
     from steptime.units import format_bytes
 
     builtin = BUILTINS[name]
-    with LiveObserver(stderr_console()) as observer:
-        if builtin.form == "arrays":
-            dataset = prepare_datasets([name], observer)[name]
-            count = min(images or dataset.samples, dataset.samples)
-            told = _Told(observer, f"Writing {name}")
-            total = write_pictures(dataset, folder, pixels, count, told)
-            if images is not None and images > count:
-                observer.note(f"{name} has {count} samples, of which no more can be made")
-        else:
-            parameters = {} if images is None else {"count": images}
-            parameters |= {} if pixels is None else {"width": pixels[0], "height": pixels[1]}
-            chosen = chosen_parameters(builtin, parameters)
-            interpreter = data_interpreter(observer)
-            expected = expected_bytes(name, interpreter, **parameters)
-            if expected is not None:
-                observer.note(f"{name}: {chosen['count']} images, about {format_bytes(expected)}, into {folder}")
-                require_space(name, folder, expected)
-            made = make(name, folder, interpreter, _Told(observer, f"Making {name}"), **parameters)
-            count, total = made.samples, made.bytes
-    written = f"./{folder}" if not folder.is_absolute() and not str(folder).startswith(".") else str(folder)
-    sys.stdout.write(f"{name}: {count} images, {format_bytes(total)}; in a study, 'dataset: {written}'\n")
+    if builtin.form == "arrays":
+        dataset = prepare_datasets([name], observer)[name]
+        count = min(images or dataset.samples, dataset.samples)
+        if images is not None and images > count:
+            observer.note(f"{name} has {count} samples, of which no more can be made")
+        return count, write_pictures(dataset, folder, pixels, count, _Told(observer, f"Writing {name}"))
+    parameters = {} if images is None else {"count": images}
+    parameters |= {} if pixels is None else {"width": pixels[0], "height": pixels[1]}
+    chosen = chosen_parameters(builtin, parameters)
+    interpreter = data_interpreter(observer)
+    expected = expected_bytes(name, interpreter, **parameters)
+    if expected is not None:
+        observer.note(f"{name}: {chosen['count']} images, about {format_bytes(expected)}, into {folder}")
+        require_space(name, folder, expected)
+    made = make(name, folder, interpreter, _Told(observer, f"Making {name}"), **parameters)
+    return made.samples, made.bytes
 
 
 class _Told:
