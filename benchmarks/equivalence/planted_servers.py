@@ -19,7 +19,7 @@ def apply_twice(job, context):
     elif context.role == "server":
         from steptime.frameworks.pytorch import parameter_server
 
-        make = parameter_server.sgd
+        make = parameter_server.open_optimizer
 
         def made(*arguments):
             optimizer, pushes = make(*arguments), []
@@ -33,7 +33,7 @@ def apply_twice(job, context):
             optimizer.step = now_and_then_twice
             return optimizer
 
-        parameter_server.sgd = made
+        parameter_server.open_optimizer = made
 
 
 def _scale_sent(job, context, rank, factor):

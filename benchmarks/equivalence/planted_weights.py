@@ -100,8 +100,8 @@ def freeze_last_layer(job, _):
 
         hang = WorkloadSolver.__init__
 
-        def hung(self, *arguments):
-            hang(self, *arguments)
+        def hung(self, *arguments, **settings):
+            hang(self, *arguments, **settings)
             self.on_gradients(lambda: [gradient.fill(0) for name, gradient in self.gradients() if name in names])
 
         WorkloadSolver.__init__ = hung
@@ -246,18 +246,21 @@ def compute_with_own_copy(job, context):
     """Have a worker of TensorFlow 1's servers compute at an ``OwnCopy``, which nothing refreshes."""
     if job["framework"] != "tensorflow1" or not context.servers or context.role != "worker":
         return
+    import tensorflow as tf
+
     from steptime.frameworks.tensorflow1 import cluster, strategies
 
+    tf1 = tf.compat.v1
     build, enter = strategies.build_gradients, strategies.GraphServers.open
 
-    def built(tf1, job, network, batch, **settings):
+    def built(network, optimizer, batch):
         known = list(tf1.global_variables())
         own = strategies.build_network(job, cluster.worker_device(context.rank))
         OwnCopy.network, OwnCopy.inputs, OwnCopy.starts = own, list(own._starts), list(own._starts.values())
         tf1.get_collection_ref(tf1.GraphKeys.GLOBAL_VARIABLES)[:] = known  # which the first worker gives values to
         network.loss(*batch)  # from which it knows its output's shape
-        loss, pairs, optimizer = build(tf1, job, own, batch, **settings)
-        return loss, [(gradient, shared) for (gradient, _), shared in zip(pairs, network.variables)], optimizer
+        loss, pairs = build(own, optimizer, batch)
+        return loss, [(gradient, shared) for (gradient, _), shared in zip(pairs, network.variables)]
 
     def opened(self):
         session = enter(self)
