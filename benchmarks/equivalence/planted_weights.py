@@ -21,7 +21,7 @@ def last_layer(job):
     return [parameter["name"] for parameter in job["workload"]["layers"][-1]["parameters"]]
 
 
-def freeze_last_layer(job, _):
+def freeze_last_layer(job, context):
     """Set the gradients of the last layer to zero."""
     library = library_of(job)
     names = last_layer(job)
@@ -67,7 +67,7 @@ def freeze_last_layer(job, _):
             return loss, statistics, {key: 0 * each if key in names else each for key, each in gradients.items()}
 
         JaxStep._gradients = without
-    elif library == "mxnet":
+    elif library == "mxnet" and context.role == "worker":  # a server serves when it imports MXNet, once it has its role
         from steptime.libraries.mxnet.network import BoundWorkload
 
         backpropagate = BoundWorkload.backpropagate
