@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from launching import LaunchResult, check_job, launch_ok, relative_error, weight_error
+from launching import LaunchResult, check_job, interpreter_for, launch_ok, relative_error, weight_error
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.study.strategies import STRATEGIES
@@ -236,3 +236,14 @@ def test_a_launch_goes_on_from_a_state_as_if_it_had_never_ended(trained_framewor
         assert relative_error(rest.record("check", worker)["losses"][:2], after) < 1e-5
         if rank in whole.seen:
             assert relative_error(rest.seen[rank]["end"], whole.seen[rank]["end"]) < 1e-5
+
+
+@pytest.mark.framework("tensorflow")
+def test_one_process_of_tensorflow_learns_for_all_workers(expected, tmp_path):
+    """Each worker's outputs are those of its own batch and running statistics."""
+    interpreter_for("tensorflow")
+    job = job_of("tensorflow", "allreduce", "adam", 2, options={"one_process": True})
+    result = launched(tmp_path, {**job, "label_smoothing": 0.1}, TRAINED, 2)
+    truth = expected("tensorflow", "allreduce", "adam")
+    for rank, seen in truth.seen.items():
+        assert relative_error(result.seen[rank]["end"], seen["end"]) < OUTPUTS

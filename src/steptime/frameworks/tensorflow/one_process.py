@@ -84,11 +84,14 @@ class _Evaluations(object):
         self._changed = threading.Condition()
 
     def ask(self, rank, number):
-        """Wait until the evaluation of a number, from 1 on, is done, which a follower has left its inputs for."""
+        """Wait until the evaluation of a number, from 1 on, is done, which a follower has left its inputs for.
+
+        Returns whether it is done: a follower takes None for worker 0's death.
+        """
         with self._changed:
             self._asked[rank] = number
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._done >= number)
+            return self._changed.wait_for(lambda: self._done >= number)
 
     def lead(self, inputs, workers):
         """Evaluate for all workers, once the others have left their inputs; return the outputs of worker 0."""
