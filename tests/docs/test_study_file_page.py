@@ -19,7 +19,7 @@ PAGE = (DOCS / "study-file.md").read_text(encoding="utf-8")
 SMALLEST = {"workloads": "workloads: lenet5\n", "frameworks": "frameworks: pytorch\n"}
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^steptime run (.*)$", PAGE, re.MULTILINE)
-ROWS = {row[0]: row[2] for row in re.findall(r"^\| `([a-z_.]+)` \| (.*?) \| (.*?) \|", PAGE, re.MULTILINE)}
+ROWS = {row[0]: row[2] for row in re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \|", PAGE, re.MULTILINE)}
 LISTS_AND_FRAMEWORKS = {"workloads": 0, "loaders": 0, "published": 0, "environments": "pytorch"}
 
 
@@ -68,7 +68,8 @@ def test_a_default_is_the_one_that_the_program_takes(key):
     value, mistakes = read_value(ROWS[key].strip("`"), key)
     assert not mistakes
     top, *below = key.split(".")
-    least = {"workloads": {"name": "lenet5"}, "environments": {}, "cluster": {"hosts": 2}}.get(top, {})
+    needed = {"workloads": {"name": "lenet5"}, "environments": {}, "cluster": {"hosts": 2}, "train": {"epochs": 1}}
+    least = needed.get(top, {})
     for part in reversed(below):
         value = {**least, part: value}
     without = least if below else None
