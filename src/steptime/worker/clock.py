@@ -87,44 +87,44 @@ class WaitingClock(object):
         self._synchronize = synchronize
         self._at_once = at_once
         self._given = queue.Queue()
-        self._moments = []
+        self._step_ends = []
         for _ in range(at_once or 1):
             threading.Thread(target=self._note, name="step ends", daemon=True).start()
 
     def tick(self):
         """Have a thread note the end of the step that was just issued."""
-        moment = _Moment()
-        self._moments.append(moment)
-        self._given.put((moment, self._newest()))
+        end = _StepEnd()
+        self._step_ends.append(end)
+        self._given.put((end, self._newest()))
         if self._at_once:
-            moment.begun.acquire()
+            end.begun.acquire()
 
     def drain(self):
         """Wait for the device, and return the ends marked since the last drain, in seconds, oldest first.
 
         Raises what a step has raised on the device.
         """
-        if not self._moments:
+        if not self._step_ends:
             return []
         self._synchronize()
         self._given.join()
-        ends = sorted(moment.at_s for moment in self._moments)  # two threads may wake in either order
-        self._moments = []
+        ends = sorted(end.at_s for end in self._step_ends)  # two threads may wake in either order
+        self._step_ends = []
         return ends
 
     def _note(self):
         while True:
-            moment, result = self._given.get()
+            end, result = self._given.get()
             # From here on the thread holds Python's lock until the framework lets go of it and waits.
-            moment.begun.release()
+            end.begun.release()
             with contextlib.suppress(Exception):  # whoever waits next meets the same failure, and reports it
                 self._wait_for(result)
-            moment.at_s = time.monotonic()
+            end.at_s = time.monotonic()
             del result
             self._given.task_done()
 
 
-class _Moment(object):
+class _StepEnd(object):
     """When a result was there: ``at_s``, in seconds, once it was; ``begun`` is locked until somebody waits for it."""
 
     def __init__(self):
