@@ -57,8 +57,8 @@ class Fault:
             return strategy.answer != "blocks"  # which exchanges weights
         if name == "update before the exchange ends":
             return strategy.answer != "any_order"
-        if name == "gradient of one array not exchanged":
-            return strategy.answer in {"mean", "any_order"}  # all arrays are quantised together, or none is exchanged
+        if name == "gradient of one array not exchanged":  # CNTK's exchange leaves none of a trainer's arrays out
+            return strategy.answer in {"mean", "any_order"} and trial.framework != "cntk"
         return True
 
 

@@ -170,21 +170,6 @@ def _in_horovod_mxnet(_, __):
     session.AveragedUpdate.exchange = partly
 
 
-def _in_cntk(job, _):
-    import cntk
-
-    from steptime.frameworks.cntk import learners
-
-    train, local, distribute = cntk.Trainer, learners.local_learner, learners.distributed_learner
-    learners.local_learner = lambda module, parameters, settings: local(module, list(parameters)[:-1], settings)
-
-    def trainer(model, loss, given):
-        return train(model, loss, given + [local(cntk, list(loss.parameters)[-1:], job["optimizer"])])
-
-    learners.distributed_learner = distribute
-    cntk.Trainer = trainer
-
-
 def _in_caffe(_, __):
     from steptime.frameworks.caffe.collectives import ReductionAfterBackward
 
@@ -230,7 +215,6 @@ _KEEP_BACK = {
     "jax": _in_jax,
     "mxnet": _in_mxnet,
     "horovod_mxnet": _in_horovod_mxnet,
-    "cntk": _in_cntk,
     "caffe": _in_caffe,
     "reference": _in_reference,
 }
