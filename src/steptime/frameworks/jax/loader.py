@@ -145,6 +145,11 @@ def open_jax_batches(job, context, put):
         return send
 
     def open_folder(order):
+        if job["loader"]["kind"] == "dali":
+            from steptime.libraries.dali.photographs import DaliPhotographs
+
+            source = DaliPhotographs(job, order, innermost=True)
+            return Batches((on_device(numpy.asarray(images), labels) for images, labels in source), source.ahead)
         reader = JaxPhotoReader(job["loader"]["dataset"], workload["input_shape"], job["seed"])
         read, close = with_helpers(reader.read, order, helpers)
         ahead = PREFETCHED_PER_HELPER * helpers

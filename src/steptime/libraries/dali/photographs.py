@@ -9,12 +9,16 @@ the device, where all the rest is done; that was never run.
 """
 
 import collections
+import itertools
 import os
 
 import numpy
 
 from steptime.worker.augmentation import crops
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes
+
+_DRAWN_TOGETHER = 16
+"""Batches whose rectangles are drawn by one call, which costs as much for one batch as for several."""
 
 
 class DaliPhotographs(object):
@@ -38,7 +42,7 @@ class DaliPhotographs(object):
         loader, workload = job["loader"], job["workload"]
         self._dataset = dataset = loader["dataset"]
         self._seed = job["seed"]
-        self._order = order
+        self._plan = self._planned(order)
         self._paths, self._labels = read_index(dataset)
         self._encoded = _encoded(self._paths)
         self._sizes = read_sizes(dataset)
@@ -74,12 +78,24 @@ class DaliPhotographs(object):
 
     def _feed(self):
         """Return what the pipeline is fed for its next batch: paths, corners, sizes and flips."""
-        epoch, indices = next(self._order)
+        epoch, indices, boxes, flips = next(self._plan)
         self._begun.append((epoch, indices))
-        return self._fed(epoch, indices)
+        return self._fed(indices, boxes, flips)
 
-    def _fed(self, epoch, indices):
-        boxes, flips = crops(self._dataset["transform"], self._sizes[indices], self._seed, epoch, indices)
+    def _planned(self, order):
+        """Yield the epoch, indices, rectangles and flips of each batch; those of several are drawn at once."""
+        for epoch, batches in itertools.groupby(order, key=lambda pair: pair[0]):
+            for together in iter(lambda batches=batches: list(itertools.islice(batches, _DRAWN_TOGETHER)), []):
+                indices = numpy.stack([chosen for _, chosen in together])
+                boxes, flips = self._crops(epoch, indices.ravel())
+                shape = indices.shape
+                for batch in zip(indices, boxes.reshape(shape + (4,)), flips.reshape(shape)):
+                    yield (epoch,) + batch
+
+    def _crops(self, epoch, indices):
+        return crops(self._dataset["transform"], self._sizes[indices], self._seed, epoch, indices)
+
+    def _fed(self, indices, boxes, flips):
         return (
             self._encoded[indices],
             numpy.ascontiguousarray(boxes[:, :2]),
@@ -94,7 +110,8 @@ class DaliPhotographs(object):
         """
         for epoch, indices in self._begun:
             for index in indices:
-                fed = self._fed(epoch, numpy.array([index]))
+                alone = numpy.array([index])
+                fed = self._fed(alone, *self._crops(epoch, alone))
                 try:
                     self._graph.build(lambda fed=fed: fed, 1, 1, 1).run()
                 except RuntimeError as error:
