@@ -215,7 +215,6 @@ def _check_device(device: str) -> None:
 def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
     """Return the chosen environments for a device, and why there is none, by framework, for the others."""
     from steptime.errors import EnvironmentFailure
-    from steptime.frameworks.cuda_build import environment_parts
     from steptime.frameworks.manifest import load_manifests
     from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.preparation import environment_spec
@@ -224,7 +223,8 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
     manifests, accelerators = load_manifests(), find_accelerators()
     if device == "cpu":
         named = _chosen(names, everything=everything)
-        return [spec for spec in named if environment_parts(spec.name)[1] == "cpu" or spec.name in names], {}
+        # Environments of loaders are for those who ask for one: they take a gigabyte each.
+        return [spec for spec in named if "-" not in spec.name or spec.name in names], {}
     specs, refused = [], {}
     for spec in _chosen(names, everything=everything):
         if spec.name not in manifests:
