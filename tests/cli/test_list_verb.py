@@ -13,6 +13,7 @@ from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.accelerators import find_accelerators
 from steptime.runner.net_plan import back_ends_of
+from steptime.study.loaders import LOADERS
 from steptime.study.strategies import STRATEGIES
 from steptime.study.study_file import study_files
 from steptime.workloads.table import LIBRARY
@@ -21,7 +22,7 @@ LISTS = {
     "frameworks": load_manifests(),
     "workloads": LIBRARY,
     "strategies": STRATEGIES,
-    "loaders": {"synthetic", "native"},
+    "loaders": LOADERS,
     "launchers": LAUNCHERS,
     "backends": back_ends_of(load_manifests()),
     "datasets": BUILTINS,

@@ -12,7 +12,7 @@ import steptime
 SOURCE = Path(steptime.__file__).parent
 ROOT = SOURCE.parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
-NOUNS_IN_ING = {"importance_sampling", "message_timing", "ping", "scaling", "timing"}
+NOUNS_IN_ING = {"importance_sampling", "loader_timing", "message_timing", "training", "ping", "scaling", "timing"}
 """Names of files that end in -ing and are nouns of the field."""
 DIALECT = [
     r"(?:in|a|the|one|that|its|each|every|framework|crosses) rooms?",  # of space there may be room

@@ -18,12 +18,11 @@ from steptime.study.study import (
     Inclusion,
     LoaderChoice,
     Study,
-    TrainChoice,
     WorkloadChoice,
     named_axes,
     variables_of,
 )
-from steptime.study.training import Training
+from steptime.study.training import TrainChoice, Training
 from steptime.study.trial import OptionValue, Trial, Tuning
 
 AUTO = "auto"

@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
 from steptime.study.optimizer import Optimizer, OptimizerName
 from steptime.study.quantities import (
-    Accuracy,
     BitRate,
     Count,
     CpuShare,
@@ -31,7 +30,7 @@ from steptime.study.quantities import (
     form_if_true,
     from_name,
 )
-from steptime.study.training import RateSchedule, ScalingRule, ScheduleName, full_parameters
+from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
 from steptime.study.trial import Precision, ServerPlacement, Tuning
 
 
@@ -167,76 +166,7 @@ class EquivalenceSettings(Strict):
     """Launches of every kind, as trained and with momentum and weight decay; faults may be intermittent."""
 
 
-class ScheduleChoice(Strict):
-    """A learning-rate schedule, with the parameters that are not to be the defaults; docs/learning.md has all."""
-
-    name: ScheduleName
-    every_epochs: int | None = None
-    """Of `step`: epochs from one reduction to the next; 10 by default."""
-    at_epochs: OneOrMany[int] | None = None
-    """Of `multi_step`: the epochs that begin with a reduction; 10 and 20 by default."""
-    factor: float | None = None
-    """Of `step`, `multi_step` and `plateau` (0.1 by default), and of `exponential` (0.9, for each epoch)."""
-    power: float | None = None
-    """Of `polynomial`; 1 by default, which is linear."""
-    minimum: float | None = None
-    """Of `polynomial`, `cosine`, `cosine_restarts` and `plateau`: the least factor of the rate; 0 by default."""
-    first_epochs: int | None = None
-    """Of `cosine_restarts`: epochs to the first restart; 10 by default."""
-    multiplier: int | None = None
-    """Of `cosine_restarts`: how much longer each period is than the one before; 2 by default."""
-    rise: float | None = None
-    """Of `one_cycle`: the share of the steps in which the rate rises; 0.3 by default."""
-    start_factor: float | None = None
-    """Of `one_cycle`: the factor in the first step; 1/25 by default."""
-    end_factor: float | None = None
-    """Of `one_cycle`: the factor in the last step; 1/250000 by default."""
-    patience: int | None = None
-    """Of `plateau`: epochs without a better validation loss that pass unpunished; 3 by default."""
-    threshold: float | None = None
-    """Of `plateau`: the share of the loss by which an epoch must be better to count; 0.0001 by default."""
-
-    @model_validator(mode="after")
-    def _parameters_are_its_own(self) -> "ScheduleChoice":
-        full_parameters(self.name, self._chosen())
-        return self
-
-    def rate_schedule(self) -> RateSchedule:
-        """Return the schedule with every parameter given."""
-        return RateSchedule(name=self.name, parameters=full_parameters(self.name, self._chosen()))
-
-    def _chosen(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"name"}, exclude_none=True)
-
-
-NamedSchedule = Annotated[ScheduleChoice, BeforeValidator(from_name), NameAllowed()]
 NamedOptimizer = Annotated[Optimizer, BeforeValidator(from_name), NameAllowed()]
-WarmupEpochs = Annotated[int, Field(ge=0, le=100_000)]
-
-
-class TrainChoice(Strict):
-    """Training until it is over: how long, with which learning rates, and how often."""
-
-    epochs: Annotated[int, Field(ge=1, le=100_000)]
-    """At most."""
-    target_accuracy: Accuracy | None = None
-    """A training ends with the first epoch whose validation accuracy reaches it."""
-    schedules: Annotated[OneOrMany[NamedSchedule], Field(min_length=1)] = [ScheduleChoice(name="constant")]
-    """Learning-rate schedules."""
-    scaling_rule: Annotated[OneOrMany[ScalingRule], Field(min_length=1)] = ["none"]
-    """What a larger global batch does to the learning rate: nothing, or times batch / `base_batch` or its root."""
-    base_batch: Count = 32
-    """The global batch that the optimizer's learning rate is meant for, to a scaling rule."""
-    warmup_epochs: Annotated[OneOrMany[WarmupEpochs], Field(min_length=1)] = [0]
-    """Epochs in which the learning rate rises linearly to what the schedule begins with."""
-    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of each target that is spread equally over all classes, in training only."""
-    seeds: Annotated[int, Field(ge=1, le=1000)] = 5
-    """Launches of each trial; launch n has the seed `seed + n` in every trial, so that comparisons pair by seed."""
-    time_limit: Duration = 14_400.0
-    """Time for one launch of training, after which it is ended; running again goes on from its last epoch."""
-
-
 NamedWorkload = Annotated[WorkloadChoice, BeforeValidator(from_name), NameAllowed()]
 NamedLoader = Annotated[LoaderChoice, BeforeValidator(from_name), NameAllowed()]
 Variables = dict[str, VariableValues]

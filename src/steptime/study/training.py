@@ -1,11 +1,12 @@
 """Training until it is over: learning-rate schedules with their parameters, and what a trial trains."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from steptime.worker.rate_schedules.moment import Parameter
+from steptime.study.quantities import Accuracy, Count, Duration, NameAllowed, OneOrMany, Strict, from_name
+from steptime.worker.rate_schedules.moment import ScheduleParameter
 from steptime.worker.rate_schedules.table import RATE_SCHEDULES
 
 ScheduleName = Literal[
@@ -70,7 +71,7 @@ def full_parameters(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {**defaults, **{key: _typed(value, known[key]) for key, value in chosen.items()}}
 
 
-def _mistake(value: object, parameter: Parameter) -> str | None:
+def _mistake(value: object, parameter: ScheduleParameter) -> str | None:
     if parameter.listed:
         values = value if isinstance(value, list | tuple) else [value]
         found = [mistake for each in values if (mistake := _number_mistake(each, parameter))]
@@ -79,7 +80,7 @@ def _mistake(value: object, parameter: Parameter) -> str | None:
     return _number_mistake(value, parameter)
 
 
-def _number_mistake(value: object, parameter: Parameter) -> str | None:
+def _number_mistake(value: object, parameter: ScheduleParameter) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"{value!r} is no number"
     if parameter.whole and not isinstance(value, int):
@@ -89,10 +90,79 @@ def _number_mistake(value: object, parameter: Parameter) -> str | None:
     return None
 
 
-def _typed(value: Any, parameter: Parameter) -> Any:  # noqa: ANN401 - numbers and lists of them
+def _typed(value: Any, parameter: ScheduleParameter) -> Any:  # noqa: ANN401 - numbers and lists of them
     if parameter.listed:
         return list(value) if isinstance(value, list | tuple) else [value]
     return value if parameter.whole else float(value)
+
+
+class ScheduleChoice(Strict):
+    """A learning-rate schedule, with the parameters that are not to be the defaults; docs/learning.md has all."""
+
+    name: ScheduleName
+    every_epochs: int | None = None
+    """Of `step`: epochs from one reduction to the next; 10 by default."""
+    at_epochs: OneOrMany[int] | None = None
+    """Of `multi_step`: the epochs that begin with a reduction; 10 and 20 by default."""
+    factor: float | None = None
+    """Of `step`, `multi_step` and `plateau` (0.1 by default), and of `exponential` (0.9, for each epoch)."""
+    power: float | None = None
+    """Of `polynomial`; 1 by default, which is linear."""
+    minimum: float | None = None
+    """Of `polynomial`, `cosine`, `cosine_restarts` and `plateau`: the least factor of the rate; 0 by default."""
+    first_epochs: int | None = None
+    """Of `cosine_restarts`: epochs to the first restart; 10 by default."""
+    multiplier: int | None = None
+    """Of `cosine_restarts`: how much longer each period is than the one before; 2 by default."""
+    rise: float | None = None
+    """Of `one_cycle`: the share of the steps in which the rate rises; 0.3 by default."""
+    start_factor: float | None = None
+    """Of `one_cycle`: the factor in the first step; 1/25 by default."""
+    end_factor: float | None = None
+    """Of `one_cycle`: the factor in the last step; 1/250000 by default."""
+    patience: int | None = None
+    """Of `plateau`: epochs without a better validation loss that pass unpunished; 3 by default."""
+    threshold: float | None = None
+    """Of `plateau`: the share of the loss by which an epoch must be better to count; 0.0001 by default."""
+
+    @model_validator(mode="after")
+    def _parameters_are_its_own(self) -> "ScheduleChoice":
+        full_parameters(self.name, self._chosen())
+        return self
+
+    def rate_schedule(self) -> RateSchedule:
+        """Return the schedule with every parameter given."""
+        return RateSchedule(name=self.name, parameters=full_parameters(self.name, self._chosen()))
+
+    def _chosen(self) -> dict[str, Any]:
+        return self.model_dump(exclude={"name"}, exclude_none=True)
+
+
+NamedSchedule = Annotated[ScheduleChoice, BeforeValidator(from_name), NameAllowed()]
+WarmupEpochs = Annotated[int, Field(ge=0, le=100_000)]
+
+
+class TrainChoice(Strict):
+    """Training until it is over: how long, with which learning rates, and how often."""
+
+    epochs: Annotated[int, Field(ge=1, le=100_000)]
+    """At most."""
+    target_accuracy: Accuracy | None = None
+    """A training ends with the first epoch whose validation accuracy reaches it."""
+    schedules: Annotated[OneOrMany[NamedSchedule], Field(min_length=1)] = [ScheduleChoice(name="constant")]
+    """Learning-rate schedules."""
+    scaling_rule: Annotated[OneOrMany[ScalingRule], Field(min_length=1)] = ["none"]
+    """What a larger global batch does to the learning rate: nothing, or times batch / `base_batch` or its root."""
+    base_batch: Count = 32
+    """The global batch that the optimizer's learning rate is meant for, to a scaling rule."""
+    warmup_epochs: Annotated[OneOrMany[WarmupEpochs], Field(min_length=1)] = [0]
+    """Epochs in which the learning rate rises linearly to what the schedule begins with."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of each target that is spread equally over all classes, in training only."""
+    seeds: Annotated[int, Field(ge=1, le=1000)] = 5
+    """Launches of each trial; launch n has the seed `seed + n` in every trial, so that comparisons pair by seed."""
+    time_limit: Duration = 14_400.0
+    """Time for one launch of training, after which it is ended; running again goes on from its last epoch."""
 
 
 class Training(BaseModel):

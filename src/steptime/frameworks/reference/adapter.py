@@ -5,7 +5,7 @@ import numpy
 from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.loader import open_reference_batches
 from steptime.frameworks.reference.network import ReferenceNetwork
-from steptime.frameworks.reference.optimizers import Optimizer
+from steptime.frameworks.reference.optimizers import ReferenceOptimizer
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.framework import Framework, require_fp32
 from steptime.worker.session import Session
@@ -55,7 +55,7 @@ class ReferenceSession(Session):
             self._blocks = Blocks(job["options"], self._network.values, optimizers)
 
     def _new_optimizer(self, job):
-        return Optimizer(job, self._network.values, self._network.arrays)
+        return ReferenceOptimizer(job, self._network.values, self._network.arrays)
 
     def step(self):
         if self._updates == "together":

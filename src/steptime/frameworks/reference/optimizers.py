@@ -6,7 +6,7 @@ Numbers are of the type of the weights, so that 64 bits show what the rounding o
 import numpy
 
 
-class Optimizer(object):
+class ReferenceOptimizer(object):
     """One optimizer: what it keeps from step to step, and how a gradient changes the weights.
 
     ``kept``
@@ -132,12 +132,12 @@ class Optimizer(object):
 
 
 _CHANGES = {
-    "sgd": Optimizer._momentum,  # noqa: SLF001 - this module's own
-    "nesterov": Optimizer._nesterov,  # noqa: SLF001
-    "adam": Optimizer._adam,  # noqa: SLF001
-    "adamw": Optimizer._adamw,  # noqa: SLF001
-    "lars": Optimizer._lars,  # noqa: SLF001
-    "lamb": Optimizer._lamb,  # noqa: SLF001
+    "sgd": ReferenceOptimizer._momentum,  # noqa: SLF001 - this module's own
+    "nesterov": ReferenceOptimizer._nesterov,  # noqa: SLF001
+    "adam": ReferenceOptimizer._adam,  # noqa: SLF001
+    "adamw": ReferenceOptimizer._adamw,  # noqa: SLF001
+    "lars": ReferenceOptimizer._lars,  # noqa: SLF001
+    "lamb": ReferenceOptimizer._lamb,  # noqa: SLF001
 }
 
 

@@ -63,7 +63,7 @@ def _linear(_, variables):
     return apply
 
 
-class _BatchNorm(object):
+class _TensorFlowBatchNorm(object):
     """Batch normalisation; ``statistics`` are the running means and variances, ``{name: variable}``."""
 
     def __init__(self, layer, variables):
@@ -150,7 +150,7 @@ def _lrn(layer, _):
     return apply
 
 
-class _Dropout(object):
+class _TensorFlowDropout(object):
     """Drops values in training."""
 
     def __init__(self, layer, _):
@@ -184,7 +184,7 @@ def _concat(*_):
 LAYERS = {
     "conv2d": _conv2d,
     "linear": _linear,
-    "batch_norm": _BatchNorm,
+    "batch_norm": _TensorFlowBatchNorm,
     "relu": lambda *_: tf.nn.relu,
     "tanh": lambda *_: tf.tanh,
     "sigmoid": lambda *_: tf.sigmoid,
@@ -192,7 +192,7 @@ LAYERS = {
     "avg_pool": _avg_pool,
     "global_avg_pool": _global_avg_pool,
     "lrn": _lrn,
-    "dropout": _Dropout,
+    "dropout": _TensorFlowDropout,
     "flatten": _flatten,
     "add": _add,
     "concat": _concat,

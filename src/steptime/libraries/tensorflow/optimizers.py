@@ -20,7 +20,7 @@ def open_optimizer(settings, variables, slot, *, use_locking):
     return _OPTIMIZERS[settings["name"]](settings, variables, slot, use_locking)
 
 
-class _Optimizer(object):
+class _TensorFlowOptimizer(object):
     """What all have.
 
     ``kept``
@@ -49,7 +49,7 @@ class _Optimizer(object):
         raise NotImplementedError
 
 
-class Momentum(_Optimizer):
+class Momentum(_TensorFlowOptimizer):
     """Stochastic gradient descent with momentum, or Nesterov's."""
 
     def __init__(self, settings, variables, slot, use_locking):
@@ -73,7 +73,7 @@ class Momentum(_Optimizer):
         ]
 
 
-class Adam(_Optimizer):
+class Adam(_TensorFlowOptimizer):
     """Adam, or AdamW, whose decay is no part of the gradient."""
 
     def __init__(self, settings, variables, slot, use_locking):

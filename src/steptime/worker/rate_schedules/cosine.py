@@ -2,7 +2,7 @@
 
 import math
 
-from steptime.worker.rate_schedules.moment import MINIMUM, Parameter
+from steptime.worker.rate_schedules.moment import MINIMUM, ScheduleParameter
 
 
 def cosine(moment, minimum):
@@ -22,8 +22,8 @@ def cosine_restarts(moment, first_epochs, multiplier, minimum):
 
 
 COSINE_RESTARTS = {
-    "first_epochs": Parameter(10, 1, 1e5, whole=True),
-    "multiplier": Parameter(2, 1, 10, whole=True),
+    "first_epochs": ScheduleParameter(10, 1, 1e5, whole=True),
+    "multiplier": ScheduleParameter(2, 1, 10, whole=True),
     "minimum": MINIMUM,
 }
 

@@ -31,7 +31,7 @@ class Moment(NamedTuple):
         return (self.step + self.warmup_steps) // self.steps_per_epoch
 
 
-class Parameter(NamedTuple):
+class ScheduleParameter(NamedTuple):
     """What a parameter of a schedule may be."""
 
     default: Any
@@ -43,5 +43,5 @@ class Parameter(NamedTuple):
     """Whether it is a list, of numbers that grow."""
 
 
-MINIMUM = Parameter(0.0, 0.0, 1.0)
+MINIMUM = ScheduleParameter(0.0, 0.0, 1.0)
 """Of the factor at the end, for schedules that fall to it."""

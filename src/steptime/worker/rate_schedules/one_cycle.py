@@ -2,7 +2,7 @@
 
 import math
 
-from steptime.worker.rate_schedules.moment import Parameter
+from steptime.worker.rate_schedules.moment import ScheduleParameter
 
 
 def one_cycle(moment, rise, start_factor, end_factor):
@@ -21,9 +21,9 @@ def one_cycle(moment, rise, start_factor, end_factor):
 
 
 ONE_CYCLE = {
-    "rise": Parameter(0.3, 0.01, 0.99),
-    "start_factor": Parameter(1 / 25.0, 1e-6, 1.0),
-    "end_factor": Parameter(1 / 250000.0, 0.0, 1.0),
+    "rise": ScheduleParameter(0.3, 0.01, 0.99),
+    "start_factor": ScheduleParameter(1 / 25.0, 1e-6, 1.0),
+    "end_factor": ScheduleParameter(1 / 250000.0, 0.0, 1.0),
 }
 
 

@@ -1,6 +1,6 @@
 """Reduction on a plateau: a rate that falls where the validation loss does not."""
 
-from steptime.worker.rate_schedules.moment import MINIMUM, Parameter
+from steptime.worker.rate_schedules.moment import MINIMUM, ScheduleParameter
 
 
 def plateau(moment, factor, patience, threshold, minimum):
@@ -21,8 +21,8 @@ def plateau(moment, factor, patience, threshold, minimum):
 
 
 PLATEAU = {
-    "factor": Parameter(0.1, 1e-6, 0.999),
-    "patience": Parameter(3, 0, 1e5, whole=True),
-    "threshold": Parameter(1e-4, 0.0, 1.0),
+    "factor": ScheduleParameter(0.1, 1e-6, 0.999),
+    "patience": ScheduleParameter(3, 0, 1e5, whole=True),
+    "threshold": ScheduleParameter(1e-4, 0.0, 1.0),
     "minimum": MINIMUM,
 }

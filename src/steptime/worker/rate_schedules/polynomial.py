@@ -1,6 +1,6 @@
 """The polynomial schedule: a power of the share that is left, linear by default."""
 
-from steptime.worker.rate_schedules.moment import MINIMUM, Parameter
+from steptime.worker.rate_schedules.moment import MINIMUM, ScheduleParameter
 
 
 def polynomial(moment, power, minimum):
@@ -8,4 +8,4 @@ def polynomial(moment, power, minimum):
     return minimum + (1.0 - minimum) * (1.0 - moment.share) ** power
 
 
-POLYNOMIAL = {"power": Parameter(1.0, 0.01, 100.0), "minimum": MINIMUM}
+POLYNOMIAL = {"power": ScheduleParameter(1.0, 0.01, 100.0), "minimum": MINIMUM}

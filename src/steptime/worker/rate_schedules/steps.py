@@ -1,6 +1,6 @@
 """Schedules that hold a rate for whole epochs, and the exponential one."""
 
-from steptime.worker.rate_schedules.moment import Parameter
+from steptime.worker.rate_schedules.moment import ScheduleParameter
 
 _EPOCHS = 1e5
 
@@ -15,7 +15,7 @@ def step(moment, every_epochs, factor):
     return factor ** (moment.epoch // every_epochs)
 
 
-STEP = {"every_epochs": Parameter(10, 1, _EPOCHS, whole=True), "factor": Parameter(0.1, 1e-6, 1.0)}
+STEP = {"every_epochs": ScheduleParameter(10, 1, _EPOCHS, whole=True), "factor": ScheduleParameter(0.1, 1e-6, 1.0)}
 
 
 def multi_step(moment, at_epochs, factor):
@@ -27,8 +27,8 @@ def multi_step(moment, at_epochs, factor):
 
 
 MULTI_STEP = {
-    "at_epochs": Parameter((10, 20), 1, _EPOCHS, whole=True, listed=True),
-    "factor": Parameter(0.1, 1e-6, 1.0),
+    "at_epochs": ScheduleParameter((10, 20), 1, _EPOCHS, whole=True, listed=True),
+    "factor": ScheduleParameter(0.1, 1e-6, 1.0),
 }
 
 
@@ -37,4 +37,4 @@ def exponential(moment, factor):
     return factor**moment.epochs
 
 
-EXPONENTIAL = {"factor": Parameter(0.9, 1e-6, 1.0)}
+EXPONENTIAL = {"factor": ScheduleParameter(0.9, 1e-6, 1.0)}

@@ -3,32 +3,32 @@
 from typing import Callable, Dict, NamedTuple
 
 from steptime.worker.rate_schedules.cosine import COSINE, COSINE_RESTARTS, cosine, cosine_restarts
-from steptime.worker.rate_schedules.moment import Moment, Parameter
+from steptime.worker.rate_schedules.moment import Moment, ScheduleParameter
 from steptime.worker.rate_schedules.one_cycle import ONE_CYCLE, one_cycle
 from steptime.worker.rate_schedules.plateau import PLATEAU, plateau
 from steptime.worker.rate_schedules.polynomial import POLYNOMIAL, polynomial
 from steptime.worker.rate_schedules.steps import EXPONENTIAL, MULTI_STEP, STEP, constant, exponential, multi_step, step
 
 
-class RateSchedule(NamedTuple):
+class ScheduleFunction(NamedTuple):
     """A learning-rate schedule."""
 
     factor: Callable[..., float]
     """Of the learning rate, by a ``Moment`` and the schedule's parameters."""
-    parameters: Dict[str, Parameter]
+    parameters: Dict[str, ScheduleParameter]
 
 
 RATE_SCHEDULES = {
-    "constant": RateSchedule(constant, {}),
-    "step": RateSchedule(step, STEP),
-    "multi_step": RateSchedule(multi_step, MULTI_STEP),
-    "exponential": RateSchedule(exponential, EXPONENTIAL),
-    "polynomial": RateSchedule(polynomial, POLYNOMIAL),
-    "cosine": RateSchedule(cosine, COSINE),
-    "cosine_restarts": RateSchedule(cosine_restarts, COSINE_RESTARTS),
-    "one_cycle": RateSchedule(one_cycle, ONE_CYCLE),
-    "plateau": RateSchedule(plateau, PLATEAU),
-}  # type: Dict[str, RateSchedule]
+    "constant": ScheduleFunction(constant, {}),
+    "step": ScheduleFunction(step, STEP),
+    "multi_step": ScheduleFunction(multi_step, MULTI_STEP),
+    "exponential": ScheduleFunction(exponential, EXPONENTIAL),
+    "polynomial": ScheduleFunction(polynomial, POLYNOMIAL),
+    "cosine": ScheduleFunction(cosine, COSINE),
+    "cosine_restarts": ScheduleFunction(cosine_restarts, COSINE_RESTARTS),
+    "one_cycle": ScheduleFunction(one_cycle, ONE_CYCLE),
+    "plateau": ScheduleFunction(plateau, PLATEAU),
+}  # type: Dict[str, ScheduleFunction]
 
 
 def learning_rate(training, step, losses=()):
