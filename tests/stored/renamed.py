@@ -72,8 +72,27 @@ EXCLUDED: dict[str, str] = {
     "cores_per_worker": "a worker's cores are a new key",
     **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
+    **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
+    **dict.fromkeys(("accuracy", "training", "equivalence/optimizer"), "trainings and their optimizers are new keys"),
+    **dict.fromkeys(("interval_shares", "narrowed_by"), "what an interval is made of is a new key"),
+    **dict.fromkeys(
+        ("epoch_time_s/low", "epoch_time_s/high", "predicted/low_s", "predicted/high_s", "predicted_s/low"),
+        "the model's error widens messages and waiting only",
+    ),
+    "predicted_s/high": "the model's error widens messages and waiting only",
 }
 """Keys that are not compared, by today's name, written as in KEYS, each with the reason."""
+
+EXCLUDED_OF_PROFILES: dict[str, str] = {
+    "/schema": "a profile with links of two kinds has another number",
+    **dict.fromkeys(("accumulation", "collectives", "nics_per_host", "traffic"), "what travels is new keys"),
+    **dict.fromkeys(
+        [f"{link}/{key}" for link in ("link", "net") for key in ("efficiency", "medium", "switch_share")],
+        "what a link is made of is new keys",
+    ),
+    "measured/inner": "the links inside hosts are a new key",
+}
+"""Keys that are not compared in profiles."""
 
 EXCLUDED_OF: dict[str, dict[str, str]] = {}
 """Keys that are not compared in the report of one study."""
@@ -95,3 +114,13 @@ def rename(old: Any, parent: str = "") -> Any:
         for before, after in WORDING.items():
             old = old.replace(before, after)
     return old
+
+
+def rename_inner_factors(profile: Any) -> Any:
+    """Return a profile in which factors on links are those of links inside a host, where all workers are in one."""
+    for group in profile["groups"]:
+        one_host = all(each["deployment"]["hosts"] == 1 for each in group["measured"])
+        if one_host and group["key"]["strategy"] != "single":
+            for name in ("latency_factor", "bandwidth_factor"):
+                group["parameters"]["inner_" + name] = group["parameters"].pop(name)
+    return profile
