@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
 from steptime.measurements.records import EquivalenceResult, Launch, WorkerSteps
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
@@ -68,12 +69,37 @@ def a_failure(trial: Trial, number: int = 0) -> Launch:
     return a_launch(trial, number, status="failed", reason="worker-0: ValueError: no", workers=[])
 
 
+def an_epoch(**changes: Any) -> WorkerEpoch:
+    """Return one worker's part of an epoch: 45 of 50 right in a second; ``changes`` replace its fields."""
+    fields: dict[str, Any] = {"trained_s": 1.0, "evaluated_s": 0.1, "saved_s": 0.0, "samples": 200}
+    fields |= {"counted": 50, "correct": 45, "loss_sum": 25.0, "learning_rate": 0.05, "training_loss": 0.4}
+    return WorkerEpoch(**{**fields, **changes})
+
+
+def a_training(trial: Trial, number: int = 0, **changes: Any) -> TrainingRun:
+    """Return a training of two epochs on every worker; ``changes`` replace its fields."""
+    fields: dict[str, Any] = {
+        "trial": trial.id,
+        "launch": number,
+        "seed": number,
+        "status": "ok",
+        "reason": None,
+        "started_at": f"2026-01-01T00:01:{number:02d}.000+00:00",
+        "wall_s": 3.0,
+        "environment": {"python": "3.11"},
+        "noise": {"steal_share": 0.0},
+        "steps_per_epoch": 25,
+        "epochs": [[an_epoch() for _ in range(trial.workers)] for _ in range(2)],
+    }
+    return TrainingRun(**{**fields, **changes})
+
+
 def a_check(**changes: Any) -> EquivalenceResult:
     """Return a passed equivalence check."""
     fields: dict[str, Any] = dict.fromkeys(EquivalenceResult.__dataclass_fields__)
     fields |= {"framework": "reference", "framework_version": "1", "strategy": "single", "workload": "mlp"}
     fields |= {"input_shape": [784], "workers": 1, "steps": 4, "repeats": 1, "parameters": 5, "parameters_expected": 5}
-    fields |= {"first_loss_error": 0.0, "passed": True, "options": {}, "crashes": 0, "rounds": 1}
+    fields |= {"first_loss_error": 0.0, "passed": True, "options": {}, "crashes": 0, "rounds": 1, "optimizer": "sgd"}
     fields |= {"environment_variables": {}}
     return EquivalenceResult(**{**fields, **changes})
 

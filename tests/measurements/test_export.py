@@ -3,9 +3,10 @@ import sys
 
 import polars as pl
 import pytest
-from simulated import a_failure, a_launch, a_store, a_trial, a_worker
+from simulated import a_failure, a_launch, a_store, a_training, a_trial, a_worker, an_epoch
 
 from steptime.measurements.export import export_tables
+from steptime.study.training import Training
 
 TIMES = [*[0.3] * 5, *[0.1, 0.11] * 20]
 
@@ -67,7 +68,28 @@ def test_a_study_without_a_launch_gives_empty_tables(tmp_path):
     store = a_store(tmp_path / "empty")
     store.add_trial(a_trial())
     paths = export_tables(store, tmp_path / "tables", "parquet")
-    assert [len(read(path)) for path in paths] == [1, 0, 0]
+    assert [len(read(path)) for path in paths] == [1, 0, 0, 0]
+
+
+def test_a_row_per_epoch_has_the_measures_over_all_workers(store, tmp_path):
+    trial = a_trial(framework="pytorch", training=Training(epochs=2))
+    store.add_trial(trial)
+    epochs = [[an_epoch(correct=40, trained_s=2.0), an_epoch(correct=44, trained_s=3.0)], [an_epoch(), an_epoch()]]
+    store.append_training(a_training(trial, seed=7, epochs=epochs))
+    store.append_training(a_training(trial, 1, seed=8, status="failed", reason="no", epochs=[]))
+    (path,) = (path for path in export_tables(store, tmp_path / "tables", "csv") if path.stem == "trainings")
+
+    first, second = read(path).to_dicts()
+    assert first == {
+        "trial": trial.id,
+        "seed": 7,
+        "epoch": 1,
+        "accuracy": 0.84,
+        "loss": 0.5,
+        "seconds": 3.0,
+        "learning_rate": 0.05,
+    }
+    assert (second["epoch"], second["seconds"]) == (2, 4.0)
 
 
 def test_a_run_of_a_study_does_not_carry_the_table_library_in_memory():

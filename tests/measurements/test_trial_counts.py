@@ -1,6 +1,6 @@
 import pytest
 from launch_phases import launch_of
-from simulated import a_failure, a_launch, a_store, a_trial
+from simulated import a_failure, a_launch, a_store, a_training, a_trial
 
 from steptime.measurements.ablation.records import AblationLaunch
 
@@ -52,6 +52,14 @@ def test_a_half_written_line_is_counted_once_it_is_whole(store):
     assert status(store)["ok"] == 2
     records.write_bytes(whole)
     assert status(store)["ok"] == 3
+
+
+def test_trainings_and_their_epochs_are_counted_apart(store):
+    store.append_training(a_training(a_trial()))
+    store.append_training(a_training(a_trial(), 1, status="failed", reason="no", epochs=[]))
+    found = status(store)
+    assert (found["ok"], found["trainings_ok"], found["trainings_failed"], found["epochs"]) == (3, 1, 1, 2)
+    assert found["reason"] == "no"
 
 
 def test_ablation_launches_are_counted_apart_from_timed_ones(store):

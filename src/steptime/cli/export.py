@@ -21,7 +21,7 @@ def export(
     trial: Annotated[str | None, typer.Option(metavar="ID", help="Only this trial; with --to chrome.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
-    """Write tables of trials and steps for notebooks, or traces of steps that Perfetto opens."""
+    """Write tables of trials, steps and epochs for notebooks, or traces of steps that Perfetto opens."""
     from steptime.cli.console import warn
     from steptime.errors import UsageError, choices_message
     from steptime.measurements.store import Store

@@ -1,11 +1,13 @@
-"""Results as tables for other programs: one row per trial, per step of a launch, and per step of a worker."""
+"""Results as tables for other programs: a row per trial, per step of a launch and of a worker, and per epoch."""
 
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
 from steptime.measurements.launch_times import launch_times, step_times
 from steptime.measurements.plain_file import replacement
 from steptime.measurements.records import Launch
@@ -44,16 +46,20 @@ _PLAIN = (
 
 
 def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
-    """Write ``trials``, ``steps`` and ``worker_steps`` into ``folder`` and return their paths.
+    """Write ``trials``, ``steps``, ``worker_steps`` and ``trainings`` into ``folder`` and return their paths.
 
     - trials: a trial of the summary per row; ``step_time_s.median`` becomes ``step_time_s_median``, and so on.
     - steps: trial, launch, block, step, end_s (since the first timed step began), step_time_s, steady.
     - worker_steps: trial, launch, block, worker, host, step, end_s (of the worker's own clock, since its first timed
       step began), step_time_s (as the worker saw it).
+    - trainings: an epoch of a training that ended well per row: trial, seed, epoch (from 1), accuracy and loss (of the
+      validation set), seconds (of training until the epoch's end, without evaluation and checkpoints), learning_rate
+      (of the epoch's last step).
 
     Times are seconds. Raises StoreError as the store does, and when a table cannot be written.
     """
     tables = {"trials": _trials(store), "steps": _steps(store), "worker_steps": _worker_steps(store)}
+    tables["trainings"] = _trainings(store)
     paths = []
     for name, table in tables.items():
         path = folder / f"{name}.{to}"
@@ -99,6 +105,24 @@ def _worker_steps(store: Store) -> "pl.DataFrame":
     schema |= {"host": pl.Categorical, "step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
     parts = [pl.DataFrame(columns, schema=schema) for columns in _worker_columns(store)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+
+def _trainings(store: Store) -> "pl.DataFrame":
+    import polars as pl  # noqa: PLC0415 - as above
+
+    schema = {"trial": pl.Categorical, "seed": pl.Int64, "epoch": pl.Int32, "accuracy": pl.Float64}
+    schema |= {"loss": pl.Float64, "seconds": pl.Float64, "learning_rate": pl.Float64}
+    return pl.DataFrame(list(_epochs(store)), schema=schema, orient="row")
+
+
+def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
+    for trial in store.trials():
+        # Of repeated trainings of one seed the last counts, as in the summary.
+        for run in {run.seed: run for run in store.trainings(trial.id) if run.status == "ok"}.values():
+            seconds = accumulate(map(seconds_of, run.epochs))
+            for number, (epoch, passed) in enumerate(zip(run.epochs, seconds, strict=True), 1):
+                rate = epoch[0].learning_rate
+                yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
 def _step_columns(store: Store) -> Iterator[dict[str, Any]]:

@@ -3,10 +3,12 @@
 Nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, TypedDict
 
 from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.launch_times import step_times
 from steptime.measurements.records import Launch
 from steptime.study.trial import Trial, Tuning
@@ -22,6 +24,10 @@ class TrialProgress(TypedDict):
     failed: int
     ablations_ok: int
     ablations_failed: int
+    trainings_ok: int
+    trainings_failed: int
+    epochs: int
+    """Of all trainings that ended well."""
     steps: int
     """Timed steps of all launches."""
     last_launch_at: str | None
@@ -34,13 +40,14 @@ def trial_progress(
     trial: Trial,
     launches: Iterable[Launch],
     ablations: Iterable[AblationLaunch],
+    trainings: Iterable[TrainingRun],
     verdict: Mapping[str, Any] | None,
 ) -> TrialProgress:
     """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not."""
-    steps, last = 0, None
-    ok, failed = {"timing": 0, "ablation": 0}, {"timing": 0, "ablation": 0}
+    steps, epochs, last = 0, 0, None
+    ok, failed = Counter[str](), Counter[str]()
     reason = verdict["reason"] if verdict else None
-    for kind, found in (("timing", launches), ("ablation", ablations)):
+    for kind, found in (("timing", launches), ("ablation", ablations), ("training", trainings)):
         for launch in found:
             last = max(last or launch.started_at, launch.started_at)
             if launch.status == "ok":
@@ -50,6 +57,8 @@ def trial_progress(
                 reason = reason or launch.reason
             if isinstance(launch, Launch):
                 steps += len(step_times(launch, trial.strategy))
+            elif isinstance(launch, TrainingRun):
+                epochs += len(launch.epochs)
     return TrialProgress(
         trial=trial.id,
         tuning=trial.tuning,
@@ -57,6 +66,9 @@ def trial_progress(
         failed=failed["timing"],
         ablations_ok=ok["ablation"],
         ablations_failed=failed["ablation"],
+        trainings_ok=ok["training"],
+        trainings_failed=failed["training"],
+        epochs=epochs,
         steps=steps,
         last_launch_at=last,
         reason=reason,

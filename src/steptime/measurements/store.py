@@ -278,7 +278,13 @@ class Store:
         """Return how far each trial is."""
         verdicts = self.get("verdicts") or {}
         return [
-            trial_progress(trial, self.iter_launches(trial.id), self.ablations(trial.id), verdicts.get(trial.id))
+            trial_progress(
+                trial,
+                self.iter_launches(trial.id),
+                self.ablations(trial.id),
+                self.trainings(trial.id),
+                verdicts.get(trial.id),
+            )
             for trial in self.trials()
         ]
 
