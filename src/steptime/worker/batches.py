@@ -8,7 +8,14 @@ import itertools
 import numpy
 
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import batch_indices, read_arrays, read_shards, scale_and_shift, synthetic_batches
+from steptime.worker.samples import (
+    SHARDED_FORMS,
+    batch_indices,
+    read_arrays,
+    read_shards,
+    scale_and_shift,
+    synthetic_batches,
+)
 
 
 def sends_bytes(job):
@@ -104,7 +111,7 @@ def worker_order(job, rank, workers):
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """
     dataset, first = job["loader"]["dataset"], (job.get("training") or {}).get("first_epoch", 0)
-    shards = read_shards(dataset) if dataset["form"] == "tar_shards" else None
+    shards = read_shards(dataset) if dataset["form"] in SHARDED_FORMS else None
     return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
 
 

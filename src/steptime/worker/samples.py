@@ -9,6 +9,8 @@ import os
 
 import numpy
 
+SHARDED_FORMS = ("tar_shards", "tfrecord")
+"""Forms of a dataset whose samples are read shard after shard."""
 PREFETCHED_PER_HELPER = 2
 """Batches that every framework's loader makes ahead for each of its helpers, which are processes or threads."""
 
@@ -33,7 +35,10 @@ def epoch_indices(samples, epoch, seed, rank, workers):
 def read_shards(dataset):
     """Return the samples of each shard of a dataset in their order there, a list of int64 arrays."""
     with open(dataset["index"]) as file:
-        places = json.load(file)["places"]
+        index = json.load(file)
+    if "counts" in index:
+        return numpy.split(numpy.array(index["order"], dtype=numpy.int64), numpy.cumsum(index["counts"])[:-1])
+    places = index["places"]
     order = sorted(range(len(places)), key=lambda index: places[index])
     shards = [[] for _ in range(places[order[-1]][0] + 1)]
     for index in order:

@@ -119,6 +119,6 @@ class GraphNativeBatches(object):
         if fault:
             raise ValueError(fault) from error
 
-    def _decode(self, path):
+    def _decode(self, index):
         with tf1.Graph().as_default(), tf1.Session() as session:
-            session.run(self._source.pixels(path))
+            session.run(self._source.pixels(index))

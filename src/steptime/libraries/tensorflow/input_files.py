@@ -5,13 +5,15 @@ channels last. ``constant`` makes a tensor of an array: graph mode feeds arrays 
 """
 
 import itertools
+import json
+import os
 
 import numpy
 import tensorflow as tf
 
 from steptime.worker.augmentation import crops
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import read_arrays, read_index, read_sizes, scale_and_shift
+from steptime.worker.samples import read_arrays, read_index, read_shards, read_sizes, scale_and_shift
 
 
 def epochs_of(order):
@@ -23,13 +25,14 @@ def epochs_of(order):
 def file_at_fault(source, chosen, decode):
     """Return which file of the samples ``chosen`` cannot be decoded, and why; None if all can.
 
-    TensorFlow does not say which file it was; the batch is known, so each of its files is tried again by ``decode``.
+    TensorFlow does not say which file it was; the batch is known, so each of its files is tried again by ``decode``,
+    the source's ``pixels`` run at once.
     """
-    for path in source.paths(chosen):
+    for index in chosen:
         try:
-            decode(path)
+            decode(index)
         except tf.errors.OpError as cause:  # noqa: PERF203 - speed does not matter any more
-            return "%s cannot be decoded: %s" % (path, cause.message)
+            return "%s cannot be decoded: %s" % (source.name(index), cause.message)
     return None
 
 
@@ -70,17 +73,17 @@ class ArraySource(object):
         """Return inputs of a batch of bytes, where these lie."""
         return tf.cast(pixels, tf.float32) * self._scale + self._shift
 
-    def paths(self, _):
-        """No file is read."""
-        return []
-
-    def pixels(self, path):
-        """There is no file to be decoded."""
-        raise NotImplementedError(path)
+    def pixels(self, index):
+        """Return a sample as bytes: there is no file that could be broken."""
+        return self._images[index]
 
 
-class FolderSource(object):
-    """Each sample is a file; decoding and cropping is done per sample, all the rest per batch."""
+class _ImageSource(object):
+    """Each sample is an image file; decoding and cropping is done per sample, all the rest per batch.
+
+    Kinds differ in how a file is reached: ``_entries`` makes a dataset of rectangles, each with what ``_opened`` makes
+    the bytes of a file and its label of.
+    """
 
     as_bytes = False
     """Whether batches are left bytes, for a device to normalise."""
@@ -93,10 +96,9 @@ class FolderSource(object):
         self._seed = seed
         self._sizes = read_sizes(dataset)
         self._paths, labels = read_index(dataset)
-        self._path_tensor = constant(self._paths)
-        self._labels = constant(labels)
         scale, shift = scale_and_shift(self._transform, self._channels)
         self._scale, self._shift = scale.ravel(), shift.ravel()
+        self._open(dataset, labels, constant)
 
     def plan(self, epoch, chosen):
         """Return the indices of an epoch's samples, and left, top, width, height and flip of each."""
@@ -106,15 +108,13 @@ class FolderSource(object):
 
     def batches(self, epochs, threads):
         """Return the dataset of ``(inputs, targets)``."""
-        samples = epochs.map(self._look_up).unbatch().map(self._load, num_parallel_calls=threads)
+        samples = self._entries(epochs).map(self._load, num_parallel_calls=threads)
         return samples.batch(self._batch, drop_remainder=True).map(self._finish)
 
-    def _look_up(self, chosen, cut):
-        return tf.gather(self._path_tensor, chosen), tf.gather(self._labels, chosen), cut
-
-    def _load(self, path, label, cut):
+    def _load(self, cut, *entry):
+        content, label = self._opened(*entry)
         # Decoded whole, as by all loaders, though TensorFlow could decode the rectangle alone.
-        part = tf.slice(self.pixels(path), [cut[1], cut[0], 0], [cut[3], cut[2], self._channels])
+        part = tf.slice(self._decoded(content), [cut[1], cut[0], 0], [cut[3], cut[2], self._channels])
         crop = tf.cond(
             tf.reduce_all(tf.equal(cut[2:4], [self._width, self._height])),
             lambda: part,
@@ -122,10 +122,10 @@ class FolderSource(object):
         )
         return tf.ensure_shape(crop, (self._height, self._width, self._channels)), label, tf.equal(cut[4], 1)
 
-    def pixels(self, path):
-        """Return a file as bytes, (height, width, channels)."""
+    def _decoded(self, content):
+        """Return an image file as bytes, (height, width, channels)."""
         # PNG files too. The quicker cosine transform, which TensorFlow takes by itself, gives other pixels.
-        return tf.io.decode_jpeg(tf.io.read_file(path), channels=self._channels, dct_method="INTEGER_ACCURATE")
+        return tf.io.decode_jpeg(content, channels=self._channels, dct_method="INTEGER_ACCURATE")
 
     def _resized(self, part):
         # Averaging over all pixels that shrink into one, as the other frameworks' loaders do.
@@ -141,9 +141,89 @@ class FolderSource(object):
         """Return inputs of a batch of bytes, where these lie."""
         return tf.cast(pixels, tf.float32) * self._scale + self._shift
 
-    def paths(self, chosen):
-        """Return the files of the samples ``chosen``."""
-        return [self._paths[index] for index in chosen]
+
+class FolderSource(_ImageSource):
+    """Each image is a file of its own."""
+
+    def _open(self, _, labels, constant):
+        self._path_tensor = constant(self._paths)
+        self._labels = constant(labels)
+
+    def _entries(self, epochs):
+        return epochs.map(
+            lambda chosen, cut: (cut, tf.gather(self._path_tensor, chosen), tf.gather(self._labels, chosen))
+        ).unbatch()
+
+    def _opened(self, path, label):
+        return tf.io.read_file(path), label
+
+    def pixels(self, index):
+        """Return an image as bytes, (height, width, channels)."""
+        return self._decoded(tf.io.read_file(self._paths[index]))
+
+    def name(self, index):
+        """Return the file of an image, for messages."""
+        return self._paths[index]
 
 
-SOURCES = {"arrays": ArraySource, "image_folder": FolderSource}
+class RecordSource(_ImageSource):
+    """Images are records of TFRecord shards, which are read one after the other, each from its beginning to its end.
+
+    ``tf.data`` cannot read a record by its place. The protocol's order changes within one shard only
+    (``worker/samples.py``), so that a shard's records are read at once, and are taken from memory in that order: where
+    others have a shuffle buffer, one shard is held.
+    """
+
+    def _open(self, dataset, _, constant):
+        with open(dataset["index"]) as file:
+            names = json.load(file)["shards"]
+        members = read_shards(dataset)
+        self._places = numpy.zeros((len(self._paths), 2), dtype=numpy.int64)
+        for number, shard in enumerate(members):
+            self._places[shard, 0], self._places[shard, 1] = number, numpy.arange(len(shard))
+        self._shards = [os.path.join(dataset["root"], name) for name in names]
+        self._counts = [len(shard) for shard in members]
+        self._shard_tensor = constant(self._shards)
+        self._count_tensor = constant(numpy.array(self._counts, dtype=numpy.int64))
+        self._place_tensor = constant(self._places)
+
+    def _entries(self, epochs):
+        return epochs.flat_map(self._entries_of_epoch)
+
+    def _entries_of_epoch(self, chosen, cut):
+        places = tf.gather(self._place_tensor, chosen)
+        shards = places[:, 0]
+        starts = tf.reshape(tf.where(tf.concat([[True], tf.not_equal(shards[1:], shards[:-1])], axis=0)), [-1])
+        ends = tf.concat([starts[1:], tf.shape(chosen, out_type=tf.int64)], axis=0)
+        turns = tf.data.Dataset.from_tensor_slices((tf.gather(shards, starts), starts, ends))
+
+        def entries_of_shard(shard, start, end):
+            path, count = tf.gather(self._shard_tensor, shard), tf.gather(self._count_tensor, shard)
+            wanted, own_cut = places[start:end, 1], cut[start:end]
+            whole = tf.data.TFRecordDataset(path).batch(count)
+            return whole.map(lambda records: (own_cut, tf.gather(records, wanted))).unbatch()
+
+        return turns.flat_map(entries_of_shard)
+
+    def _opened(self, record):
+        features = {
+            "image/encoded": tf.io.FixedLenFeature((), tf.string),
+            "image/class/label": tf.io.FixedLenFeature((), tf.int64),
+        }
+        example = tf.io.parse_single_example(record, features)
+        return example["image/encoded"], example["image/class/label"]
+
+    def pixels(self, index):
+        """Return an image as bytes, (height, width, channels); its whole shard is read, as in training."""
+        shard, place = self._places[index]
+        whole = tf.data.TFRecordDataset(self._shards[shard]).batch(self._counts[shard])
+        content, _ = self._opened(tf.data.experimental.get_single_element(whole)[place])
+        return self._decoded(content)
+
+    def name(self, index):
+        """Return the shard and the place there of an image, for messages."""
+        shard, place = self._places[index]
+        return "%s, record %d" % (self._shards[shard], place)
+
+
+SOURCES = {"arrays": ArraySource, "image_folder": FolderSource, "tfrecord": RecordSource}
