@@ -1,6 +1,8 @@
 """Batches as MXNet arrays: synthetic ones, and MXNet's own input pipeline over a dataset on disk."""
 
 import functools
+import os
+import threading
 
 import mxnet
 import numpy
@@ -67,13 +69,14 @@ def _normalised(pixels, transform):
 
 
 def _folder_batches(job, order, mx_device):
-    """Read, decode and augment files by gluon's data loader, with threads where the job allows helpers.
+    """Read, decode and augment images by gluon's data loader, with threads where the job allows helpers.
 
     MXNet decodes and resizes outside Python's lock, so that threads do not wait for each other and no batch has to
     be copied between processes.
     """
     loader = job["loader"]
-    files = _ImageFiles(loader["dataset"], job["workload"]["input_shape"][0], as_bytes=sends_bytes(job))
+    source = _SOURCES[loader["dataset"]["form"]]
+    files = source(loader["dataset"], job["workload"]["input_shape"][0], as_bytes=sends_bytes(job))
     helpers = loader["processes"]
     data_loader = mxnet.gluon.data.DataLoader(
         files,
@@ -113,8 +116,20 @@ class _ImageFiles(object):
     def __getitem__(self, item):
         """Return ``(height, width, channels)`` bytes and the label of ``(index, box, flipped)``."""
         index, box, flipped = item
-        pixels = self._cropped(self._paths[index], box)
-        return pixels[:, ::-1] if flipped else pixels, self._labels[index]
+        try:
+            content, label = self._opened(index)
+            pixels = self._cropped(content, box)
+        except Exception as error:  # whatever the decoder throws, the file must be named
+            raise ValueError("%s cannot be decoded: %s" % (self._name(index), error)) from error
+        return pixels[:, ::-1] if flipped else pixels, label
+
+    def _opened(self, index):
+        """Return an image file's bytes and its label."""
+        with open(self._paths[index], "rb") as file:
+            return file.read(), self._labels[index]
+
+    def _name(self, index):
+        return self._paths[index]
 
     def batch(self, items):
         """Return the items as a batch, normalised and with channels first or in bytes, and their labels."""
@@ -122,23 +137,44 @@ class _ImageFiles(object):
         inputs = pixels if self._transform is None else _normalised(pixels, self._transform)
         return inputs, mxnet.nd.array([label for _, label in items])
 
-    def _cropped(self, path, box):
-        try:
-            with open(path, "rb") as file:
-                content = file.read()
-            # OpenCV, which MXNet decodes with, fills what is missing of a cut file with grey and says nothing.
-            if content.startswith(_JPEG) and content.rfind(_END_OF_IMAGE) < content.rfind(_START_OF_SCAN):
-                raise ValueError("it ends before its image does, after %d bytes" % len(content))
-            image = mxnet.image.imdecode(content, flag=int(self._colour))
-            left, top, width, height = box
-            if top + height > image.shape[0] or left + width > image.shape[1]:
-                raise ValueError("it has %dx%d pixels, and the index says other sizes" % image.shape[1::-1])
-            part = image[top : top + height, left : left + width]
-            down, across = self._size
-            if (height, width) != (down, across):
-                # By area: MXNet's bilinear filter looks at four pixels, however many shrink into one.
-                shrinks = height >= down and width >= across
-                part = mxnet.image.imresize(part, across, down, interp=_BY_AREA if shrinks else _BILINEAR)
-            return part.asnumpy()
-        except Exception as error:  # whatever the decoder throws, the file must be named
-            raise ValueError("%s cannot be decoded: %s" % (path, error)) from error
+    def _cropped(self, content, box):
+        # OpenCV, which MXNet decodes with, fills what is missing of a cut file with grey and says nothing.
+        if content.startswith(_JPEG) and content.rfind(_END_OF_IMAGE) < content.rfind(_START_OF_SCAN):
+            raise ValueError("it ends before its image does, after %d bytes" % len(content))
+        image = mxnet.image.imdecode(content, flag=int(self._colour))
+        left, top, width, height = box
+        if top + height > image.shape[0] or left + width > image.shape[1]:
+            raise ValueError("it has %dx%d pixels, and the index says other sizes" % image.shape[1::-1])
+        part = image[top : top + height, left : left + width]
+        down, across = self._size
+        if (height, width) != (down, across):
+            # By area: MXNet's bilinear filter looks at four pixels, however many shrink into one.
+            shrinks = height >= down and width >= across
+            part = mxnet.image.imresize(part, across, down, interp=_BY_AREA if shrinks else _BILINEAR)
+        return part.asnumpy()
+
+
+class _ImageRecords(_ImageFiles):
+    """The records of a RecordIO file by their numbers, as ``MXIndexedRecordIO`` reads them.
+
+    ``ImageRecordIter``, MXNet's iterator in C++, draws rectangles of its own and cannot be given any.
+    """
+
+    def __init__(self, dataset, channels, *, as_bytes):
+        super(_ImageRecords, self).__init__(dataset, channels, as_bytes=as_bytes)
+        self._file = os.path.join(dataset["root"], "images.rec")
+        self._records = mxnet.recordio.MXIndexedRecordIO(os.path.join(dataset["root"], "images.idx"), self._file, "r")
+        # A reader has one position, which helpers share as they are threads; reading is short against decoding.
+        self._alone = threading.Lock()
+
+    def _opened(self, index):
+        with self._alone:
+            record = self._records.read_idx(index)
+        header, content = mxnet.recordio.unpack(record)
+        return content, int(header.label)
+
+    def _name(self, index):
+        return "%s, record %d" % (self._file, index)
+
+
+_SOURCES = {"image_folder": _ImageFiles, "recordio": _ImageRecords}
