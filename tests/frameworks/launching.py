@@ -112,7 +112,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     """
     manifest = load_manifests()[job["framework"]]
     support = manifest.strategies[job["strategy"]]
-    interpreter = python or interpreter_for(job["framework"], job["loader"]["kind"])
+    interpreter = python or interpreter_for(job["framework"], job.get("loader", {}).get("kind", "synthetic"))
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
     make_run_folder(run_folder, manifest.folder, {**job, "script": script}, manifest.libraries, manifest.name)
     if script:

@@ -20,7 +20,8 @@ from steptime.libraries.torch.session import TorchSession
 
 def trained(job, strategy):
     place = types.SimpleNamespace(
-        rank=0, workers=1, local_rank=0, interface="lo", folder=folder, root_port=os.getpid(), root_address=""
+        rank=0, workers=1, local_rank=0, interface="lo", nccl_interface="=lo", folder=folder,
+        root_port=os.getpid(), root_address="",
     )
     session = TorchSession(job, place, STRATEGIES[strategy])
     for _ in range(4):

@@ -18,7 +18,8 @@ COMPRESSIONS = ("none", "fp16", "bf16", "onebit", "topk")
 SHARDS = ("all", "host")
 _PLANNED_WIDTH = 4
 _PLACE_BYTES = 4
-_ONE_BIT = 1 / 32
+_COMPRESSED = {"fp16": 1 / 2, "bf16": 1 / 2, "onebit": 1 / 32}
+"""What is left of a gradient of 32 bits."""
 _GRADIENTS = ("allreduce", "reduce_scatter", "push")
 
 
@@ -71,8 +72,7 @@ def _compressed(message: PlannedMessage, traffic: Traffic, width: float, workers
         if message.operation == "push":
             return message._replace(bytes=round(kept))
         return message._replace(operation="all_gather", bytes=round(kept * workers))
-    share = _ONE_BIT if traffic.compression == "onebit" else WIDTHS[traffic.compression] / _PLANNED_WIDTH
-    return message._replace(bytes=round(message.bytes * share))
+    return message._replace(bytes=round(message.bytes * _COMPRESSED[traffic.compression]))
 
 
 def _within_hosts(message: PlannedMessage) -> list[PlannedMessage]:
