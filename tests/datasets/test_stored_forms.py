@@ -88,8 +88,9 @@ def test_tar_shards_hold_the_files_and_any_tar_reads_them(images, tmp_path):
     assert len(names) == 12
 
 
-def test_shards_hold_every_sample_once(images, tmp_path):
-    made = store(images, "tar_shards", tmp_path / "made")
+@pytest.mark.parametrize("form", ["tar_shards", "tfrecord"])
+def test_shards_hold_every_sample_once(images, form, tmp_path):
+    made = store(images, form, tmp_path / "made")
 
     assert sorted(np.concatenate(read_shards(for_workers(made)))) == list(range(6))
 

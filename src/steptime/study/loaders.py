@@ -36,7 +36,7 @@ LOADERS: Mapping[str, Loader] = {
         ),
         Loader("webdataset", "JPEG files in tar shards, as WebDataset reads them", "tar_shards"),
         Loader("tfrecord", "JPEG files in TFRecord shards, read by tf.data", "tfrecord"),
-        Loader("recordio", "JPEG files in MXNet's RecordIO, by its own iterator", "recordio"),
+        Loader("recordio", "JPEG files in MXNet's RecordIO, read by their numbers", "recordio"),
     )
 }
 

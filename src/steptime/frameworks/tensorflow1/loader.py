@@ -59,7 +59,7 @@ class GraphNativeBatches(object):
     """Batches of a dataset on disk without end, prefetched by as many threads as the loader has helpers."""
 
     def __init__(self, job, context):
-        """Build the pipeline; ``job["loader"]`` is of the kind ``native``.
+        """Build the pipeline; ``job["loader"]`` is of the kind ``native`` or ``tfrecord``.
 
         Raises ValueError when the dataset does not hold what the job says.
         """
