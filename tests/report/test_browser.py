@@ -7,6 +7,7 @@ import pytest
 from ablations import emulated, launch_phases
 from summaries import many, quickstart, summary, sweep, trial
 from test_charts import quantiles_of
+from trainings import asynchronous, schedules
 
 from steptime.report.html import page_text
 
@@ -30,6 +31,8 @@ STUDIES = {
     "sweep": sweep(),
     "broken_down": launch_phases(),
     "emulated hosts": emulated(),
+    "schedules": schedules(),
+    "asynchronous trainings": asynchronous(),
     "long names": summary(
         [
             trial(

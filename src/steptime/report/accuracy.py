@@ -34,6 +34,11 @@ class AccuracyRow:
     rate: str
 
     @property
+    def global_batch(self) -> int:
+        """Samples per step over all workers."""
+        return self.trial.workers * self.trial.batch_per_worker
+
+    @property
     def line(self) -> str:
         """All of it in one sentence, for a terminal."""
         parts = [f"{self.rank} {self.name}: {self.final}"]
@@ -68,25 +73,39 @@ def accuracy_groups(summary: Summary) -> list[AccuracyGroup]:
     return found
 
 
-_FACTS: tuple[Callable[[TrialSummary, TrainingSummary], str], ...] = (
-    lambda trial, _: f"{trial.framework} {trial.strategy}",
-    lambda trial, _: count(trial.workers, "worker"),
-    lambda trial, _: f"batch {trial.workers * trial.batch_per_worker}",
-    lambda trial, _: f"{trial.loader} loader",
-    lambda trial, _: trial.precision,
-    lambda _, found: str(found.optimizer["name"]),
-    lambda _, found: f"rate {found.optimizer['learning_rate']:g}",
-    lambda _, found: found.schedule,
-    lambda _, found: "unscaled rate" if found.scaling_rule == "none" else f"{found.scaling_rule} scaling",
-    lambda _, found: f"warm-up {found.warmup_epochs}",
-)
+_FACTS: dict[str, Callable[[TrialSummary, TrainingSummary], str]] = {
+    "framework": lambda trial, _: f"{trial.framework} {trial.strategy}",
+    "workers": lambda trial, _: count(trial.workers, "worker"),
+    "batch": lambda trial, _: f"batch {trial.workers * trial.batch_per_worker}",
+    "loader": lambda trial, _: f"{trial.loader} loader",
+    "precision": lambda trial, _: trial.precision,
+    "optimizer": lambda _, found: str(found.optimizer["name"]),
+    "rate": lambda _, found: f"rate {found.optimizer['learning_rate']:g}",
+    "schedule": lambda _, found: found.schedule,
+    "scaling": lambda _, found: "unscaled rate" if found.scaling_rule == "none" else f"{found.scaling_rule} scaling",
+    "warm-up": lambda _, found: f"warm-up {found.warmup_epochs}",
+}
 
 
 def training_names(trials: Sequence[TrialSummary]) -> dict[str, str]:
     """Return what tells trained trials apart, by id: the framework, and every fact in which they differ."""
-    facts = {trial.id: [fact(trial, trial.training) for fact in _FACTS] for trial in trials if trial.training}
-    varied = [number for number in range(len(_FACTS)) if len({own[number] for own in facts.values()}) > 1]
-    names = {key: ", ".join(own[number] for number in sorted({0, *varied})) for key, own in facts.items()}
+    return _names(trials, always=("framework",))
+
+
+def brief_names(trials: Sequence[TrialSummary], without: Sequence[str] = ()) -> dict[str, str]:
+    """Return every fact in which trained trials differ, by id, for legends; ``without`` those that an axis shows."""
+    return _names(trials, without=without)
+
+
+def _names(
+    trials: Sequence[TrialSummary], *, always: Sequence[str] = (), without: Sequence[str] = ()
+) -> dict[str, str]:
+    known = [name for name in _FACTS if name not in without]
+    facts = {
+        trial.id: {name: _FACTS[name](trial, trial.training) for name in known} for trial in trials if trial.training
+    }
+    shown = [name for name in known if name in always or len({own[name] for own in facts.values()}) > 1] or known[:1]
+    names = {key: ", ".join(own[name] for name in shown) for key, own in facts.items()}
     repeated = [name for name in names.values() if list(names.values()).count(name) > 1]
     return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
 

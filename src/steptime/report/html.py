@@ -10,7 +10,7 @@ from steptime.measurements.net.form import NetSummary
 from steptime.measurements.plain_file import write_whole
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import accounts, breakdown, clusters, conditions, links, loaders, tiers
+from steptime.report import accounts, accuracy, breakdown, clusters, conditions, links, loaders, tiers
 from steptime.report import number_format as wording
 from steptime.report.answer import answer
 from steptime.report.asynchrony import EXPLANATION, learning_groups
@@ -19,6 +19,12 @@ from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
 from steptime.report.groups import ranked_groups, reason_and_rate, unranked, verdict
+from steptime.report.learning_figures import (
+    batch_figures,
+    learning_panels,
+    schedule_figures,
+    staleness_accuracy_figures,
+)
 from steptime.report.link_figures import link_groups
 from steptime.report.plain_text import plain_text
 from steptime.report.trial_names import Names, check_name
@@ -83,6 +89,15 @@ def page_text(
         answer=answer(summary),
         loader_tables=loaders.loader_tables(summary),
         about_loaders=loaders,
+        reached=[
+            (
+                group,
+                learning_panels(group),
+                [*schedule_figures(group), *batch_figures(group), *staleness_accuracy_figures(group)],
+            )
+            for group in accuracy.accuracy_groups(summary)
+        ],
+        about_accuracy=accuracy.EXPLANATION,
         learning=[(group, staleness_figures(group, marks)) for group in learning_groups(groups)],
         broken_down=[
             (group, phase_figures(group), heat_figures(group, max(1, MOST_MAPS // compared)), ways)

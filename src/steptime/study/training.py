@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from steptime.study.quantities import Accuracy, Count, Duration, NameAllowed, OneOrMany, Strict, from_name
 from steptime.worker.rate_schedules.moment import ScheduleParameter
-from steptime.worker.rate_schedules.table import RATE_SCHEDULES
+from steptime.worker.rate_schedules.table import RATE_SCHEDULES, learning_rate
 
 ScheduleName = Literal[
     "constant",
@@ -50,6 +50,33 @@ def _text(value: object) -> str:
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - numbers and lists of them
     return list(value) if isinstance(value, tuple) else value
+
+
+_MOST_POINTS = 240
+"""Of a curve; more cannot be seen."""
+
+
+def rate_shares(
+    schedule: RateSchedule, epochs: int, steps_per_epoch: int, warmup_epochs: int
+) -> list[tuple[float, float]]:
+    """Return the curve of a learning-rate schedule: epochs, not whole within one, and shares of the learning rate.
+
+    The curve of ``plateau`` is that of losses that sink in every epoch.
+    """
+    training = {
+        "learning_rate": 1.0,
+        "epochs": epochs,
+        "steps_per_epoch": steps_per_epoch,
+        "warmup_steps": warmup_epochs * steps_per_epoch,
+        "rate_schedule": schedule.model_dump(),
+    }
+    steps = epochs * steps_per_epoch
+    drawn = sorted({*range(0, steps, max(1, steps // _MOST_POINTS)), steps - 1})
+    points = [(step / steps_per_epoch, learning_rate(training, step)) for step in drawn]
+    inner = range(1, len(points) - 1)
+    # Of a level part of the curve its ends are enough.
+    level = {i for i in inner if points[i - 1][1] == points[i][1] == points[i + 1][1]}
+    return [point for i, point in enumerate(points) if i not in level]
 
 
 def full_parameters(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class TrainingSummary(JsonForm):
     label_smoothing: float
     epochs: int
     """At most."""
+    steps_per_epoch: int
     target_accuracy: float | None
     seeds: list[int]
     """Of the trainings that came to an end."""

@@ -70,6 +70,7 @@ def training_summary(trial: Trial, runs: Sequence[TrainingRun]) -> TrainingSumma
         warmup_epochs=training.warmup_epochs,
         label_smoothing=training.label_smoothing,
         epochs=training.epochs,
+        steps_per_epoch=good[0].steps_per_epoch,
         target_accuracy=training.target_accuracy,
         seeds=[run.seed for run in good],
         diverged=sum(loss is None for loss in losses.values()),
