@@ -175,6 +175,7 @@ def test_every_field_of_a_trial_is_settled():
         "options": {"bucket_mb": 1.0, "layout": "nchw"},
         "documented_options": {},
         "optimizer": {"name": "sgd", "learning_rate": 0.5, "momentum": 0.9, "weight_decay": 0.0},
+        "training": None,
         "launcher": "local",
         "cluster": None,
         "seed": 7,
