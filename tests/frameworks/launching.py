@@ -132,7 +132,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     )
     declared = {name: value for name, value in job["options"].items() if name in manifest.options}
     launcher = launcher_named(manifest.launcher_for(job["strategy"], declared))
-    own = job["loader"]["kind"] in manifest.loader_environments
+    own = job.get("loader", {}).get("kind") in manifest.loader_environments
     if preloaded and not own and launcher.name == "local":
         request = replace(request, interpreter=preloaded_interpreter(manifest.name, interpreter, job["threads"]))
     return _read_back(run_folder, launcher.run(request))
