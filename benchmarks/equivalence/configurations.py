@@ -20,6 +20,7 @@ from steptime.runner.preparation import (
     loader_of,
     prepare_datasets,
     prepare_environments,
+    prepare_stored_form,
     ready_interpreter,
     reference_loader_of,
 )
@@ -118,8 +119,9 @@ class Bench:
 
     def check_loader(self, trial: Trial, executor: Executor | None = None) -> EquivalenceResult:
         """Check the loader of a trial whose dataset is a built-in one."""
-        datasets = prepare_datasets([trial.dataset or ""], Silent())
-        found = {trial.id: LoaderInput(loader_of(trial, datasets), reference_loader_of(trial, datasets))}
+        (source,) = prepare_datasets([trial.dataset or ""], Silent()).values()
+        loader = loader_of(trial, {source.name: prepare_stored_form(source, trial.loader, Silent())})
+        found = {trial.id: LoaderInput(loader, reference_loader_of(trial, source, loader))}
         (case,) = loader_cases([trial], self.executor.manifests, found)
         truth_of = partial(self._truths.truth, workload=case.workload)
         checker = self._check(executor or self.executor).checker

@@ -4,6 +4,7 @@ import json
 import shutil
 import struct
 import tarfile
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from steptime.datasets.lookup import open_dataset
 from steptime.datasets.record_files import checksums, recordio_entry
 from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
 from steptime.errors import DatasetError
+from steptime.worker.batches import worker_order
 from steptime.worker.samples import read_index, read_shards, read_sizes
 from steptime.worker.stored_images import DecodedImages, TarMembers
 
@@ -92,7 +94,21 @@ def test_tar_shards_hold_the_files_and_any_tar_reads_them(images, tmp_path):
 def test_shards_hold_every_sample_once(images, form, tmp_path):
     made = store(images, form, tmp_path / "made")
 
-    assert sorted(np.concatenate(read_shards(for_workers(made)))) == list(range(6))
+    assert sorted(np.concatenate(read_shards(for_workers(made)["index"]))) == list(range(6))
+
+
+@pytest.mark.parametrize("form", ["tar_shards", "tfrecord"])
+def test_the_reference_reads_files_in_the_order_of_the_shards(images, form, tmp_path):
+    """The check of a study holds what a loader of shards delivers against the files that they were made of."""
+    made = store(images, form, tmp_path / "made")
+    files = {**for_workers(images), "form": images.form, "shards": str(made.index)}
+    orders = [
+        worker_order({"loader": {"dataset": dataset}, "batch_per_worker": 1, "seed": 3}, 0, 2)
+        for dataset in ({**for_workers(made), "form": form}, files)
+    ]
+
+    of_shards, of_files = ([(epoch, chosen[0]) for epoch, chosen in islice(order, 9)] for order in orders)
+    assert of_files == of_shards
 
 
 def test_images_of_one_class_are_not_together_in_a_shard():

@@ -25,6 +25,7 @@ from steptime.study.loaders import NATIVE, SYNTHETIC, loader_named
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
+from steptime.worker.samples import SHARDED_FORMS
 
 DATA_ENVIRONMENT = "data"
 NO_ACCELERATORS = Accelerators()
@@ -309,12 +310,15 @@ def training_split(trial: Trial, datasets: Mapping[str, Dataset]) -> Split | Non
     return found
 
 
-def reference_loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
+def reference_loader_of(trial: Trial, source: Dataset, loader: Mapping[str, Any]) -> dict[str, Any]:
     """Return the ``loader`` object by which the reference reads what ``trial`` reads, in the same order.
 
-    Whatever form the trial's loader reads, the reference reads the dataset that it was made of.
+    Args:
+        trial: whose loader is to be held against the reference's.
+        source: the dataset that the loader's stored form was made of, or that it reads as it is.
+        loader: the ``loader`` object of the trial's job.
     """
-    dataset = datasets[trial.dataset] if trial.dataset else None
-    found = loader_json(dataset, trial.input_shape, NATIVE.name)
-    shards = loader_of(trial, datasets)["dataset"].get("shards")
-    return {**found, "dataset": {**found["dataset"], "shards": shards}} if shards else found
+    found = loader_json(source, trial.input_shape, NATIVE.name)
+    if loader["dataset"]["form"] in SHARDED_FORMS:
+        found["dataset"]["shards"] = loader["dataset"]["index"]
+    return found

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, TypeVar
 
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.validation import Split
 from steptime.environments.cache import cache_folder
 from steptime.interruption import shielded
 from steptime.launchers.orphans import end_orphans
@@ -134,11 +133,20 @@ class StudyRun:
                     {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
                 )
                 workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
-                trials = self._equivalent(store, executor, trials, workloads, datasets)
+                splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
+                sources = {
+                    t.id: splits[t.id].training if t.id in splits else datasets[t.dataset] for t in trials if t.dataset
+                }
+                loaders = self._loaders(trials, sources)
+                checked = {
+                    t.id: LoaderInput(loaders[t.id], reference_loader_of(t, sources[t.id], loaders[t.id]))
+                    for t in trials
+                    if t.loader != SYNTHETIC.name
+                }
+                trials = self._equivalent(store, executor, trials, workloads, checked)
                 self._accepted = {trial.id for trial in trials}
                 self._unranked = self._changing(trials)
-                splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
-                inputs = TrialInputs(self.plan.folder, workloads, self._loaders(trials, datasets, splits))
+                inputs = TrialInputs(self.plan.folder, workloads, loaders)
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 trained = [trial for trial in trials if trial.training]
                 trials = [trial for trial in trials if not trial.training]
@@ -283,21 +291,18 @@ class StudyRun:
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 
-    def _loaders(
-        self, trials: Iterable[Trial], datasets: Mapping[str, Dataset], splits: Mapping[str, Split]
-    ) -> dict[str, dict[str, Any]]:
-        """Return every trial's loader: over all samples, or over those that its training does not hold out."""
+    def _loaders(self, trials: Iterable[Trial], sources: Mapping[str, Dataset]) -> dict[str, dict[str, Any]]:
+        """Return every trial's loader, over that form of its source which the loader reads; it is made where needed."""
         found: dict[str, dict[str, Any]] = {}
         stored: dict[tuple[Dataset, str], Dataset] = {}
         for trial in trials:
             own = {}
             if trial.dataset is not None:
-                dataset = splits[trial.id].training if trial.id in splits else datasets[trial.dataset]
-                key = (dataset, trial.loader)
+                key = (sources[trial.id], trial.loader)
                 if key not in stored:
-                    stored[key] = prepare_stored_form(dataset, trial.loader, self.observer)
+                    stored[key] = prepare_stored_form(*key, self.observer)
                 own = {trial.dataset: stored[key]}
-            found[trial.id] = loader_of(trial, {**datasets, **own})
+            found[trial.id] = loader_of(trial, own)
         return found
 
     def _equivalent(
@@ -306,7 +311,7 @@ class StudyRun:
         executor: Executor,
         trials: list[Trial],
         workloads: Mapping[str, Workload],
-        datasets: Mapping[str, Dataset],
+        inputs: Mapping[str, LoaderInput],
     ) -> list[Trial]:
         """Return the trials that pass the equivalence check; all of them where the study has none."""
         settings = self.plan.study.equivalence
@@ -320,11 +325,7 @@ class StudyRun:
             workloads=workloads,
             keep=store.append_equivalence,
             observer=self.observer,
-            inputs={
-                trial.id: LoaderInput(loader_of(trial, datasets), reference_loader_of(trial, datasets))
-                for trial in trials
-                if trial.loader != SYNTHETIC.name
-            },
+            inputs=inputs,
         )
         # Two checks would want the same device, and its memory.
         on_device = any(trial.device == "cuda" for trial in trials)

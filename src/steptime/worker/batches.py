@@ -106,12 +106,14 @@ class ArraySamples(object):
 def worker_order(job, rank, workers):
     """Return the ``batch_indices`` of a worker over the dataset of a job's loader.
 
-    A training that goes on begins with its ``first_epoch``.
+    A training that goes on begins with its ``first_epoch``. The dataset's ``shards`` names the index of a stored form,
+    in whose order files are then read as they are.
 
     Raises ValueError when a worker's share of the dataset is smaller than one batch.
     """
     dataset, first = job["loader"]["dataset"], (job.get("training") or {}).get("first_epoch", 0)
-    shards = read_shards(dataset) if dataset["form"] in SHARDED_FORMS else None
+    index = dataset.get("shards", dataset["index"] if dataset["form"] in SHARDED_FORMS else None)
+    shards = read_shards(index) if index else None
     return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
 
 

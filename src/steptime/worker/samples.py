@@ -32,9 +32,9 @@ def epoch_indices(samples, epoch, seed, rank, workers):
     return stream.permutation(samples)[rank::workers].astype(numpy.int64)
 
 
-def read_shards(dataset):
-    """Return the samples of each shard of a dataset in their order there, a list of int64 arrays."""
-    with open(dataset["index"]) as file:
+def read_shards(path):
+    """Return the samples of each shard in their order there, a list of int64 arrays, by the index of a stored form."""
+    with open(path) as file:
         index = json.load(file)
     if "counts" in index:
         return numpy.split(numpy.array(index["order"], dtype=numpy.int64), numpy.cumsum(index["counts"])[:-1])

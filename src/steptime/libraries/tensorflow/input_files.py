@@ -177,7 +177,7 @@ class RecordSource(_ImageSource):
     def _open(self, dataset, _, constant):
         with open(dataset["index"]) as file:
             names = json.load(file)["shards"]
-        members = read_shards(dataset)
+        members = read_shards(dataset["index"])
         self._places = numpy.zeros((len(self._paths), 2), dtype=numpy.int64)
         for number, shard in enumerate(members):
             self._places[shard, 0], self._places[shard, 1] = number, numpy.arange(len(shard))
