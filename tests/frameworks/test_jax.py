@@ -81,12 +81,14 @@ sys.path.insert(0, {source!r})
 from steptime.frameworks.jax.network import JaxNetwork, import_jax
 jax = import_jax(1, "cpu", 0)
 import numpy
+from steptime.frameworks.jax.optimizers import slots_of
 from steptime.frameworks.jax.training_step import JaxStep
-job = dict(optimizer=dict(momentum=0.9, learning_rate=0.1, weight_decay=0.0), strategy="single", options={options!r})
+settings = dict(name="sgd", momentum=0.9, learning_rate=0.1, weight_decay=0.0)
+job = dict(optimizer=settings, strategy="single", options={options!r})
 network = JaxNetwork({workload!r}, windows={options!r}["windows"])
 weights = {{name: numpy.zeros(shape, numpy.float32) for name, shape in {shapes!r}.items()}}
 variables = network.variables(weights)
-state = (variables, variables, {{}}, 0, jax.random.key_data(jax.random.key(0))[None])
+state = (variables, {{slot: variables for slot in slots_of(settings)}}, {{}}, 0, jax.random.key_data(jax.random.key(0))[None])
 program = JaxStep(network, job, None, None)
 batch = numpy.zeros((2, 28, 28, 1), numpy.float32), numpy.zeros(2, numpy.int32)
 print(program.compiled(program.train).lower(state, *batch).as_text())

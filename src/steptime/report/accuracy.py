@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from steptime.measurements.accuracy.form import AccuracyPlace, OverSeeds, TrainingSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
-from steptime.report.number_format import UNKNOWN, count
+from steptime.report.number_format import UNKNOWN, count, number
 from steptime.units import format_seconds
 
 EXPLANATION = (
@@ -123,8 +123,8 @@ def share(value: OverSeeds | None, digits: int = 2) -> str:
 def _number(value: OverSeeds | None) -> str:
     if value is None:
         return UNKNOWN
-    text = f"{value.value:.3g}"
-    return text if value.low is None or value.high is None else f"{text} ({value.low:.3g} to {value.high:.3g})"
+    text = number(value.value)
+    return text if value.low is None or value.high is None else f"{text} ({number(value.low)} to {number(value.high)})"
 
 
 def _seconds(value: OverSeeds) -> str:
