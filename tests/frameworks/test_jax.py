@@ -88,7 +88,8 @@ job = dict(optimizer=settings, strategy="single", options={options!r})
 network = JaxNetwork({workload!r}, windows={options!r}["windows"])
 weights = {{name: numpy.zeros(shape, numpy.float32) for name, shape in {shapes!r}.items()}}
 variables = network.variables(weights)
-state = (variables, {{slot: variables for slot in slots_of(settings)}}, {{}}, 0, jax.random.key_data(jax.random.key(0))[None])
+kept = {{slot: variables for slot in slots_of(settings)}}
+state = (variables, kept, {{}}, 0, jax.random.key_data(jax.random.key(0))[None])
 program = JaxStep(network, job, None, None)
 batch = numpy.zeros((2, 28, 28, 1), numpy.float32), numpy.zeros(2, numpy.int32)
 print(program.compiled(program.train).lower(state, *batch).as_text())
