@@ -138,6 +138,7 @@ def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
             "workload": workload,
             "batch_per_worker": feed.batch,
             "seed": feed.seed,
+            "label_smoothing": 0.0,
             "device": feed.device,
             "loader": loader,
             "rank": feed.rank,
