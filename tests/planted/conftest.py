@@ -5,7 +5,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from plants import Plant
+
+pytest.register_assert_rewrite("plants")  # a launch that failed is then named with its reason
+
+from plants import Plant  # noqa: E402
 
 Plants = Callable[[Path], list[Plant]]
 

@@ -9,6 +9,7 @@ import random
 import time
 from pathlib import Path
 
+from steptime.worker.batches import Batches
 from steptime.worker.framework import Framework
 
 
@@ -55,7 +56,7 @@ def _slow_loader(session, place, plant):
             sleep()
             yield batch
 
-    session._forward.batches = slowly()
+    session._forward.batches = Batches(slowly(), batches.ahead, batches.close)
 
 
 def _long_update(session, place, plant):
