@@ -5,9 +5,9 @@ the weights (``sketch.py``), which the core holds against those of the reference
 """
 
 import os
-import time
 
-_POLL_S = 0.005
+from steptime.worker.shared_file import await_file
+
 _PATIENCE_S = 600.0
 
 
@@ -89,8 +89,5 @@ def _leave_sign(context, name):
 
 def _await_sign(context, name):
     path = os.path.join(context.folder, name + ".sign")
-    deadline = time.monotonic() + _PATIENCE_S
-    while not os.path.exists(path):
-        if time.monotonic() > deadline:
-            raise RuntimeError("no worker left %s within %g s; its records say why" % (path, _PATIENCE_S))
-        time.sleep(_POLL_S)
+    if not await_file(path, _PATIENCE_S):
+        raise RuntimeError("no worker left %s within %g s; its records say why" % (path, _PATIENCE_S))

@@ -8,12 +8,13 @@ little or something wrong is dropped, and holds up nobody meanwhile.
 
 import hashlib
 import hmac
-import json
 import os
 import selectors
 import socket
 import struct
 import time
+
+from steptime.worker.shared_file import is_there, read_json, write_json
 
 _CHALLENGE_BYTES = 16
 _HELLO = struct.Struct("!16s32s32s")
@@ -43,18 +44,12 @@ def open_listener(host, port=0):
 
 def announce_address(listener, path):
     """Write the address of ``listener`` to the file ``path``, whole or not at all."""
-    partial = path + ".partial"
-    with open(partial, "w") as file:
-        json.dump(listener.getsockname()[:2], file)
-    os.rename(partial, path)
+    write_json(path, listener.getsockname()[:2])
 
 
 def read_address(path):
     """Return the ``(host, port)`` that was announced in the file ``path``; None while none is."""
-    if not os.path.exists(path):
-        return None
-    with open(path) as file:
-        return tuple(json.load(file))
+    return tuple(read_json(path)) if is_there(path) else None
 
 
 def accept_peers(listener, secret, names, limit_s):

@@ -1,12 +1,10 @@
 """The loop of the timing run, the same for every framework: it measures whole steps and nothing else."""
 
-import json
 import os
 import time
 
+from steptime.worker.shared_file import await_file, read_json, write_json
 from steptime.worker.usage import usage, used_since
-
-_POLL_S = 0.005
 
 
 def run_timed(session, job, context, records):
@@ -56,18 +54,11 @@ def agree_on_step_count(context, warmup_ends, schedule):
     path = os.path.join(context.folder, "step_count.json")
     if context.rank == 0:
         steps = _steps(warmup_ends, schedule)
-        partial = path + ".partial"
-        with open(partial, "w") as file:
-            json.dump({"steps": steps}, file)
-        os.rename(partial, path)
+        write_json(path, {"steps": steps})
         return steps
-    deadline = time.monotonic() + schedule.get("agree_timeout_s", 600.0)
-    while time.monotonic() < deadline:
-        if os.path.exists(path):
-            with open(path) as file:
-                return json.load(file)["steps"]
-        time.sleep(_POLL_S)
-    raise RuntimeError("worker 0 did not announce the number of steps in %s" % path)
+    if not await_file(path, schedule.get("agree_timeout_s", 600.0)):
+        raise RuntimeError("worker 0 did not announce the number of steps in %s" % path)
+    return read_json(path)["steps"]
 
 
 def _steps(ends, schedule):

@@ -5,14 +5,13 @@ ones evaluate the weights of the whole epoch; each evaluates its share of the va
 from the run folder, so that they end together.
 """
 
-import json
 import math
 import os
 import time
 
 from steptime.worker.rate_schedules.table import learning_rate
+from steptime.worker.shared_file import await_file, open_whole, read_json, write_json
 
-_POLL_S = 0.002
 _EPOCHS = "epochs.json"
 
 
@@ -96,19 +95,11 @@ def meet(context, name, value):
     Values must be JSON-ready. They cross through the run folder, which all workers share. The launcher ends all workers
     when one of them dies.
     """
-    folder = context.folder
-    own = os.path.join(folder, "%s-%d.meeting" % (name, context.rank))
-    with open(own + ".partial", "w") as file:
-        json.dump(value, file)
-    os.rename(own + ".partial", own)
-    values = []
-    for rank in range(context.workers):
-        path = os.path.join(folder, "%s-%d.meeting" % (name, rank))
-        while not os.path.exists(path):
-            time.sleep(_POLL_S)
-        with open(path) as file:
-            values.append(json.load(file))
-    return values
+    paths = [os.path.join(context.folder, "%s-%d.meeting" % (name, rank)) for rank in range(context.workers)]
+    write_json(paths[context.rank], value)
+    for path in paths:
+        await_file(path)
+    return [read_json(path) for path in paths]
 
 
 class Checkpoint(object):
@@ -132,23 +123,14 @@ class Checkpoint(object):
         state = session.state()
         if state is None:
             return False
-        path = self._state_path(epoch)
-        with open(path + ".partial", "wb") as file:
+        with open_whole(self._state_path(epoch), "wb", durable=True) as file:
             numpy.savez(file, **state)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + ".partial", path)
         return True
 
     def keep(self, epochs):
         """Name the last of ``epochs`` as the one to go on behind, once every worker has saved its state."""
         if self._rank == 0:
-            path = os.path.join(self._folder, _EPOCHS)
-            with open(path + ".partial", "w") as file:
-                json.dump(epochs, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(path + ".partial", path)
+            write_json(os.path.join(self._folder, _EPOCHS), epochs, durable=True)
         older = self._state_path(len(epochs) - 3)  # no worker is so late that it could need that one
         if os.path.exists(older):
             os.remove(older)
@@ -160,8 +142,7 @@ class Checkpoint(object):
         """
         import numpy
 
-        with open(os.path.join(self._folder, _EPOCHS)) as file:
-            epochs = json.load(file)
+        epochs = read_json(os.path.join(self._folder, _EPOCHS))
         if len(epochs) != first_epoch:
             raise ValueError(
                 "%s has %d epochs where the job goes on behind %d; remove the folder to begin anew"

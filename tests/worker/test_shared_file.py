@@ -1,0 +1,52 @@
+"""Files through which workers agree: whole or not there, found by who waits for them, and looked for anew each time."""
+
+import os
+import threading
+
+import pytest
+
+from steptime.worker.shared_file import await_file, is_there, open_whole, read_json, write_json
+
+
+def test_a_file_holds_what_was_written_and_nothing_is_left_next_to_it(tmp_path):
+    write_json(str(tmp_path / "number.json"), {"steps": 3}, durable=True)
+
+    assert read_json(str(tmp_path / "number.json")) == {"steps": 3}
+    assert [path.name for path in tmp_path.iterdir()] == ["number.json"]
+
+
+def write_half(path):
+    message = "the disk is full"
+    with open_whole(path) as file:
+        file.write("half")
+        raise OSError(message)
+
+
+def test_a_file_that_could_not_be_written_whole_leaves_the_old_one(tmp_path):
+    path = str(tmp_path / "number.json")
+    write_json(path, "old")
+
+    with pytest.raises(OSError, match="full"):
+        write_half(path)
+
+    assert read_json(path) == "old"
+
+
+def test_who_waits_finds_a_file_that_comes_late(tmp_path):
+    path = str(tmp_path / "late.json")
+    threading.Timer(0.05, write_json, (path, None)).start()
+
+    assert await_file(path, 20.0)
+
+
+def test_who_waits_gives_up_at_the_limit(tmp_path):
+    assert not await_file(str(tmp_path / "never"), 0.02)
+
+
+def test_each_look_opens_the_folder_which_makes_nfs_forget_that_a_name_was_absent(tmp_path, monkeypatch):
+    asked, really = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, flags: (asked.append(path), really(path, flags))[1])
+
+    is_there(str(tmp_path / "number.json"))
+
+    assert asked == [str(tmp_path)]
