@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from steptime.datasets.creation import expected_bytes, make, require_space
+from steptime.datasets.atomic_writes import require_space
+from steptime.datasets.creation import expected_bytes, make
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.lookup import open_dataset
 from steptime.datasets.picture_files import write_pictures

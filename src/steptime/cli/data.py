@@ -121,8 +121,9 @@ def _write_folder(
     name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None, observer: "LiveObserver"
 ) -> tuple[int, int]:
     """Write a folder of pictures; return how many there are, and their bytes."""
+    from steptime.datasets.atomic_writes import require_space
     from steptime.datasets.builtins import BUILTINS
-    from steptime.datasets.creation import chosen_parameters, expected_bytes, make, require_space
+    from steptime.datasets.creation import chosen_parameters, expected_bytes, make
     from steptime.datasets.picture_files import write_pictures
     from steptime.runner.preparation import data_interpreter, prepare_datasets
     from steptime.units import format_bytes

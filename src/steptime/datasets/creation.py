@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from steptime.datasets.atomic_writes import partial_folder
 from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError, choices_message
-from steptime.process_identity import ProcessIdentity
-from steptime.units import format_bytes
 
 SCHEMA = 1
 """1: name, address, parameters, checksum, bytes, samples, classes."""
@@ -114,17 +113,11 @@ def make(name: str, folder: Path, interpreter: Path, progress: Progress = _untol
         return made
     _require_replaceable(folder)
     folder = folder.absolute()
-    partial = folder.parent / f".{folder.name}.partial-{ProcessIdentity.own()}"
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
-        partial.mkdir()
-        try:
+        with partial_folder(folder) as partial:
             _run_maker(builtin, partial, interpreter, chosen, progress)
             write_marker(partial, builtin, address, chosen)
             _put_in_place(partial, folder, builtin, address)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise DatasetError(_full(name, folder.parent)) from error
@@ -253,18 +246,6 @@ def expected_bytes(name: str, interpreter: Path, **parameters: int) -> int | Non
         return made.bytes * chosen["count"] // few
 
 
-def require_space(name: str, folder: Path, needed: int) -> None:
-    """Raise DatasetError unless the disk of ``folder`` has room for ``needed`` bytes."""
-    existing = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
-    free = shutil.disk_usage(existing).free
-    if needed > free:
-        message = (
-            f"the dataset {name} needs about {format_bytes(needed)}, and the disk of {existing} has "
-            f"{format_bytes(free)} left: free some space, ask for less, or choose another folder"
-        )
-        raise DatasetError(message)
-
-
 def _require_replaceable(folder: Path) -> None:
     if not folder.exists():
         return
@@ -287,11 +268,3 @@ def _put_in_place(partial: Path, folder: Path, builtin: Builtin, address: str) -
     except OSError:
         if made_dataset(folder, builtin, address) is None:
             raise
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what makers left that were killed; one of another container, or of a name that no maker gives, stays."""
-    for partial in folder.parent.glob(f".{folder.name}.partial-*"):
-        maker = ProcessIdentity.parse(partial.name.removeprefix(f".{folder.name}.partial-"))
-        if maker and maker.has_ended:
-            shutil.rmtree(partial, ignore_errors=True)

@@ -18,6 +18,7 @@ from threading import Lock
 
 from PIL import Image
 
+from steptime.datasets.atomic_writes import open_new
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError
 
@@ -315,13 +316,9 @@ def _write_index(
             # A run that began before the folder changed still reads its own.
             if time.time() - older.stat().st_mtime > _KEPT_S:
                 older.unlink(missing_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}")
         content = {"files": files, "classes": classes, "sizes": sizes, "skipped": skipped}
-        try:
-            partial.write_text(json.dumps(content), encoding="utf-8")
-            partial.rename(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with open_new(path) as file:
+            file.write(json.dumps(content).encode())
     except OSError as error:
         message = f"the index of a dataset cannot be written to {path}: {error.strerror}; set STEPTIME_CACHE elsewhere"
         raise DatasetError(message) from error

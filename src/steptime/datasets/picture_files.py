@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from steptime.datasets.atomic_writes import partial_folder
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError
-from steptime.process_identity import ProcessIdentity
 
 _TOLD = 20
 
@@ -41,12 +40,11 @@ def write_pictures(
         raise DatasetError(message)
     with np.load(dataset.path) as file:
         images, labels = file["images"][:count], file["labels"][:count]
-    partial = folder.parent / f".{folder.name}.partial-{ProcessIdentity.own()}"
     total = 0
     try:
-        try:
+        with partial_folder(folder) as partial:
             for name in dataset.class_names:
-                (partial / name).mkdir(parents=True)
+                (partial / name).mkdir()
             for number, (image, label) in enumerate(zip(images, labels, strict=True)):
                 path = partial / dataset.class_names[label] / f"{number:05d}.png"
                 _picture(image, size).save(path)
@@ -54,8 +52,6 @@ def write_pictures(
                 if (number + 1) % _TOLD == 0:
                     progress(number + 1, len(images))
             partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         why = os.strerror(errno.ENOSPC) if error.errno == errno.ENOSPC else error.strerror or error
         message = f"pictures cannot be written to {folder}: {why}; nothing of them was left, choose another folder"

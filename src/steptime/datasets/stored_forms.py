@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
+from steptime.datasets.atomic_writes import partial_folder, require_space
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.record_files import recordio_entry, tfrecord_entries
 from steptime.errors import DatasetError, choices_message
-from steptime.process_identity import ProcessIdentity
 from steptime.units import format_bytes
 
 SCHEMA = 1
@@ -34,8 +34,6 @@ _SHARDS = 64
 """At least, where there are as many images: workers take whole shards in a random order."""
 _SHARD_BYTES = 256 * 2**20
 """At most, about."""
-_MARGIN_BYTES = 64 * 2**20
-"""That must be left on the disk."""
 
 
 @dataclass(frozen=True)
@@ -219,20 +217,14 @@ def store(dataset: Dataset, form: str, folder: Path, progress: Progress = lambda
         message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
         raise DatasetError(message)
     folder = folder.absolute()
-    partial = folder.parent / f".{folder.name}.partial-{ProcessIdentity.own()}"
     size = stored_bytes(dataset, form)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
-        _require_room(dataset, form, folder, size)
-        partial.mkdir()
-        try:
+        with partial_folder(folder) as partial:
+            require_space(dataset.name, folder, size, form)
             _fill(dataset, form_named(form), partial, progress)
             if folder.exists():
                 shutil.rmtree(folder)
             partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         message = (
             f"{dataset.name} cannot be stored as {form} in {folder}, which takes about {format_bytes(size)}: "
@@ -263,16 +255,6 @@ def _fill(dataset: Dataset, form: StoredForm, folder: Path, progress: Progress) 
     (folder / "index.json").write_text(json.dumps(content), encoding="utf-8")
 
 
-def _require_room(dataset: Dataset, form: str, folder: Path, size: int) -> None:
-    free = shutil.disk_usage(folder.parent).free
-    if free < size + _MARGIN_BYTES:
-        message = (
-            f"{dataset.name} takes about {format_bytes(size)} as {form}, and {folder.parent} has {format_bytes(free)} "
-            "left; free space there, or choose another folder"
-        )
-        raise DatasetError(message)
-
-
 def _index_path(dataset: Dataset) -> Path:
     if dataset.index is None or dataset.form != "image_folder":
         message = f"{dataset.name} is no folder of images, so that it has no other stored form"
@@ -282,11 +264,3 @@ def _index_path(dataset: Dataset) -> Path:
 
 def _source(dataset: Dataset) -> _Source:
     return _Source(dataset.path, json.loads(_index_path(dataset).read_text(encoding="utf-8")))
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what makers left that were killed."""
-    for partial in folder.parent.glob(f".{folder.name}.partial-*"):
-        maker = ProcessIdentity.parse(partial.name.removeprefix(f".{folder.name}.partial-"))
-        if maker and maker.has_ended:
-            shutil.rmtree(partial, ignore_errors=True)

@@ -7,7 +7,7 @@ pixels. What is left for training is another dataset of the same form.
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from steptime.datasets.atomic_writes import open_new
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.loader_settings import loader_json
 from steptime.errors import DatasetError
@@ -76,7 +77,7 @@ def split(dataset: Dataset, input_shape: tuple[int, ...], cache: Path, own: Data
         if not (folder / "facts.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
             facts = _make(dataset, input_shape, folder, own)
-            _write_text(folder / "facts.json", json.dumps(facts))
+            _write_json(folder / "facts.json", facts)
         facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     except OSError as error:
         message = f"the validation set of {dataset.name} cannot be written to {folder}: {error.strerror}"
@@ -123,7 +124,7 @@ def _make(dataset: Dataset, input_shape: tuple[int, ...], folder: Path, own: Dat
         validation = [each for each, chosen in zip(files, out, strict=True) if chosen]
         sizes = [each for each, chosen in zip(_index(dataset)["sizes"], out, strict=True) if not chosen]
         index = {"files": training, "classes": list(dataset.class_names), "sizes": sizes}
-        _write_text(folder / "training.json", json.dumps(index))
+        _write_json(folder / "training.json", index)
     root = (own or dataset).path
     need = len(validation) * int(np.prod(input_shape))
     if not validation or need > _MOST_BYTES:
@@ -166,13 +167,10 @@ def _pixels(path: Path, input_shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _write_arrays(path: Path, images: NDArray[np.uint8], labels: NDArray[np.int64]) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    with partial.open("wb") as file:
+    with open_new(path) as file:
         np.savez(file, images=images, labels=labels)
-    partial.rename(path)
 
 
-def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.rename(path)
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    with open_new(path) as file:
+        file.write(json.dumps(value).encode())
