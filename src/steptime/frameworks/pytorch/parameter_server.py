@@ -8,14 +8,13 @@ import collections
 import functools
 import os
 import threading
-import time
 import warnings
 
 import torch
 from torch.distributed import TCPStore, rpc
 
 from steptime.frameworks.pytorch.communication import SHARDINGS
-from steptime.libraries.torch.ablation import TorchAblation
+from steptime.frameworks.pytorch.parameter_server_ablation import ParameterServerAblation
 from steptime.libraries.torch.checkpoint import module_state, optimizer_state, set_module_state, set_optimizer_state
 from steptime.libraries.torch.devices import set_threads
 from steptime.libraries.torch.optimizers import is_linear, open_optimizer, set_rate, update_option
@@ -301,44 +300,6 @@ class AsynchronousShard(_Shard):
     def _weights_for(self, worker):
         self._pulled[worker] = self._version
         return self._weights.clone()  # the next update must not change what is on its way
-
-
-class ParameterServerAblation(TorchAblation):
-    """The stages of a worker that sends its gradients to servers, which update."""
-
-    update_marks = ("input", "forward", "backward", "exchange")
-
-    def __init__(self, strategy, sizes):
-        """Take the steps of ``strategy`` apart, which sends rows of gradients of these ``sizes`` in bytes."""
-        super(ParameterServerAblation, self).__init__(strategy)
-        self._sizes = sizes
-        self.pieces = []
-
-    def updates(self):
-        return {"backward": self.backward, "exchange": self.strategy.update}
-
-    def backward(self, loss):
-        """Compute gradients, and set them to zero as training does, since the next ones are added to them."""
-        loss.backward()
-        self.strategy.forget()
-
-    def communication(self):
-        return self.strategy.send
-
-    def marked_update(self, loss, mark):
-        loss.backward()
-        mark("backward")
-        ready, done = time.monotonic(), {}
-
-        def watch(server, answer):
-            done[server] = time.monotonic()
-            return answer.value()
-
-        self.strategy.send(watch)
-        mark("exchange")
-        self.strategy.forget()
-        for server, size in enumerate(self._sizes):
-            self.pieces.append(["server %d" % server, size, ready, done[server]])
 
 
 class ParameterServers(TorchStrategy):
