@@ -1,37 +1,35 @@
-"""Who is measured, on what: frameworks with their back ends, and workloads with their sizes."""
+"""What forecasts are judged on: frameworks with their strategies and back ends, and workloads with their sizes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """A framework's strategy, and the back end of ``steptime net`` that sends its messages."""
+    """A framework, the strategies that exchange gradients, and the back ends of ``steptime net`` that send them."""
 
-    name: str
     framework: str
-    strategy: str
-    back_end: str
-    operation: str = "allreduce"
-
-    @property
-    def is_served(self) -> bool:
-        """Whether workers exchange through parameter servers."""
-        return self.operation == "push_pull"
-
-    @property
-    def has_buckets(self) -> bool:
-        """Whether its gradients travel in buckets whose beginnings and ends are marked."""
-        return self.framework == "pytorch"
+    strategies: tuple[str, ...]
+    back_ends: tuple[str, ...] = ()
+    """None where ``steptime net`` has no back end of the framework: the plain sockets before each launch stand in."""
 
 
-CONTESTANTS = {
-    each.name: each
+CONTESTANTS: Mapping[str, Contestant] = {
+    each.framework: each
     for each in (
-        Contestant("pytorch", "pytorch", "allreduce", "gloo"),
-        Contestant("horovod", "horovod_pytorch", "allreduce", "horovod-gloo"),
-        Contestant("chainer", "chainer", "allreduce", "mpi"),
-        Contestant("mxnet_sync", "mxnet", "ps_sync", "mxnet", "push_pull"),
-        Contestant("mxnet_async", "mxnet", "ps_async", "mxnet", "push_pull"),
+        Contestant("pytorch", ("allreduce", "fsdp", "ps_sync", "ps_async"), ("gloo", "tensorpipe")),
+        Contestant("horovod_pytorch", ("allreduce",), ("horovod-gloo",)),
+        Contestant("chainer", ("allreduce",), ("mpi",)),
+        Contestant("mxnet", ("ps_sync", "ps_async"), ("mxnet",)),
+        Contestant("tensorflow", ("allreduce", "ps_async"), ("tensorflow-ring",)),
+        Contestant("jax", ("allreduce",), ("jax",)),
+        Contestant("deepspeed", ("allreduce", "zero1", "zero2", "zero3")),
+        Contestant("horovod_tensorflow", ("allreduce",)),
+        Contestant("horovod_mxnet", ("allreduce",)),
+        Contestant("tensorflow1", ("ps_sync", "ps_async"), ("tensorflow1",)),
+        Contestant("cntk", ("allreduce", "onebit", "block_momentum")),
+        Contestant("caffe", ("allreduce",)),
+        Contestant("reference", ("allreduce",), ("star",)),
     )
 }
 
@@ -43,16 +41,13 @@ class Load:
     workload: str
     batch: int
     side: int | None = None
-    launches: int = 2
-    """Of each cell; one where the link alone decides about the step, which then hardly differs between launches."""
 
 
-LOADS = {
-    "lenet5": Load("lenet5", 64, launches=3),
-    "mlp": Load("autoencoder", 64, launches=1),
-    "mlp_256": Load("autoencoder", 256, launches=1),
+LOADS: Mapping[str, Load] = {
+    "lenet5": Load("lenet5", 64),
+    "mlp": Load("autoencoder", 64),
     "small_alexnet": Load("cifar_cnn", 64, 32),
-    "resnet50": Load("resnet50", 8, 64, launches=1),
+    "resnet50": Load("resnet50", 8, 64),
 }
 """The multilayer perceptron is the library's narrower one: 11 MB of gradients, where FCN5's 55 MB would take 14 s a
 step at 50 Mbit/s. The small AlexNet is the library's for CIFAR-10."""

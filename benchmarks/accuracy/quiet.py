@@ -35,10 +35,5 @@ def quiet(launches: Sequence[Each]) -> list[Each]:
     ]
 
 
-def quietest(launches: Sequence[Each]) -> list[Each]:
-    """Return the quiet launches; where there is none, all that ended well."""
-    return quiet(launches) or _ended(launches)
-
-
 def _ended(launches: Sequence[Each]) -> list[Each]:
     return [each for each in launches if each.status == "ok"]

@@ -7,6 +7,8 @@ import pytest
 
 from steptime.model.collectives import Link, halving_doubling
 
+SENDS_AHEAD = Link(1.0, sends_ahead=True)
+
 
 def _exchanges(rank, workers):
     """Yield what a worker sends, (to whom, how much of a message), and whom it receives from; None for nobody."""
@@ -62,12 +64,17 @@ def _simulated(workers):
 
 @pytest.mark.parametrize("workers", range(1, 34))
 def test_messages_take_as_long_as_simulated(workers):
-    assert halving_doubling(1.0, workers, Link(1.0)) == pytest.approx(_simulated(workers))
+    assert halving_doubling(1.0, workers, SENDS_AHEAD) == pytest.approx(_simulated(workers))
+
+
+@pytest.mark.parametrize(("workers", "messages"), [(3, 3.0), (5, 3.5), (6, 3.5)])
+def test_nothing_is_sent_ahead_where_nobody_saw_it(workers, messages):
+    assert halving_doubling(1.0, workers, Link(1.0)) == messages
 
 
 def _waiting(size, workers):
     """Return messages per link where parts of a thousand bytes and more wait for their receivers."""
-    return halving_doubling(size, workers, Link(size, rendezvous=1000.0))
+    return halving_doubling(size, workers, Link(size, rendezvous=1000.0, sends_ahead=True))
 
 
 class TestPartnersThatWaitForEachOther:
@@ -75,14 +82,14 @@ class TestPartnersThatWaitForEachOther:
 
     @pytest.mark.parametrize("workers", range(1, 34))
     def test_are_as_fast_as_others_below_the_size(self, workers):
-        assert _waiting(1999.0, workers) == halving_doubling(1.0, workers, Link(1.0))
+        assert _waiting(1999.0, workers) == halving_doubling(1.0, workers, SENDS_AHEAD)
 
     def test_are_as_fast_as_others_where_there_are_two(self):
         assert _waiting(1e6, 2) == 1.0
 
     @pytest.mark.parametrize("workers", [4, 8, 16, 32])
     def test_send_half_of_every_part_one_after_the_other(self, workers):
-        assert _waiting(1e9, workers) == pytest.approx(1.5 * halving_doubling(1.0, workers, Link(1.0)))
+        assert _waiting(1e9, workers) == pytest.approx(1.5 * halving_doubling(1.0, workers, SENDS_AHEAD))
 
     def test_take_longer_by_one_more_part_with_every_doubling(self):
         found = _waiting(np.array([1999.0, 2000.0, 3999.0, 4000.0, 8000.0]), 8)
@@ -90,4 +97,4 @@ class TestPartnersThatWaitForEachOther:
 
     @pytest.mark.parametrize("workers", range(3, 34))
     def test_never_send_more_than_all_one_after_the_other(self, workers):
-        assert _waiting(1e9, workers) <= 2.0 * halving_doubling(1.0, workers, Link(1.0))
+        assert _waiting(1e9, workers) <= 2.0 * halving_doubling(1.0, workers, SENDS_AHEAD)

@@ -1,6 +1,7 @@
 """Workers without steps, beside a simulation of every visit to the server."""
 
 import heapq
+from functools import partial
 
 import numpy as np
 import pytest
@@ -114,12 +115,18 @@ def test_two_servers_in_turn_serve_as_many_as_simulated(workers, think, variatio
 def test_short_messages_go_in_turn_and_long_ones_shares():
     def rates(longer):
         think, services = 0.01 * longer, [0.02 * longer, 0.02 * longer]
-        return [
-            float(serve(2, think, services)) * longer for serve in (updates_in_turn, updates_over_links, updates_evenly)
-        ]
+        over_links = partial(updates_over_links, ramp_s=0.3)
+        return [float(serve(2, think, services)) * longer for serve in (updates_in_turn, over_links, updates_evenly)]
 
     assert rates(0.01)[1] == pytest.approx(rates(0.01)[0], rel=0.01)
     assert rates(1e4)[1] == pytest.approx(rates(1e4)[2], rel=0.01)
+
+
+@pytest.mark.parametrize("service", [1e-4, 1.0])
+def test_messages_share_a_link_evenly_where_each_has_its_share_at_once(service):
+    rate = float(updates_over_links(2, 0.01, [service, service]))
+
+    assert rate == pytest.approx(float(updates_evenly(2, 0.01, [service, service])))
 
 
 def _shared(workers, think, service, seed):

@@ -91,6 +91,7 @@ EXCLUDED_OF_PROFILES: dict[str, str] = {
         "what a link is made of is new keys",
     ),
     "measured/inner": "the links inside hosts are a new key",
+    **dict.fromkeys(("effects", "cpu_share"), "what launches recorded of their machine is new keys (decision 14)"),
 }
 """Keys that are not compared in profiles."""
 

@@ -31,6 +31,10 @@ class Link:
     rendezvous: Real = np.inf
     """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
     messages of both; infinite where they have one each, or where nobody waits."""
+    ramp_s: Real = 0.0
+    """Seconds that a further connection needs until it has its share of the link; 0 where all share it at once."""
+    sends_ahead: bool = False
+    """Whether workers that have nobody to wait for were seen to send while their partner still receives."""
     medium: Literal["nvlink", "pcie", "network"] = "network"
     """What the link is made of, as far as NCCL's protocols differ on it."""
     switch_share: Real = 0.0
@@ -87,9 +91,9 @@ def halving_doubling(size: Real, workers: Real, link: Link) -> Real:
     """Return the seconds of ``2 log2(p) a + 2(p-1)/p n/B`` where p is a power of two, 2^r.
 
     Else the surplus over 2^r hands its message to partners before and gets the result after: two more rounds with the
-    whole message. Workers that have no surplus to wait for send ahead, and what they send shares a partner's link with
-    the message that is handed to it: ``1/2^t - 1/2^r`` of a message more, where 2^t is the largest power of two that
-    divides p.
+    whole message. Where workers that have no surplus to wait for send ahead (``link.sends_ahead``), what they send
+    shares a partner's link with the message that is handed to it: ``1/2^t - 1/2^r`` of a message more, where 2^t is
+    the largest power of two that divides p.
 
     Two partners whose parts are at least ``link.rendezvous`` long send half of them at the same time and half one
     after the other, since saying that one is ready waits behind what one sends: such a part takes half as long again.
@@ -100,6 +104,8 @@ def halving_doubling(size: Real, workers: Real, link: Link) -> Real:
     >>> float(halving_doubling(1e9, 4, Link(rate=1e9)))
     1.5
     >>> float(halving_doubling(1e9, 3, Link(rate=1e9)))
+    3.0
+    >>> float(halving_doubling(1e9, 3, Link(rate=1e9, sends_ahead=True)))
     3.5
     >>> float(halving_doubling(1e9, 4, Link(rate=1e9, rendezvous=5e8)))
     2.0
@@ -108,7 +114,7 @@ def halving_doubling(size: Real, workers: Real, link: Link) -> Real:
     rounds = np.floor(np.log2(count))
     core, divisor = 2**rounds, count & -count
     surplus = np.where(core < count, 2.0, 0.0)
-    ahead = 1 / divisor - 1 / core
+    ahead = (1 / divisor - 1 / core) * link.sends_ahead
     messages = 2 * (core - 1) / core + surplus + np.maximum(ahead, _one_way(size, count, rounds, link))
     seconds: Real = (2 * rounds + surplus) * link.start + messages * size / link.rate
     return seconds

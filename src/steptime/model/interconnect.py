@@ -216,7 +216,7 @@ def _star(width: Array, places: _Places) -> CommunicationCost:
 
 def _rate(link: Link) -> Link:
     """Return a link without latency."""
-    return Link(link.rate, rendezvous=link.rendezvous)
+    return Link(link.rate, rendezvous=link.rendezvous, sends_ahead=link.sends_ahead)
 
 
 def _together(starts: Array, transfers: Array) -> CommunicationCost:

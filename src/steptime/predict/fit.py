@@ -25,6 +25,7 @@ from steptime.predict.links import (
     net_links,
     prior_spread,
 )
+from steptime.predict.machine_effects import MachineEffects, effects_of
 from steptime.predict.nccl_tests import NcclTable, fit_tables
 from steptime.predict.observation import GroupKey, Observation
 from steptime.predict.posterior import LEVEL, Array, bounds
@@ -79,7 +80,7 @@ def fit_group(
     helping = [each for each in observations if each.key != key and each.key.computes_as(key) and _helps(each)]
     used = [*own, *helping]
     cost = costs_of(key.workload, key.input_shape, key.classes)
-    measured = [_measured(each, net, machine) for each in used]
+    measured = [_measured(each, net, machine, _effects(each, observations)) for each in used]
     found = fit_computing(used, cost, lambda each: contention_of(each.deployment, each.key, machine), rng)
     if found is None:
         reason = (
@@ -167,6 +168,7 @@ def _exchange_observations(
                 contention_of(each.deployment, each.key, machine),
                 ours,
                 measured.inner,
+                measured.effects,
             ),
             step_s=measured.step_s,
             error=float(np.hypot(found.spread / np.sqrt(len(each.steps_s)), 0.01)),
@@ -177,7 +179,19 @@ def _exchange_observations(
     ]
 
 
-def _measured(each: Observation, net: Sequence[NetLink], machine: Machine) -> MeasuredConfiguration:
+def _effects(each: Observation, observations: Sequence[Observation]) -> MachineEffects:
+    alone = [
+        other.preemptions
+        for other in observations
+        if other.deployment.workers == 1 and other.preemptions is not None and other.key.computes_as(each.key)
+    ]
+    several = each.preemptions if each.deployment.workers > 1 else None
+    return effects_of(several, alone, token_buckets=each.token_buckets)
+
+
+def _measured(
+    each: Observation, net: Sequence[NetLink], machine: Machine, effects: MachineEffects
+) -> MeasuredConfiguration:
     logs = np.log(each.steps_s)
     middle = float(logs.mean())
     if len(logs) > 1:
@@ -198,6 +212,7 @@ def _measured(each: Observation, net: Sequence[NetLink], machine: Machine) -> Me
         link=measured_link(each, net, machine),
         inner=inner_link(each.key, each.deployment, net, machine),
         pieces=list(next((one.pieces for one in each.launch_phases if one.pieces), ())),
+        effects=effects,
     )
 
 

@@ -18,6 +18,7 @@ from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.model.traffic import AS_PLANNED, Traffic
+from steptime.predict.machine_effects import crossed_token_buckets, preemptions_of
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import OptionValue, ServerPlacement, Trial, Tuning
 
@@ -97,6 +98,8 @@ class Deployment:
     """Passes over a batch for each exchange and update."""
     collectives: str | None = None
     """One of ``LIBRARIES``; None for NCCL on devices, and elsewhere for what the framework brings."""
+    cpu_share: float = 1.0
+    """Of a core that each compute thread may use, where all hosts of workers are limited alike."""
 
     @property
     def crosses(self) -> bool:
@@ -140,6 +143,10 @@ class Observation:
     """Likewise, bytes per second."""
     pooled: tuple[str, ...] = field(default=())
     """Flags of launches under several versions, whose times are none of either version."""
+    preemptions: float | None = None
+    """Involuntary switches of a worker in a step, median over launches; None where nobody counted."""
+    token_buckets: bool = False
+    """Whether messages crossed the token buckets of emulated links."""
 
 
 BUCKET = "bucket_mb"
@@ -162,6 +169,7 @@ def observe(store: Store) -> list[Observation]:
 def _observation(store: Store, trial: Trial) -> Observation:
     steps, counts, versions = [], 0, []
     links: list[tuple[float, float]] = []
+    preemptions, token_buckets = [], False
     for launch in store.iter_launches(trial.id):
         times = launch_times(launch, trial.strategy)
         if times is None:
@@ -170,6 +178,8 @@ def _observation(store: Store, trial: Trial) -> Observation:
         counts += len(times.steady_s)
         versions.append(versions_of(launch))
         links += _links(launch)
+        preemptions.append(preemptions_of(launch))
+        token_buckets |= crossed_token_buckets(launch)
     ablations = store.ablations(trial.id)
     versions += [versions_of(launch) for launch in ablations if launch.status == "ok"]
     launch_phases = [each for launch in ablations for each in _launch_phases(trial, launch)]
@@ -183,6 +193,8 @@ def _observation(store: Store, trial: Trial) -> Observation:
         alpha_s=_median(alpha for alpha, _ in links),
         rate=_median(rate for _, rate in links),
         pooled=tuple(pooled_versions(versions)),
+        preemptions=_median(count for count in preemptions if count is not None),
+        token_buckets=token_buckets,
     )
 
 
@@ -214,6 +226,7 @@ def deployment_of(trial: Trial) -> Deployment:
         emulated=cluster is not None,
         bandwidth=min(rates) / _BITS if rates else None,
         delay_s=cluster.delay_s if cluster else 0.0,
+        cpu_share=max(host.cpu_share for host in cluster.hosts[: cluster.worker_hosts]) if cluster else 1.0,
         bucket_mb=float(bucket) if isinstance(bucket, (int, float)) else None,
     )
 

@@ -11,6 +11,7 @@ from steptime.model.layer_work import work_of
 from steptime.model.policies import has_own_policy
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
+from steptime.predict.machine_effects import combined
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
@@ -122,7 +123,8 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     parameters, scaled = _parameters(target, group, topology, cost, rng)
     extrapolation = _extrapolation(group, topology, scaled)
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
-    model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner)
+    effects = combined([each.effects for each in topology.nearest or group.measured])
+    model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner, effects)
     uncertain = uncertain_step(parameters, model, extrapolation, group.spread, rng)
     phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)

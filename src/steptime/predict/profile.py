@@ -4,6 +4,8 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 
 1. First version: groups with parameters and their draws, links, and the errors on points held out.
 2. Links inside hosts have factors of their own; before, steps inside a host and between hosts shared them.
+3. Configurations say what their launches recorded of the machine, and the share of a core that hosts may use; before,
+   both were taken from the framework's name and the launcher's.
 """
 
 import json
@@ -19,12 +21,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from steptime.errors import FileError, StoreError, choices_message
 from steptime.measurements.plain_file import write_whole
 from steptime.model.nccl import Medium
+from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS
 from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
-SCHEMA = 2
+SCHEMA = 3
 _MOST_BYTES = 64 * 1024**2
 _MOST_COUNT = 10**9
 """Of workers, samples of a batch, values of a sample, and classes."""
@@ -121,6 +124,7 @@ class MeasuredConfiguration(_ProfileForm):
     """Inside hosts, where several workers of each exchange with other hosts."""
     pieces: list[tuple[float, float]]
     """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
+    effects: MachineEffects = NO_EFFECTS
 
 
 class PredictedSeconds(_ProfileForm):

@@ -88,6 +88,8 @@ class StepModel:
     inner: Link | None = None
     """Inside hosts, where workers of several hosts exchange that have neighbours."""
     algorithm: str = "ring"
+    wake_up_s: float = 0.0
+    """Seconds that a communicating thread waits for a core that computing holds."""
 
     @property
     def link_factors(self) -> tuple[str, ...]:
@@ -152,6 +154,7 @@ def _simulate_exchange(parameters: Parameters, model: StepModel, link: Link, dur
             workers=deployment.workers,
             spread=WorkerSpread(parameters["persistent"], parameters["transient"]),
             colocated=deployment.placement == "colocated",
+            wake_up_s=model.wake_up_s,
         ),
         _interconnect(parameters, model, link),
         ready=model.ready,

@@ -26,6 +26,7 @@ from steptime.predict.links import (
     sheet_link,
     unknown_card,
 )
+from steptime.predict.machine_effects import NO_EFFECTS, RAMP_S, TICK_S, MachineEffects
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile
 from steptime.predict.query import Query
@@ -52,6 +53,7 @@ _DELAY_SPREAD = 0.2
 _PRIOR_SHARE, _SHARE_SPREAD = 0.85, 0.25
 """Of a nominal bandwidth that messages reach, and the spread of its logarithm."""
 _EXACT: LinkSpread = (0.0, 0.0)
+_ROUNDING = 1e-9
 _SHARDED_THIRDS = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}
 """Of weights, gradients and momentum, those that are divided among workers."""
 
@@ -64,6 +66,8 @@ def contention_of(deployment: Deployment, key: GroupKey, machine: Machine) -> Co
     """Return how many workers share processors, and how many of these workers the processors can run at once."""
     shared = deployment.workers if deployment.emulated else min(deployment.workers, deployment.workers_per_host)
     processors = machine.gpus if key.device == "cuda" else machine.cores // max(key.threads, 1)
+    if deployment.cpu_share < 1.0 and key.device != "cuda":
+        processors = int(machine.cores / max(key.threads, 1) / deployment.cpu_share + _ROUNDING)
     return Contention(shared, max(processors, 1))
 
 
@@ -74,6 +78,7 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
     contention: Contention,
     measured: Sequence[MeasuredConfiguration] = (),
     inner: LinkEstimate | None = None,
+    effects: MachineEffects = NO_EFFECTS,
 ) -> StepModel:
     """Return the performance model of a step; ``measured`` are configurations of the same workload."""
     graph = graph_of(key, deployment)
@@ -81,20 +86,28 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
         deployment=deployment,
         graph=graph,
         ready=measured_readiness(graph, (each.pieces for each in measured if each.strategy == key.strategy)),
-        link=None if link is None else _link(link, deployment),
+        link=None if link is None else _link(link, deployment, effects),
         contention=contention,
-        inner=None if inner is None else _link(inner, inside_of(deployment)),
+        inner=None if inner is None else _link(inner, inside_of(deployment), NO_EFFECTS),
         algorithm=deployment.collectives or ("nccl" if key.device == "cuda" else "ring"),
+        wake_up_s=TICK_S if effects.preempted and _cores_are_full(key, deployment, contention) else 0.0,
     )
 
 
-def _link(estimate: LinkEstimate, deployment: Deployment) -> Link:
-    # Emulated hosts have sockets between them and nothing else; of other hosts nobody knows.
-    rendezvous = SOCKET_RENDEZVOUS_BYTES if deployment.emulated else np.inf
+def _cores_are_full(key: GroupKey, deployment: Deployment, contention: Contention) -> bool:
+    """Say whether computing leaves no core to threads that communicate; emulated hosts pin both to one core."""
+    return key.device != "cuda" and (deployment.emulated or contention.workers >= contention.processors)
+
+
+def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffects) -> Link:
+    # What was seen on links behind token buckets says nothing of the links of other hosts.
+    sockets = effects.token_buckets and deployment.emulated and deployment.crosses
     return Link(
         rate=estimate.rate,
         latency=estimate.latency_s,
-        rendezvous=rendezvous,
+        rendezvous=SOCKET_RENDEZVOUS_BYTES if sockets else np.inf,
+        ramp_s=RAMP_S if sockets else 0.0,
+        sends_ahead=sockets,
         medium=estimate.medium,
         switch_share=estimate.switch_share,
         efficiency=tuple(estimate.efficiency),

@@ -39,6 +39,8 @@ class WorkerGroup:
     """Computing time of the slowest worker over the mean; None for the value expected from the spread."""
     colocated: bool = False
     """Whether servers share hosts and links with workers."""
+    wake_up_s: Real = 0.0
+    """Seconds that a communicating thread waits for a core that computing holds; 0 where it has a core of its own."""
 
 
 @dataclass(frozen=True)

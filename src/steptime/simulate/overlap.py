@@ -117,6 +117,7 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
             return communication_cost("allreduce", size[:, None], configurations.workers, connected).total[:, 0]
         return start + per_byte * size
 
+    wake_up_s = np.asarray(configurations.group.wake_up_s, float)
     end, spent, _ = fuse(
         configurations.ready_s,
         configurations.sizes,
@@ -126,8 +127,8 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
         negotiation=start,  # takes what an all-reduce without bytes takes
         busy_core=BusyCore(
             until=configurations.computing,
-            look=_WAKE_UPS_OF_A_LOOK * fusion.wake_up_s,
-            exchange=fusion.wake_up_s * hops,
+            look=_WAKE_UPS_OF_A_LOOK * wake_up_s,
+            exchange=wake_up_s * hops,
         ),
     )
     together = configurations.workers > 1
@@ -252,7 +253,13 @@ def _queued(configurations: Configurations) -> ExchangeTimes:
     pushing = np.minimum(pushing, unshared)
     pulling = np.minimum(pulling, unshared - pushing)
     variation = np.asarray(configurations.group.spread.transient) * configurations.computing
-    over_links = updates_over_links(configurations.workers, unshared - pushing - pulling, [pushing, pulling], variation)
+    over_links = updates_over_links(
+        configurations.workers,
+        unshared - pushing - pulling,
+        [pushing, pulling],
+        variation,
+        ramp_s=configurations.interconnect.outer.ramp_s,
+    )
     at_servers = updates_in_turn(configurations.workers, unshared - applying, [applying], variation)
     behind = configurations.workers / np.minimum(over_links, at_servers) - configurations.computing
     alone_s = 2.0 * configurations.sizes.sum() / servers.rate

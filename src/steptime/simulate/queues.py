@@ -13,7 +13,6 @@ Array = NDArray[np.float64]
 
 _SPACING = 0.8
 _EVEN_SERVICE = 0.6
-_RAMP_S = 0.3
 _MOST = 4096
 """Workers up to which the recursion runs; beyond, the servers are busy all the time or never."""
 
@@ -84,24 +83,31 @@ def updates_evenly(workers: Array, thinking: Array, services: Sequence[Array]) -
 
 
 def updates_over_links(
-    workers: Array, thinking: Array, services: Sequence[Array], strays: Array | float = 0.0
+    workers: Array,
+    thinking: Array,
+    services: Sequence[Array],
+    strays: Array | float = 0.0,
+    *,
+    ramp_s: Array | float = 0.0,
 ) -> Array:
     """Return the updates per second of all workers together where their messages share links.
 
-    Long messages on one link share it evenly. A short one is over before a connection that comes later has got its
-    share, so that they go in turn, and workers fall into step: one pushes while another pulls. What lies between is
-    parted by the seconds of a message over 0.3 s, as updates of 41 ms and of 2 s on emulated links ask for.
+    Messages on one link share it evenly. Where a further connection needs a while until it has its share, a message
+    that is short beside that while is over before, so that such messages go in turn, and workers fall into step: one
+    pushes while another pulls. What lies between is parted by the seconds of a message over that while.
 
     Args:
         workers: p, whole numbers, (configurations,).
         thinking: seconds of a round in which a worker is on none of the links, (configurations,).
         services: for each link, the seconds of one worker's messages on it, alone, (configurations,) each.
         strays: standard deviation of ``thinking``, seconds.
+        ramp_s: seconds that a further connection needs until it has its share of a link.
     """
     workers, thinking, *stations = _together(workers, thinking, services)
     longest = np.max(stations, axis=0)
     in_turn = 1.0 - _chance(workers, thinking, stations, strays)
-    return _between(workers, thinking, stations, 1.0 - in_turn * _RAMP_S / (longest + _RAMP_S))
+    held_s = np.maximum(ramp_s, np.finfo(float).tiny)
+    return _between(workers, thinking, stations, 1.0 - in_turn * held_s / (longest + held_s))
 
 
 def _chance(

@@ -84,8 +84,6 @@ class Fusion(typing.NamedTuple):
     """Bytes; what is ready together travels together up to so many, and with 0 each by itself."""
     cycle_s: float
     """Between two looks at what is ready."""
-    wake_up_s: float = 0.0
-    """Delay of each wake-up of the communicating threads while computing holds their core."""
 
 
 class Gather(typing.NamedTuple):

@@ -2,7 +2,6 @@
 
 A. Sergeev, M. Del Balso, arXiv 1802.05799, and the controller of Horovod 0.28: a thread looks every ``cycle_ms`` for
 gradients that all workers have, sends them in pieces of up to ``fusion_mb``, and looks again when the sums are there.
-On processors that thread, and those that send for it, share cores with computing.
 """
 
 import typing
@@ -11,8 +10,6 @@ from steptime.worker.communication import CommunicationPlan, Fusion, Policy, Pol
 from steptime.worker.policies import MIB, layerwise
 
 _MILLI = 1e-3
-TICK_S = 4e-3
-"""Scheduler tick of Linux as most distributions build it: a thread that wakes up waits so long for a busy core."""
 
 
 def fusion_bytes(fusion_mb: float) -> int:
@@ -26,7 +23,6 @@ def fused(work: Work, context: PolicyContext) -> CommunicationPlan:
         fusion=Fusion(
             threshold=fusion_bytes(context.number("fusion_mb")),
             cycle_s=context.number("cycle_ms") * _MILLI,
-            wake_up_s=TICK_S if context.device == "cpu" else 0.0,
         )
     )
 
