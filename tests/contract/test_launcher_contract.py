@@ -25,6 +25,10 @@ IN_THIS_PROCESS = {"inline"}
 PORTS = (15_001, 15_002, 15_003, 15_004)
 
 
+ON_HOSTS = {"slurm", "ssh"}
+"""Launchers of hosts that this machine is not: tests/launchers/test_hosts.py has a bed with some."""
+
+
 def interpreter_of(name: str) -> Path:
     """Return an interpreter with numpy with which the launcher works; skips where there is none."""
     if name != "mpi" or shutil.which("mpiexec"):
@@ -35,14 +39,14 @@ def interpreter_of(name: str) -> Path:
     return own
 
 
-@pytest.fixture(params=sorted(LAUNCHERS))
+@pytest.fixture(params=sorted(set(LAUNCHERS) - ON_HOSTS))
 def launcher(request: pytest.FixtureRequest) -> AbstractLauncher:
     """Each launcher that this machine allows."""
     skip_unless_allowed(request.param)
     return launcher_named(request.param)
 
 
-@pytest.fixture(params=sorted(set(LAUNCHERS) - IN_THIS_PROCESS))
+@pytest.fixture(params=sorted(set(LAUNCHERS) - IN_THIS_PROCESS - ON_HOSTS))
 def starter(request: pytest.FixtureRequest) -> AbstractLauncher:
     """Each launcher that starts processes and that this machine allows."""
     skip_unless_allowed(request.param)

@@ -9,7 +9,22 @@ from typing import Annotated
 import typer
 
 from steptime import __version__
-from steptime.cli import check, data, doctor, env, evidence, export, fit, frameworks, net, predict, report, run, status
+from steptime.cli import (
+    check,
+    data,
+    doctor,
+    env,
+    evidence,
+    export,
+    fit,
+    frameworks,
+    net,
+    predict,
+    report,
+    run,
+    status,
+    submit,
+)
 from steptime.cli import list as listing
 from steptime.interruption import Interrupted, interruption, obeyed
 from steptime.report.plain_text import plain_text
@@ -51,6 +66,7 @@ app.add_typer(env.app, name="env")
 app.add_typer(data.app, name="data")
 app.command()(check.check)
 app.command()(run.run)
+app.command()(submit.submit)
 app.command()(status.status)
 app.command()(report.report)
 app.command()(export.export)

@@ -4,7 +4,7 @@ The findings of a launch about its cluster are stored with the launch.
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -30,6 +30,8 @@ class Cluster(_Settled):
     No host is there that no process runs on.
     """
 
+    kind: Literal["emulated", "found"] = "emulated"
+    """Whether a launcher makes the hosts of this machine, or uses those of a site."""
     hosts: tuple[Host, ...]
     worker_hosts: int
     """How many of the hosts run workers."""
@@ -67,7 +69,7 @@ class Cluster(_Settled):
             *([f"{format_seconds(self.delay_s)} delay"] if self.delay_s else []),
             *slow,
         ]
-        return "emulated " + ", ".join(parts)
+        return ("emulated " if self.kind == "emulated" else "") + ", ".join(parts)
 
     def ranks_on(self, host: int, role: str, count: int) -> list[int]:
         """Return which of ``count`` processes of a role run on ``host``."""
@@ -83,6 +85,7 @@ def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluste
     host_bandwidths: dict[int, float] | None = None,
     delay_s: float = 0.0,
     cpu_shares: dict[int, float] | None = None,
+    kind: Literal["emulated", "found"] = "emulated",
 ) -> Cluster:
     """Return the cluster that so many processes need.
 
@@ -94,6 +97,7 @@ def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluste
         host_bandwidths: of the links of those workers' hosts that have another one, in bits per second.
         delay_s: between any two hosts.
         cpu_shares: of the workers' hosts that have not all of their cores' time.
+        kind: whether the hosts are made, or those of a site.
 
     What names no host of workers of this trial means nothing to it.
     """
@@ -108,7 +112,13 @@ def cluster_for(  # noqa: PLR0913 - these are the degrees of freedom of a cluste
         )
         for index in range(worker_hosts + own_servers)
     ]
-    return Cluster(hosts=tuple(hosts), worker_hosts=worker_hosts, workers_per_host=workers_per_host, delay_s=delay_s)
+    return Cluster(
+        kind=kind,
+        hosts=tuple(hosts),
+        worker_hosts=worker_hosts,
+        workers_per_host=workers_per_host,
+        delay_s=delay_s,
+    )
 
 
 _STORED = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
@@ -163,7 +173,7 @@ class ClusterFindings:
     __pydantic_config__ = _STORED
 
     kind: str
-    """``emulated``: hosts are namespaces of one machine."""
+    """``emulated``: hosts are namespaces of one machine; ``found``: hosts of a site, as they are."""
     delay_s: float
     delay_by: str | None
     """What makes the delay, ``netem`` of the kernel or a program, ``switch``; None where none was asked for."""

@@ -20,14 +20,17 @@ _KINDS = ("process", "session", "warmup", "steps", "check", "ablation", "net", "
 _REACHED = {"process": "its start", "session": "the opening of its session", "warmup": "its warm-up"}
 
 
-def cause_of_hang(running: Mapping[str, int], folder: Path) -> str | None:
+def cause_of_hang(running: Mapping[str, int], folder: Path, *, here: bool = True) -> str | None:
     """Say which of the processes that still run keeps the launch from its end; None where nothing tells.
 
     Args:
         running: process numbers by name; those of workers that an mpiexec started are in their records.
         folder: the run folder, with the records of all processes.
+        here: whether the processes run on this host; of others only their records tell something.
     """
     records = _records(folder)
+    if not here:
+        return _least_advanced(sorted({*running, *records}), records)
     numbers = {**running, **{name: kinds["process"] for name, kinds in records.items() if "process" in kinds}}
     states = {name: status for name, number in numbers.items() if (status := _status(number))}
     for status, what in (

@@ -1,14 +1,14 @@
 """The launcher ``mpi``: workers started by ``mpiexec``, as MPI-based frameworks need."""
 
-import shutil
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 
-from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
+from steptime.launchers.hosts.launch import planned_on_hosts, run_on_hosts
 from steptime.launchers.isolation import entry_of, isolation_on_this_host
+from steptime.launchers.mpiexec import find_mpiexec, is_open_mpi, open_mpi_flags
 from steptime.launchers.process_env import shared_variables
-from steptime.launchers.request import Isolation, Process, Request
+from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
 _INTERFACE = "lo"
 _MPICH_FLAGS = ("-iface", _INTERFACE)
@@ -24,7 +24,8 @@ class MpiLauncher(AbstractLauncher):
     """Starts one ``mpiexec`` that starts the workers; the environment's own is preferred to the system's.
 
     A launcher and a library of different MPI families do not work together, and the environment's library came
-    with the environment's launcher.
+    with the environment's launcher. On the hosts of a site, the mpiexec runs on the first, and has far ends of ssh or
+    Slurm start its processes on the others.
     """
 
     name = "mpi"
@@ -34,6 +35,8 @@ class MpiLauncher(AbstractLauncher):
         return isolation_on_this_host(wanted)
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
+        if request.site is not None:
+            return planned_on_hosts(replace(request, mpi=True), self.name, marker, ports)
         shared = shared_variables(request, marker, LOCALHOST, ports)
         interpreter = str(request.interpreter)
         mpiexec = find_mpiexec(request.interpreter)
@@ -52,28 +55,7 @@ class MpiLauncher(AbstractLauncher):
         variables = {**shared, **_OPEN_MPI_SETTINGS, "STEPTIME_ROLE": "worker"}
         return [Process("mpiexec", argv, variables, entry_of(request))]
 
-
-def find_mpiexec(interpreter: Path) -> Path:
-    """Return the mpiexec next to ``interpreter``, or else the system's; raises LaunchError where there is neither."""
-    own = interpreter.parent / "mpiexec"
-    path = str(own) if own.exists() else shutil.which("mpiexec")
-    if path is None:
-        message = (
-            f"no mpiexec beside {interpreter} or on PATH; install the wheel 'mpich' into the environment, "
-            "or Debian's package mpich"
-        )
-        raise LaunchError(message)
-    return Path(path)
-
-
-def open_mpi_flags(path: Path) -> tuple[str, ...]:
-    """Open MPI refuses root and more workers than cores unless told otherwise; MPICH knows neither flag."""
-    return ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if is_open_mpi(path) else ()
-
-
-def is_open_mpi(mpiexec: Path) -> bool:
-    """Whether an mpiexec is Open MPI's, and not one of MPICH's family."""
-    path = mpiexec.resolve()
-    return (
-        path.name in ("orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi") or (path.parent / "ompi_info").exists()
-    )
+    def run(self, request: Request) -> LaunchOutcome:
+        if request.site is not None:
+            return run_on_hosts(replace(request, mpi=True), self.name)
+        return super().run(request)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from steptime.launchers.request import Request
 from steptime.process_identity import ProcessIdentity
-from steptime.study.environment_variables import PASSED, changes_speed
+from steptime.study.environment_variables import FAMILIES, PASSED, SINGLE, changes_speed
 
 # One thread pool per worker, whatever library makes it.
 _POOLS = (
@@ -60,6 +60,18 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def foreign_variables() -> dict[str, list[str]]:
+    """Return what ``inherited`` keeps from measured processes, as a far host must know it, and Slurm's variables.
+
+    ``names`` and ``prefixes`` stay behind, ``passed`` do not.
+    """
+    return {
+        "names": [*_FOREIGN, *SINGLE],
+        "prefixes": [*_FOREIGN_PREFIXES, *FAMILIES, "SLURM_", "SLURMD_", "SSH_"],
+        "passed": list(PASSED),
+    }
+
+
 def shared_variables(request: Request, marker: str, host: str, ports: Sequence[int]) -> dict[str, str]:
     """Return what every process of a launch has in common.
 
@@ -93,7 +105,11 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
 
 
 def shares_cores(request: Request) -> bool:
-    """Whether there are more compute threads than cores for them."""
+    """Whether there are more compute threads than cores for them, on any host."""
+    if request.site is not None and request.cluster is not None:
+        here = min(request.workers, request.cluster.workers_per_host)
+        least = min((len(host.cores) for host in request.site.first(len(request.cluster.hosts))), default=0)
+        return bool(least) and here * request.threads > least
     return bool(request.cores) and request.workers * request.threads > len(request.cores)
 
 

@@ -86,7 +86,7 @@ def _wait(
         codes = {name: each.poll() for name, each in running.items()}
         failed = {name: code for name, code in codes.items() if code}
         if failed:
-            return "; ".join(f"{name} {_how(code)}" for name, code in failed.items())
+            return "; ".join(f"{name} {how_it_ended(code)}" for name, code in failed.items())
         if all(codes[name] == 0 for name in waited_for):
             _wait_for_servers(running)
             return None
@@ -98,7 +98,8 @@ def _wait(
             return "cancelled"
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
+    """Say how a process ended, by its exit code; a signal is a negative one."""
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name

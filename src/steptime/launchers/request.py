@@ -1,11 +1,12 @@
 """The request that a launcher gets, the processes that it plans, and the outcome that it returns."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Self
 
 from steptime.clusters.cluster import Cluster, ClusterFindings
+from steptime.clusters.site import Site
 
 Isolation = Literal["required", "preferred", "off"]
 
@@ -36,7 +37,10 @@ class Request:
     mpi: bool = False
     """Whether the workers must be started by an mpiexec; to launchers that may start them in more than one way."""
     cluster: Cluster | None = None
-    """The hosts to make, for the launcher that makes them; None leaves them to the launcher."""
+    """The hosts to make, for the launcher that makes them, or to use, out of those of the site; None leaves them to
+    the launcher."""
+    site: Site | None = None
+    """The hosts that are there, for the launchers that use some."""
     isolation: Isolation = "preferred"
     """Whether the launch must have a network that nobody else can reach, has one where the system allows it, or has
     none."""
@@ -48,6 +52,10 @@ class Request:
     def cores_of_each(self) -> int:
         """How many cores a worker is pinned to."""
         return self.cores_per_worker or self.threads
+
+    def on_one_host(self, workers: int, servers: int, cores: tuple[int, ...]) -> Self:
+        """Return the part of the launch that runs on one host with ``cores`` of its own."""
+        return replace(self, workers=workers, servers=servers, cores=cores, device_cores=(), site=None, cluster=None)
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,15 @@ class Process:
 
 
 @dataclass(frozen=True)
+class HostLoad:
+    """The counters of one host of a launch, just before its processes were started and after the last had ended."""
+
+    host: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class LaunchOutcome:
     """How a launch ended."""
 
@@ -74,6 +91,8 @@ class LaunchOutcome:
     commands: list[list[str]]
     """The argument list of every process, in the order of their start."""
     cluster: ClusterFindings | None = None
-    """What was found of the hosts that the launcher made, if it made any."""
+    """What was found of the hosts that the launcher made or used, if there were any."""
     isolation: str | None = None
     """What kept others out of the launch's sockets; None where nothing did."""
+    host_loads: list[HostLoad] = field(default_factory=list)
+    """Of a launch on other hosts: what their counters say; empty where all processes ran on this host."""

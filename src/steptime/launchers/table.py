@@ -6,10 +6,13 @@ from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.inline import InlineLauncher
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.mpi import MpiLauncher
+from steptime.launchers.slurm import SlurmLauncher
+from steptime.launchers.ssh import SshLauncher
 from steptime.plugins import Registry
 
 _OWN: dict[str, type[AbstractLauncher]] = {
-    launcher.name: launcher for launcher in (EmulatedLauncher, InlineLauncher, LocalLauncher, MpiLauncher)
+    launcher.name: launcher
+    for launcher in (EmulatedLauncher, InlineLauncher, LocalLauncher, MpiLauncher, SlurmLauncher, SshLauncher)
 }
 LAUNCHERS = Registry(
     "launcher",

@@ -5,8 +5,9 @@ Noise never removes a launch. Everything that the system does not say is None.
 
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from steptime.measurements.kernel_counters import (
     cgroup_throttled_s,
@@ -129,6 +130,49 @@ def difference(before: Snapshot, after: Snapshot, own_cpu_s: float | None = None
         "tcp_retransmits": _minus(after.retransmits, before.retransmits),
         **_gpu_difference(before.gpus, after.gpus, wall),
     }
+
+
+def of_counters(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return what happened on another host between two readings of its counters, as its far end wrote them."""
+    return difference(*(_read_there(counters) for counters in (before, after)))
+
+
+def _read_there(counters: Mapping[str, Any]) -> Snapshot:
+    """Return the snapshot of another host; what a far end does not read is None."""
+    loads = counters["loads"]
+    network = counters["network"]
+    loopback = float(sum(network.get("lo", (0, 0))))
+    return Snapshot(
+        at_s=counters["at_s"],
+        loads=(loads[0], loads[1], loads[2]),
+        runnable=counters["runnable"],
+        processor_s=counters["processor_s"],
+        own_cpu_s=counters.get("own_cpu_s", 0.0),
+        own_involuntary_switches=0.0,
+        cpu_hz=None,
+        thermal_throttles=None,
+        cgroup_throttled_s=None,
+        cpu_pressure_s=None,
+        memory_total_bytes=counters["memory_total_bytes"],
+        memory_available_bytes=counters["memory_available_bytes"],
+        swapped_in_pages=counters["swapped_in_pages"],
+        network={"loopback": loopback, "interfaces": float(sum(map(sum, network.values()))) - loopback},
+        retransmits=None,
+    )
+
+
+def worst(hosts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Return the noise of a launch on several hosts: of each quantity the most that any host had, of memory the least.
+
+    Empty without hosts.
+    """
+    names = dict.fromkeys(name for host in hosts for name in host)
+    found: dict[str, float | None] = {}
+    for name in names:
+        known = [value for host in hosts if (value := host.get(name)) is not None]
+        chosen = min if name == "memory_available_share" else max
+        found[name] = chosen(known) if known else None
+    return found
 
 
 def flags(noise: Mapping[str, float | None], workers: int, cores: int, threads: int) -> list[str]:

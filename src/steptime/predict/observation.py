@@ -223,7 +223,7 @@ def deployment_of(trial: Trial) -> Deployment:
         placement=trial.server_placement,
         hosts=cluster.worker_hosts if cluster else max(trial.hosts, 1),
         workers_per_host=cluster.workers_per_host if cluster else -(-trial.workers // max(trial.hosts, 1)),
-        emulated=cluster is not None,
+        emulated=cluster is not None and cluster.kind == "emulated",
         bandwidth=min(rates) / _BITS if rates else None,
         delay_s=cluster.delay_s if cluster else 0.0,
         cpu_share=max(host.cpu_share for host in cluster.hosts[: cluster.worker_hosts]) if cluster else 1.0,

@@ -1,4 +1,4 @@
-"""The emulated hosts of trials, in words: what their links gave, and what was asked for."""
+"""The hosts of trials, emulated ones and those of a site, in words: what their links gave, and what was asked for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +15,12 @@ EXPLANATION = (
     "which hosts of a cluster do not. Alpha (the time of one byte) and bandwidth of the links were measured with plain "
     "sockets before each launch and stand next to what was asked for; bytes are those of a host's interface during a "
     "launch. The second number is the least and the most of any launch."
+)
+ABOUT_FOUND = (
+    "Hosts of a real cluster, as they are: alpha (the time of one byte) and bandwidth of the links from the first host "
+    "were measured with plain sockets once before the launches; bytes are those of a host's interface during a launch, "
+    "whoever sent them. Foreign load is that of the host that had most. The second number is the least and the most of "
+    "any launch."
 )
 
 
@@ -77,8 +83,16 @@ class ClusterRows:
 
 
 def clusters(summary: Summary, names: Names) -> list[ClusterRows]:
-    """Return the emulated hosts of every trial that had some."""
+    """Return the hosts of every trial that had some beside this one."""
     return [_rows(names.full(trial), trial.cluster) for trial in summary.trials if trial.cluster]
+
+
+def about(summary: Summary) -> tuple[str, str]:
+    """Return the heading above the hosts of a study, and what they are."""
+    kinds = {trial.cluster.kind for trial in summary.trials if trial.cluster}
+    if "found" not in kinds:
+        return "Emulated hosts", EXPLANATION
+    return "Hosts", ABOUT_FOUND if kinds == {"found"} else f"{ABOUT_FOUND} {EXPLANATION}"
 
 
 def _rows(name: str, found: ClusterForm) -> ClusterRows:
@@ -88,7 +102,7 @@ def _rows(name: str, found: ClusterForm) -> ClusterRows:
         foreign=_foreign(found),
         flagged=bool(found.foreign_load),
         hosts=[_host(host) for host in found.hosts],
-        links=[_link(link) for link in found.links],
+        links=[_link(link, found.kind) for link in found.links],
     )
 
 
@@ -111,13 +125,13 @@ def _host(host: HostForm) -> HostRow:
     )
 
 
-def _link(link: LinkForm) -> LinkRow:
+def _link(link: LinkForm, kind: str) -> LinkRow:
     delay = f"{format_seconds(link.nominal_delay_s)} delay" if link.nominal_delay_s else "no delay"
     return LinkRow(
         name=f"{link.source} to {link.target}",
         alpha=_spread(link.alpha_s, format_seconds),
         rate=_spread(link.bandwidth_bits_per_s, format_bit_rate),
-        asked=f"{delay}, {_rate(link.nominal_bandwidth_bits_per_s)}",
+        asked="nothing" if kind == "found" else f"{delay}, {_rate(link.nominal_bandwidth_bits_per_s)}",
     )
 
 

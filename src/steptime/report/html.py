@@ -107,7 +107,7 @@ def page_text(
         breakdown=breakdown,
         accounts=accounts,
         clusters=clusters.clusters(summary, names),
-        about_clusters=clusters.EXPLANATION,
+        about_clusters=clusters.about(summary)[1],
         link_groups=found_links,
         about_links=links.EXPLANATION,
         trained=bool(summary.trials) or not found_links,

@@ -91,7 +91,7 @@ class _Report:
     def _clusters(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         found = clusters.clusters(self._summary, self._names)
         if found:
-            yield from _heading("Emulated hosts", clusters.EXPLANATION, options)
+            yield from _heading(*clusters.about(self._summary), options)
         for cluster in found:
             yield from _section(cluster.heading, "yellow" if cluster.flagged else "cyan", cluster.lines, options)
 

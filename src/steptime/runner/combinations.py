@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from steptime.clusters.cluster import Cluster, cluster_for
+from steptime.clusters.site import Site
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators, Version
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes, has_classes
@@ -36,6 +37,8 @@ class ExpansionContext:
     seed: int
     cluster: ClusterChoice | None = None
     """The hosts that the launcher ``emulated`` may make."""
+    site: Site | None = None
+    """The hosts that there are, for the launchers that use some."""
     automatic_device: Literal["cpu", "cuda"] = "cpu"
     """What ``auto`` means, for all frameworks alike."""
 
@@ -152,12 +155,20 @@ class Combination:
 
 def _cluster(combination: Combination, context: ExpansionContext) -> Cluster | None:
     """Return the hosts that the combination's processes need; a host that nobody runs on is not made."""
-    chosen = context.cluster
+    chosen, site = context.cluster, context.site
+    own_servers = combination.servers if combination.server_placement == "own" else 0
+    if site is not None:
+        return cluster_for(
+            workers=combination.workers,
+            own_servers=own_servers,
+            workers_per_host=site.workers_per_host,
+            kind="found",
+        )
     if chosen is None:
         return None
     return cluster_for(
         workers=combination.workers,
-        own_servers=combination.servers if combination.server_placement == "own" else 0,
+        own_servers=own_servers,
         workers_per_host=chosen.workers_per_host,
         bandwidth_bits_per_s=chosen.bandwidth,
         host_bandwidths=chosen.host_bandwidth,
@@ -230,7 +241,7 @@ def _no_device(combination: Combination, manifest: Manifest, context: ExpansionC
             "device=cpu for all, or name an interpreter of your own that has CUDA: "
             f"environments: {{{combination.framework}: {{kind: existing, python: /path/to/python}}}}"
         )
-    if combination.workers > len(context.accelerators):
+    if context.site is None and combination.workers > len(context.accelerators):
         have = len(context.accelerators)
         return f"{_workers(combination.workers)} need as many CUDA devices; this machine has {have}"
     return None
@@ -328,10 +339,26 @@ def _wrong_launcher(combination: Combination, manifest: Manifest, context: Expan
 
 def _too_few_hosts(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
     cluster = context.cluster
+    if context.site is not None:
+        return _beyond_site(combination, context.site, context)
     if cluster is None or combination.workers <= cluster.hosts * cluster.workers_per_host:
         return None
     most = cluster.hosts * cluster.workers_per_host
     return f"the cluster has room for {_workers(most)} on its hosts, not for {combination.workers}"
+
+
+def _beyond_site(combination: Combination, site: Site, context: ExpansionContext) -> str | None:
+    needed = _cluster(combination, context)
+    if needed is not None and len(needed.hosts) > len(site.hosts):
+        servers = f" and {combination.servers} servers of their own" if combination.server_placement == "own" else ""
+        hint = "; server_placement=colocated puts servers on hosts of workers" if servers else ""
+        return (
+            f"{_workers(combination.workers)}{servers} need {len(needed.hosts)} hosts with {site.workers_per_host} "
+            f"workers each; there are {len(site.hosts)}{hint}"
+        )
+    if combination.device == "cuda" and min(site.workers_per_host, combination.workers) > (site.gpus_per_host or 0):
+        return f"hosts have {site.gpus_per_host or 0} GPUs, fewer than workers; set hosts.gpus_per_host"
+    return None
 
 
 def _uneven_batch(combination: Combination, _: Manifest, __: ExpansionContext) -> str | None:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import steptime
+from steptime.clusters.site import Site
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
-from steptime.measurements.noise import difference, flags, snapshot
+from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.runner.launch_spec import EnvironmentKey, Launchable, LaunchSpec, environment_key
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
@@ -93,6 +94,8 @@ class Executor:
     """Whether nobody else may reach the sockets of a launch."""
     environment_names: Mapping[EnvironmentKey, str] = field(default_factory=dict)
     """The environment of a framework on a device with a loader, where it is not named after the framework alone."""
+    site: Site | None = None
+    """The hosts of launches that use some."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 
@@ -129,7 +132,7 @@ class Executor:
         spec = LaunchSpec.of(configuration, manifest)
         cores = self.cores if pinned else ()
         request = spec.request(folder, interpreter, cores, self.time_limit_s, self.isolation)
-        request = replace(request, cancelled=self.cancelled)
+        request = replace(request, cancelled=self.cancelled, site=self.site if spec.on_site else None)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         for _ in range(2):
@@ -154,7 +157,7 @@ class Executor:
                 stderr=stderr_tails(folder) if reason else {},
                 started_at=started_at.isoformat(timespec="milliseconds"),
                 wall_s=time.monotonic() - started,
-                noise=difference(before, snapshot(), _children_cpu_s() - own_before),
+                noise=_noise_of_hosts(outcome) or difference(before, snapshot(), _children_cpu_s() - own_before),
             )
             if not result.port_was_taken:
                 break
@@ -162,10 +165,18 @@ class Executor:
             shutil.rmtree(folder, ignore_errors=True)
         return result
 
+    def _crowd(self, configuration: Launchable) -> tuple[int, int]:
+        """Return how many workers share a host, and the fewest cores that a host has for them."""
+        cluster = configuration.cluster
+        if self.site is None or cluster is None or cluster.kind == "emulated":
+            return configuration.workers, len(self.cores)
+        fewest = min(len(host.cores) for host in self.site.first(len(cluster.hosts)))
+        return min(configuration.workers, cluster.workers_per_host), fewest
+
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""
         diverged = [DIVERGED] if result.collected.diverged() else []
-        noise_flags = flags(result.noise, configuration.workers, len(self.cores), configuration.threads)
+        noise_flags = flags(result.noise, *self._crowd(configuration), configuration.threads)
         return {
             "status": "failed" if result.reason else "ok",
             "reason": "; ".join([result.reason, *diverged]) if result.reason else None,
@@ -180,6 +191,11 @@ class Executor:
             "isolation": result.outcome.isolation,
             "environment_variables": {**passed(os.environ), **configuration.environment_variables},
         }
+
+
+def _noise_of_hosts(outcome: LaunchOutcome) -> dict[str, float | None]:
+    """Return the noise of a launch on hosts, of each quantity that of the worst host; empty of one on this host."""
+    return worst([of_counters(load.before, load.after) for load in outcome.host_loads])
 
 
 def _not_launched(reason: str) -> LaunchOutcome:

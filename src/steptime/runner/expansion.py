@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
+from steptime.clusters.site import Site
 from steptime.errors import StudyError
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators
 from steptime.runner.combinations import Combination, ExpansionContext, can_use_cuda, why_impossible
+from steptime.runner.site import launcher_on
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
 from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import (
@@ -50,7 +52,11 @@ class Expansion:
 
 
 def expand(
-    study: Study, manifests: Mapping[str, Manifest], datasets: Mapping[str, DatasetFacts], accelerators: Accelerators
+    study: Study,
+    manifests: Mapping[str, Manifest],
+    datasets: Mapping[str, DatasetFacts],
+    accelerators: Accelerators,
+    site: Site | None = None,
 ) -> Expansion:
     """Return all trials of ``study``.
 
@@ -59,6 +65,7 @@ def expand(
         manifests: of every framework that the study names.
         datasets: facts of the datasets, by the name or folder that the study gives.
         accelerators: of this machine.
+        site: the hosts that launches use; None where they use this one.
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
     context = ExpansionContext(
@@ -66,11 +73,12 @@ def expand(
         WorkloadShapes(datasets),
         accelerators,
         own,
-        study.launcher,
+        launcher_on(site, study.launcher),
         study.threads_per_worker,
         None if study.cores_per_worker == study.threads_per_worker else study.cores_per_worker,
         study.seed,
         study.cluster,
+        site,
     )
     context = replace(context, automatic_device=automatic_device(study, context))
     trials: dict[str, Trial] = {}
@@ -314,6 +322,8 @@ def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", 
     inclusions = [named_axes(each) for each in study.include]
     frameworks = {*study.frameworks, *(name for axes in inclusions for name in axes.get("frameworks", ()))}
     workers = min([*study.workers, *(count for axes in inclusions for count in axes.get("workers", ()))])
+    if context.site is not None and not context.site.gpus_per_host:
+        return "cpu"
     if study.launcher in {"emulated", "inline"} or not 0 < workers <= len(context.accelerators):
         return "cpu"
     return "cuda" if any(can_use_cuda(context.manifests[name], context) for name in frameworks) else "cpu"

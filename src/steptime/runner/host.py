@@ -60,6 +60,7 @@ def memory_shortage(
     workload: Workload,
     available_bytes: float | None = None,
     device_bytes: float | None = None,
+    sharing: int | None = None,
 ) -> str | None:
     """Return why ``trial`` cannot fit the memory, with the largest batch that would; None if it fits.
 
@@ -72,24 +73,25 @@ def memory_shortage(
         available_bytes: free on the host; asked of the system by default.
         device_bytes: of the smallest CUDA device; None where nobody knows, so that a device says itself when it is
             full.
+        sharing: workers that share the host; all of them by default.
     """
     if trial.device == "cuda":
         if device_bytes is None:
             return None
-        available, sharing, own_bytes = device_bytes, 1, _CUDA_CONTEXT_BYTES
+        available, together, own_bytes = device_bytes, 1, _CUDA_CONTEXT_BYTES
     else:
         available = psutil.virtual_memory().available if available_bytes is None else available_bytes
-        sharing, own_bytes = trial.workers, _FRAMEWORK_BYTES
+        together, own_bytes = sharing or trial.workers, _FRAMEWORK_BYTES
 
     def needed(batch: int) -> float:
-        return sharing * (memory_bytes(workload, batch) + own_bytes)
+        return together * (memory_bytes(workload, batch) + own_bytes)
 
     if needed(trial.batch_per_worker) <= available:
         return None
     batch = largest_batch(needed, trial.batch_per_worker, available)
     others = "no batch fits; use fewer workers" if trial.device == "cpu" else "no batch fits the device"
     advice = f"batch_per_worker {batch} would fit" if batch else others
-    workers = "1 worker needs" if sharing == 1 else f"{sharing} workers need"
+    workers = "1 worker needs" if together == 1 else f"{together} workers need"
     where = "are free" if trial.device == "cpu" else "has the device"
     return (
         f"does not fit the memory: {workers} about {format_bytes(needed(trial.batch_per_worker))} with "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
-from steptime.clusters.cluster import Cluster
+from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import Isolation, Process, Request
 from steptime.launchers.table import launcher_named
@@ -60,8 +60,13 @@ class LaunchSpec:
             environment_variables=configuration.environment_variables,
             device=configuration.device,
             mpi=manifest.launcher_for(configuration.strategy, configuration.options) == "mpi",
-            cluster=configuration.cluster,
+            cluster=_cluster(configuration),
         )
+
+    @property
+    def on_site(self) -> bool:
+        """Whether the launch uses hosts that are there, and neither this one alone nor such as are made."""
+        return self.cluster is not None and self.cluster.kind == "found"
 
     def request(
         self,
@@ -101,3 +106,16 @@ class LaunchSpec:
     def processes(self, request: Request, ports: Sequence[int]) -> list[Process]:
         """Return the processes that ``request`` would start on ``ports``; raises LaunchError where it cannot."""
         return launcher_named(self.launcher).plan(request, "RUN", ports)
+
+
+def _cluster(configuration: Launchable) -> Cluster | None:
+    """Return the hosts of a configuration; of a site only those that its processes need, which may be a copy's."""
+    cluster = configuration.cluster
+    if cluster is None or cluster.kind == "emulated":
+        return cluster
+    return cluster_for(
+        workers=configuration.workers,
+        own_servers=configuration.servers if configuration.server_placement == "own" else 0,
+        workers_per_host=cluster.workers_per_host,
+        kind="found",
+    )

@@ -3,9 +3,10 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from steptime.clusters.site import Site
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
@@ -20,6 +21,7 @@ from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec, environment_key
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
+from steptime.runner.site import site_of_study
 from steptime.runner.training_runs import GUESS_S
 from steptime.runner.trial_runs import SYNTHETIC
 from steptime.runner.vocabulary import read
@@ -31,6 +33,7 @@ from steptime.units import parse_duration
 from steptime.workloads.table import LIBRARY
 
 _FIRST_PORT = 15_000
+OVER_HOSTS = "launches on several hosts use the network that joins these"
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class StudyPlan:
     """The command that resumes the run."""
     accelerators: Accelerators = NO_ACCELERATORS
     """The CUDA devices of this machine."""
+    site: Site | None = None
+    """The hosts that launches use; None where they use this one."""
 
     @property
     def estimate_s(self) -> float:
@@ -105,12 +110,14 @@ class StudyPlan:
         folder = trial_run_folder(self.folder, trial, "launch", 0)
         interpreter = self._interpreter(manifest, trial)
         request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
+        request = replace(request, site=self.site if spec.on_site else None)
         return spec.processes(request, ports)
 
     def isolation(self) -> dict[str, str | None]:
         """Say for each launcher of the trials what keeps others out of its launches; None where nothing does."""
         launchers = dict.fromkeys(trial.launcher for trial in self.expansion.trials)
-        return {name: launcher_named(name).isolation(self.study.isolation) for name in launchers}
+        wanted = self.study.isolation
+        return {name: None if self.site else launcher_named(name).isolation(wanted) for name in launchers}
 
     def check_isolation(self) -> None:
         """Raise LaunchError where the study wants launches that nobody else can reach, and others could."""
@@ -118,7 +125,8 @@ class StudyPlan:
         if exposed and self.study.isolation == "required":
             message = (
                 f"the study has 'isolation: required', and here others can reach the sockets of launches by "
-                f"{', '.join(map(repr, exposed))}: {NO_NAMESPACE}; or set isolation=preferred"
+                f"{', '.join(map(repr, exposed))}: {OVER_HOSTS if self.site else NO_NAMESPACE}; or set "
+                "isolation=preferred"
             )
             raise LaunchError(message)
 
@@ -158,6 +166,8 @@ class StudyPlan:
             for name in frameworks
             if self.manifests[name].provider != OWN
         ]
+        if self.site and not self.site.is_example:
+            found.append(f"{self.site.reach} to {', '.join(self.site.names)}, as {self.site.source} says")
         workloads = {name: LIBRARY.provider(name) for name in dict.fromkeys(trial.workload for trial in trials)}
         found += [f"{name}, a workload of {provider}" for name, provider in workloads.items() if provider != OWN]
         return found
@@ -194,7 +204,8 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     text = study_text(name)
     study = read(name, all_overrides, text)
     manifests, accelerators = load_manifests(), find_accelerators()
-    expansion = expand(study, manifests, dataset_facts(study), accelerators)
+    site = site_of_study(study)
+    expansion = expand(study, manifests, dataset_facts(study), accelerators, site)
     if not expansion.trials:
         reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
         message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
@@ -215,4 +226,5 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
         budget_s=parse_duration(study.budget) if study.budget is not None else None,
         command=shlex.join(command),
         accelerators=accelerators,
+        site=site,
     )

@@ -96,10 +96,11 @@ class Collected:
     def first_error(self) -> str | None:
         """The error of the process that failed first, in one sentence.
 
-        Peers of a dead worker fail too, with errors about the connection; the cause is the one that came first.
+        Peers of a dead worker fail too, with errors about the connection; the cause is the one that came first. Wall
+        clocks decide, because monotonic clocks of several hosts do not compare.
         """
         errors = [
-            (record["error"]["at_s"], name, record["error"])
+            (record["error"].get("at_wall_s", record["error"]["at_s"]), name, record["error"])
             for name, record in self.records.items()
             if "error" in record
         ]

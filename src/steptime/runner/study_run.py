@@ -3,12 +3,15 @@
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypedDict, TypeVar
 
+from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
 from steptime.environments.cache import cache_folder
+from steptime.errors import LaunchError
 from steptime.interruption import shielded
+from steptime.launchers.hosts.probe import probed
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
@@ -107,6 +110,8 @@ class StudyRun:
     _verdicts: dict[str, Verdict] = field(default_factory=dict)
     _unranked: dict[str, Verdict] = field(default_factory=dict)
     """Of trials that are measured and change what is computed."""
+    _site: Site | None = None
+    """The hosts of the study, as they were found."""
     _accepted: set[str] = field(default_factory=set)
     """The ids of the trials that this run found nothing against before launching them."""
 
@@ -127,6 +132,7 @@ class StudyRun:
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
+                self._site = self._probed_site(store)
                 trials = self._fitting(self.plan.expansion.trials)
                 executor, trials = self._executor(trials)
                 datasets = prepare_datasets(
@@ -273,8 +279,35 @@ class StudyRun:
         shortages, device_bytes = {}, self.plan.accelerators.memory_bytes
         for trial in trials:
             workload = build_workload(trial.workload, trial.input_shape, trial.classes)
-            shortages[trial.id] = memory_shortage(trial, workload, device_bytes=device_bytes)
+            sharing, available = self._memory_of(trial)
+            shortages[trial.id] = memory_shortage(trial, workload, available, device_bytes, sharing)
         return self._without(list(trials), shortages, "failed")
+
+    def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
+        """Return how many workers share a host of the site, and the least memory that a host has; None without one."""
+        if self._site is None or trial.cluster is None:
+            return None, None
+        known = [host.memory_bytes for host in self._site.hosts if host.memory_bytes is not None]
+        return min(trial.workers, trial.cluster.workers_per_host), min(known, default=None)
+
+    def _probed_site(self, store: Store) -> Site | None:
+        """Return the study's hosts as the probe found them, told to the user and kept; None where there are none.
+
+        Raises LaunchError where a host cannot be used, or where there is no allocation yet.
+        """
+        site = self.plan.site
+        if site is None:
+            return None
+        if site.is_example:
+            message = "the launcher 'slurm' runs inside an allocation; submit the study with: steptime submit STUDY"
+            raise LaunchError(message)
+        self.observer.stage(f"Probing {len(site.hosts)} hosts", None)
+        self.observer.working_on(site.in_words())
+        found = probed(site, store.path / "probe")
+        self.observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
+        before = (store.get("sites") or {}).get("sites", [])
+        store.put("sites", {"sites": [*before, asdict(found)]})
+        return found
 
     def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
         """Make the environments; return what launches in them, and the trials that have one."""
@@ -288,6 +321,7 @@ class StudyRun:
         prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
         names = {each: spec.name for each, spec in specs.items()}
         executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
+        executor = replace(executor, site=self._site)
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 

@@ -26,6 +26,7 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
     yield from _native_without_data(document)
     yield from _interpreters(document)
     yield from _cluster(document)
+    yield from _hosts(document)
     yield from _too_few_cores(document)
     yield from _train(document)
 
@@ -103,6 +104,18 @@ def _cluster(document: Document) -> Iterator[Mistake]:
                 yield Mistake(("cluster", key, host), "is no host; hosts are numbered from 0")
             elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
                 yield Mistake(("cluster", key, host), f"is no host of workers; they are numbered from 0 to {hosts - 1}")
+
+
+def _hosts(document: Document) -> Iterator[Mistake]:
+    launcher = document.at(("launcher",))
+    for key, launchers in (("hosts", ("auto", "ssh", "slurm", "mpi")), ("slurm", ("auto", "slurm", "mpi"))):
+        if document.at((key,)) is None:
+            continue
+        if launcher is not None and launcher not in launchers:
+            known = ", ".join(map(repr, launchers))
+            yield Mistake((key,), f"means nothing to the launcher {launcher!r}; its launchers are {known}")
+        elif document.at(("cluster",)) is not None:
+            yield Mistake((key,), "stands beside cluster, which makes hosts of this machine; keep one of them")
 
 
 def _train(document: Document) -> Iterator[Mistake]:

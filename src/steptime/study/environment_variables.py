@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_FAMILIES = (
+FAMILIES = (
     *("NCCL_", "RCCL_", "GLOO_", "UCX_", "UCC_", "TP_", "GRPC_", "FI_", "PSM2_", "PSM3_"),  # communication
     *("MPIR_CVAR_", "MPICH_", "MV2_", "I_MPI_", "OMPI_", "PRTE_", "HYDRA_", "HCOLL_"),  # MPI
     *("OMP_", "GOMP_", "KMP_", "TBB_", "MKL_", "ONEDNN_", "DNNL_", "MKLDNN_", "OPENBLAS_", "GOTO_", "BLIS_"),  # threads
@@ -19,7 +19,7 @@ _FAMILIES = (
     *("MALLOC_", "TCMALLOC_", "MIMALLOC_"),  # memory
 )
 """Beginnings of the names of variables by which libraries are tuned."""
-_SINGLE = ("GLIBC_TUNABLES", "LD_PRELOAD", "LD_AUDIT", "LD_BIND_NOW")
+SINGLE = ("GLIBC_TUNABLES", "LD_PRELOAD", "LD_AUDIT", "LD_BIND_NOW")
 PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH")
 """What launches inherit of the user's shell although it can change speed: where libraries and which devices are."""
 
@@ -87,7 +87,7 @@ _CONTROLLED_FAMILIES = {
     **dict.fromkeys(("DMLC_", "PMI_", "PMIX_", "SLURM_", "OMPI_COMM_", "MPI_LOCAL"), _BY_LAUNCHER),
 }
 _RUNS_CODE = "it makes a process load or run something, and a study is data"
-_CODE_FAMILIES = ("PYTHON", "LD_", "DYLD_", "BASH_", "GCONV_")
+_CODEFAMILIES = ("PYTHON", "LD_", "DYLD_", "BASH_", "GCONV_")
 _CODE_WORDS = re.compile(
     "(^|_)(PATHS?|DIRS?|DIRECTORY|FILES?|FILENAME|HOME|LIBS?|LIBRARY|LIBRARIES|PLUGINS?|PRELOAD|COMMAND|CMD"
     "|SHELL|COMPILER|CC|CXX|URLS?|URI|REMOTE|REDIS|ADDR|AGENT)(_|$)|INJECTION|_EXE(C?)$"
@@ -97,7 +97,7 @@ _CODE_WORDS = re.compile(
 
 def changes_speed(name: str) -> bool:
     """Whether the variable ``name`` belongs to a family by which libraries are tuned."""
-    return name in _SINGLE or name.startswith(_FAMILIES)
+    return name in SINGLE or name.startswith(FAMILIES)
 
 
 def stripped(environment: Mapping[str, str]) -> list[str]:
@@ -121,10 +121,10 @@ def refusal(name: str) -> str | None:
     families = (reason for family, reason in _CONTROLLED_FAMILIES.items() if name.startswith(family))
     if reason := _CONTROLLED.get(name) or next(families, None):
         return f"cannot be set by a study: {reason}"
-    if name.startswith(_CODE_FAMILIES) or name in ("PATH", "HOME", "SHELL", "ENV", "IFS"):
+    if name.startswith(_CODEFAMILIES) or name in ("PATH", "HOME", "SHELL", "ENV", "IFS"):
         return f"cannot be set by a study: {_RUNS_CODE}; name an interpreter of your own that sets it (environments)"
     if not changes_speed(name):
-        known = ", ".join(f"{family}*" for family in _FAMILIES if family not in _CONTROLLED_FAMILIES)
+        known = ", ".join(f"{family}*" for family in FAMILIES if family not in _CONTROLLED_FAMILIES)
         return f"is no variable by which a library is tuned; a study can set those named {known}"
     if _CODE_WORDS.search(name.upper()) or (name.startswith(_MPI_PROGRAMS) and not name.startswith(_SETTABLE_OF_MPI)):
         return f"cannot be set by a study: {_RUNS_CODE}"

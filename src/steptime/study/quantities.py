@@ -38,6 +38,19 @@ def _as_list(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds; so i
 OneOrMany = Annotated[list[T], BeforeValidator(_as_list), _ScalarAllowed()]
 
 
+@dataclass(frozen=True)
+class NamesAllowed:
+    """Says in the JSON Schema that a list of names stands for a mapping of which only the names are given."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, handler(schema)]}
+
+
+def from_names(value: Any) -> Any:  # noqa: ANN401
+    """Return the mapping that a bare list of names stands for."""
+    return {"names": value} if isinstance(value, (str, list)) else value
+
+
 def from_name(value: Any) -> Any:  # noqa: ANN401
     """Return the mapping that a bare name stands for."""
     return {"name": value} if isinstance(value, str) else value

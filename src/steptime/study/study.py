@@ -17,6 +17,7 @@ from steptime.study.quantities import (
     Device,
     Duration,
     NameAllowed,
+    NamesAllowed,
     OneOrMany,
     OptionValue,
     ProcessCount,
@@ -29,6 +30,7 @@ from steptime.study.quantities import (
     by_number,
     form_if_true,
     from_name,
+    from_names,
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
 from steptime.study.trial import Precision, ServerPlacement, Tuning
@@ -88,6 +90,36 @@ class ClusterChoice(Strict):
     """From one host to another, one way, on top of what the link takes anyway."""
     cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
     """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
+
+
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", max_length=253)]
+"""Nothing that a program could take for an option or a command."""
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@:+-]*$", max_length=100)]
+
+
+class HostsChoice(Strict):
+    """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
+
+    names: OneOrMany[HostName] = []
+    """As ssh or Slurm knows them; by default those of the allocation (Slurm, PBS, LSF, Flux) that steptime runs in."""
+    workers_per_host: ProcessCount = 1
+    """Workers fill one host after the other."""
+    gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
+    """That every host must have; the study trains on them where it is not 0."""
+    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
+    """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
+
+
+class SlurmChoice(Strict):
+    """The allocation that `steptime submit` asks Slurm for."""
+
+    nodes: ProcessCount = 1
+    time: Duration | None = None
+    """After which Slurm ends the job; the partition's own limit by default."""
+    partition: Word | None = None
+    account: Word | None = None
+    gpus_per_node: Word | None = None
+    """As Slurm's option of this name takes it: `4`, or `a100:4`."""
 
 
 class Side(Strict):
@@ -307,6 +339,10 @@ class Study(Strict):
     """How processes are started; `auto` is what the framework's strategy needs."""
     cluster: ClusterChoice | None = None
     """The hosts, for the launcher `emulated`."""
+    hosts: Annotated[HostsChoice | None, BeforeValidator(from_names), NamesAllowed()] = None
+    """The hosts of a real cluster: a list of names, or a mapping."""
+    slurm: SlurmChoice | None = None
+    """What `steptime submit` asks Slurm for."""
     isolation: Literal["required", "preferred"] = "preferred"
     """Whether launches run only where other users of the machine cannot reach their sockets."""
     options: Options = {}

@@ -104,6 +104,8 @@ class Trial(BaseModel):
         # What has no cluster, or is documented, keeps the id that it had before there were clusters and tiers.
         if self.cluster is None:
             del fields["cluster"]
+        elif self.cluster.kind == "emulated":
+            del fields["cluster"]["kind"]
         if self.tuning == "documented":
             del fields["tuning"]
         for name in ("cores_per_worker", "environment_variables", "training"):

@@ -77,6 +77,7 @@ def run_process(job_path, environment=None):
         records.write(
             "error",
             at_s=time.monotonic(),
+            at_wall_s=time.time(),
             error=type(error).__name__,
             message=str(error),
             traceback=traceback.format_exc(),

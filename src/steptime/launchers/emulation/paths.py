@@ -1,4 +1,4 @@
-"""The paths between emulated hosts: latency and bandwidth, measured with plain sockets before the launch."""
+"""The paths between hosts: latency and bandwidth, measured with plain sockets before the launch."""
 
 import json
 import select
@@ -47,21 +47,21 @@ def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list
     started: list[subprocess.Popen[str]] = []
     try:
         for host in range(1, len(addresses)):
-            started.append(_start(command(host, [_PROGRAM, "serve"])))  # noqa: PERF401 - what was started must be ended
+            started.append(_start(command(host, [_PROGRAM, "serve", addresses[host]])))  # noqa: PERF401 - what was started must be ended
         for server in started:
             _await(server)
         asker = _start(command(0, [_PROGRAM, "ask", str(size), *addresses[1:]]))
         started.append(asker)
         said, complaint = asker.communicate(timeout=_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"the emulated links could not be measured: {error}"
+        message = f"the links between hosts could not be measured: {error}"
         raise LaunchError(message) from error
     finally:
         for process in started:
             process.kill()
             process.communicate()
     if asker.returncode:
-        message = f"the emulated hosts cannot reach each other: {complaint.strip().splitlines()[-1:]}"
+        message = f"the hosts cannot reach each other: {complaint.strip().splitlines()[-1:]}"
         raise LaunchError(message)
     return [_path(host, times, size) for host, times in enumerate(json.loads(said), start=1)]
 
@@ -76,7 +76,7 @@ def _await(server: subprocess.Popen[str]) -> None:
     if not ready or not server.stdout.readline():
         server.kill()
         _, complaint = server.communicate()
-        message = f"no program could be run on an emulated host: {' '.join(complaint.split())[-300:]}"
+        message = f"no program could be run on a host: {' '.join(complaint.split())[-300:]}"
         raise LaunchError(message)
 
 

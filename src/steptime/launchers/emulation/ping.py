@@ -1,9 +1,10 @@
-"""``python ping.py serve`` and ``… ask BYTES ADDRESS …``: the two ends of the measurement of paths.
+"""``python ping.py serve ADDRESS`` and ``… ask BYTES ADDRESS …``: the two ends of the measurement of paths.
 
 The asking end prints, for each address, the times of its short and of its long exchanges as JSON.
 """
 
 import json
+import signal
 import socket
 import sys
 import time
@@ -12,11 +13,14 @@ PORT = 15_007
 SHORT, LONG = 60, 3
 """How many exchanges of each kind."""
 _HEADER = 8
+_LIMIT_S = 240
+"""Nobody may be there to end a program on another host."""
 
 
-def serve() -> None:
-    """Answer every message of one asker with one byte; end when it goes."""
-    with socket.create_server(("", PORT)) as listener:
+def serve(address: str) -> None:
+    """Answer every message of one asker with one byte; end when it goes, or after a while."""
+    signal.alarm(_LIMIT_S)
+    with socket.create_server((address, PORT)) as listener:
         print("ready", flush=True)  # noqa: T201 - the launcher waits for it
         connection, _ = listener.accept()
         with connection:
@@ -59,6 +63,6 @@ def _exchange(connection: socket.socket, count: int) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve()
+        serve(sys.argv[2])
     else:
         print(json.dumps([ask(address, int(sys.argv[2])) for address in sys.argv[3:]]))  # noqa: T201 - the launcher reads it

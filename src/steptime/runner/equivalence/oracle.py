@@ -183,6 +183,8 @@ class Oracle:
                 "servers": 0,
                 "server_placement": None,
                 "launcher": "local",
+                "cluster": None,
+                "hosts": 1,
                 "loader": "synthetic",  # by which the environment is chosen
                 "options": {"updates": updates, "bits": bits, "shards": trial.workers},
                 "environment_variables": {},

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
+from steptime.clusters.cluster import cluster_for
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.jobs import check_job
 from steptime.study.optimizer import SETTINGS, Optimizer
@@ -102,8 +103,16 @@ class Probe:
 
 
 def check_trial(trial: Trial, manifest: Manifest) -> Trial:
-    """Return the check that stands for ``trial``: few workers on this host, a small batch, synthetic input."""
-    here = {"cluster": None, "hosts": 1, "launcher": manifest.launcher_for(trial.strategy, trial.options)}
+    """Return the check that stands for ``trial``: few workers, a small batch, synthetic input.
+
+    Workers of emulated hosts are checked on this host, those of a site on as many of its hosts as there are workers,
+    or on one where the trial has one.
+    """
+    here: dict[str, Any] = {
+        "cluster": None,
+        "hosts": 1,
+        "launcher": manifest.launcher_for(trial.strategy, trial.options),
+    }
     return trial.model_copy(
         update={
             "dataset": None,
@@ -114,9 +123,20 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
             "threads": 1,
             "cores_per_worker": None,
             "training": _checked_training(trial),
-            **(here if trial.cluster else {}),
+            **(_on_site(trial) if trial.cluster and trial.cluster.kind == "found" else here if trial.cluster else {}),
         }
     )
+
+
+def _on_site(trial: Trial) -> dict[str, Any]:
+    """Return the hosts of a check whose trial runs on a site: as many as the trial has, at most one per worker."""
+    cluster, workers = trial.cluster, min(trial.workers, _WORKERS)
+    if cluster is None:
+        return {}
+    per_host = -(-workers // min(workers, cluster.worker_hosts))
+    own_servers = len(cluster.hosts) - cluster.worker_hosts
+    found = cluster_for(workers=workers, own_servers=own_servers, workers_per_host=per_host, kind="found")
+    return {"cluster": found, "hosts": len(found.hosts)}
 
 
 def _checked_training(trial: Trial) -> Training | None:

@@ -1,0 +1,168 @@
+"""The probe of a site: what each of its hosts has, asked before anything is launched, and what does not fit."""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from steptime.clusters.cluster import PathFindings
+from steptime.clusters.site import FoundHost, Site
+from steptime.errors import LaunchError
+from steptime.launchers.emulation.paths import measure_paths, message_bytes
+from steptime.launchers.hosts.commands import reach_commands, single_command
+from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.process_env import foreign_variables
+
+_READY_S = 90.0
+_SHOWN_S = 90.0
+"""After so long a new file must show on every host: NFS may remember for a minute that a file was not there."""
+_SILENCE_S = 300.0
+"""A far end that waits for a file says nothing meanwhile."""
+_EXCHANGES = 5
+
+
+def probed(site: Site, folder: Path) -> Site:
+    """Return ``site`` with what was found on its hosts and between them.
+
+    Args:
+        site: its hosts' names and what the study wants.
+        folder: a folder that all hosts must share.
+
+    Raises LaunchError that names every host that cannot be used, and why.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in folder.glob("*.launch"):
+        old.unlink()
+    nonce = folder / f"probe-{secrets.token_hex(8)}"
+    names = site.names
+    try:
+        with Lines(reach_commands(site.hosts, site.reach), names, folder) as lines:
+            plan = {"hosts": names, "folder": str(folder.absolute()), "silence_s": _SILENCE_S, "probe": True}
+            lines.send(plan={**plan, "stripped": foreign_variables()})
+            facts = _gathered(lines, "ready", _READY_S)
+            nonce.write_text(nonce.name)
+            ends = _addresses(lines, site, facts)
+            clocks = _clock_offsets(lines, len(names))
+            lines.send(
+                look={
+                    "file": str(nonce.absolute()),
+                    "text": nonce.name,
+                    "interpreter": sys.executable,
+                    "limit_s": _SHOWN_S,
+                }
+            )
+            looks = _gathered(lines, "look", _SILENCE_S)
+            lines.send(end=True)
+            for host in lines.gather("left", _READY_S):
+                lines.has_left(host)
+    finally:
+        nonce.unlink(missing_ok=True)
+    _refuse(_misfits(site, facts, ends, looks))
+    hosts = tuple(
+        FoundHost(
+            name=name,
+            address=ends[index]["address"],
+            interface=ends[index]["interface"],
+            cores=tuple(facts[index]["cores"]),
+            memory_bytes=facts[index]["memory_bytes"],
+            gpus=facts[index]["gpus"],
+            boot=facts[index]["boot"],
+            clock_offset_s=clocks[index],
+            shown_s=looks[index]["seen_s"],
+            import_s=looks[index]["import_s"],
+        )
+        for index, name in enumerate(names)
+    )
+    return replace(site, hosts=hosts, paths=tuple(_paths(site, hosts)))
+
+
+def _gathered(lines: Lines, kind: str, limit_s: float) -> list[dict[str, Any]]:
+    found = lines.gather(kind, limit_s)
+    return [found[host][kind] for host in range(len(lines.hosts))]
+
+
+def _addresses(lines: Lines, site: Site, facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the interface and the address of each host: those that lead to the first host, or the study's."""
+    count = len(lines.hosts)
+    if count == 1:
+        known = facts[0]["interfaces"]
+        if site.interface:
+            return [{"interface": site.interface, "address": known.get(site.interface)}]
+        return [{"interface": "lo", "address": "127.0.0.1"}]
+    targets = [_reached_at(facts, 0)] * count
+    targets[0] = _reached_at(facts, 1)
+    for host, target in enumerate(targets):
+        lines.send(**{"for": host, "towards": target, "interface": site.interface})
+    return _gathered(lines, "towards", _READY_S)
+
+
+def _reached_at(facts: Sequence[dict[str, Any]], host: int) -> str:
+    """Return an address of a host: what its name means on another one, or else where its ssh reached it."""
+    other = facts[1 if host == 0 else 0]
+    found: str = other["addresses"][host] or facts[host]["reached_at"] or ""
+    return found
+
+
+def _clock_offsets(lines: Lines, count: int) -> list[float]:
+    """Return each host's wall clock minus this one's, by the quickest of a few exchanges (Cristian's method)."""
+    best = [(float("inf"), 0.0)] * count
+    for exchange in range(_EXCHANGES):
+        sent = time.time()
+        lines.send(clock=exchange)
+        waiting = set(range(count))
+        deadline = time.monotonic() + _READY_S
+        while waiting and time.monotonic() < deadline:
+            message = lines.receive()
+            if message and message.get("clock") == exchange:
+                back = time.time()
+                host = message["host"]
+                waiting.discard(host)
+                best[host] = min(best[host], (back - sent, message["wall_s"] - (sent + back) / 2))
+    return [offset for _, offset in best]
+
+
+def _misfits(
+    site: Site, facts: Sequence[dict[str, Any]], ends: Sequence[dict[str, Any]], looks: Sequence[dict[str, Any]]
+) -> list[str]:
+    """Return why hosts cannot be used, a sentence each."""
+    found = []
+    seen: dict[tuple[str, str], str] = {}
+    for name, fact, end, look in zip(site.names, facts, ends, looks, strict=True):
+        same = (fact["boot"], fact["name"])
+        if same in seen:
+            found.append(
+                f"{name} is the same host as {seen[same]}; name each host once, and set hosts.workers_per_host"
+            )
+        seen[same] = name
+        if end["address"] is None or end["interface"] is None:
+            known = ", ".join(f"{key} {value}" for key, value in fact["interfaces"].items())
+            wanted = (
+                f"no interface {site.interface!r}" if site.interface else "no interface that leads to the first host"
+            )
+            found.append(f"{name} has {wanted} (it has {known}); set hosts.interface")
+        if look["seen_s"] is None:
+            found.append(
+                f"{name} does not see the results folder within {_SHOWN_S:g} s; all hosts must share it at the same "
+                "path: choose one on a shared file system with -o"
+            )
+        elif look["import_s"] is None:
+            found.append(f"{name} cannot import numpy with {sys.executable}, which all hosts must share")
+        if site.gpus_per_host is not None and fact["gpus"] < site.gpus_per_host:
+            found.append(f"{name} has {fact['gpus']} GPUs, not the {site.gpus_per_host} of hosts.gpus_per_host")
+    return found
+
+
+def _refuse(misfits: Sequence[str]) -> None:
+    if misfits:
+        raise LaunchError("; ".join(misfits))
+
+
+def _paths(site: Site, hosts: Sequence[FoundHost]) -> list[PathFindings]:
+    """Measure what a message takes from the first host to each other one."""
+    command: Callable[[int, Sequence[str]], list[str]] = lambda host, program: single_command(  # noqa: E731
+        hosts[host], site.reach, [sys.executable, "-I", "-S", *program]
+    )
+    return measure_paths([host.address for host in hosts], message_bytes(None, 0), command)

@@ -1,0 +1,90 @@
+"""The Slurm job of a study: one batch script, in which steptime runs on the first node and starts a step per launch."""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from steptime.errors import LaunchError
+from steptime.runner.plan import StudyPlan
+from steptime.study.study import SlurmChoice
+from steptime.units import parse_duration
+
+_LIMIT_S = 120.0
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """What is submitted."""
+
+    plan: StudyPlan
+    study: str
+    """The study as the user named it."""
+    overrides: Sequence[str]
+    setup: Sequence[str] = ()
+    """Lines of shell before the run, such as ``module load cuda``; of the user's own command line, never of a study."""
+    options: Sequence[str] = ()
+    """Further options of sbatch, likewise."""
+
+    @property
+    def script_path(self) -> Path:
+        """Next to the results folder, which holds nothing but results."""
+        return self.plan.folder.with_name(f"{self.plan.folder.name}.job.sh")
+
+    @property
+    def log_pattern(self) -> Path:
+        """Where the output goes; sbatch puts the number of the job in."""
+        return self.plan.folder.absolute().with_name(f"{self.plan.folder.name}.job-%j.log")
+
+    @property
+    def script(self) -> str:
+        """The batch script.
+
+        ``exec`` makes steptime the batch process itself: when that dies, Slurm ends every step. A job that is requeued
+        goes on where it was, since a run on the same folder resumes.
+        """
+        command = [sys.executable, "-P", "-m", "steptime", "run", self.study, *self.overrides, "launcher=slurm"]
+        command += ["-o", str(self.plan.folder.absolute())]
+        directives = [f"#SBATCH {option}" for option in (*self._own_options(), *self.options)]
+        return "\n".join(["#!/bin/bash", *directives, *self.setup, f"exec {shlex.join(command)}", ""])
+
+    def _own_options(self) -> list[str]:
+        chosen = self.plan.study.slurm or SlurmChoice()
+        found = [
+            f"--job-name=steptime-{self.plan.study.name}",
+            f"--nodes={chosen.nodes}",
+            "--exclusive",
+            "--requeue",
+            "--open-mode=append",
+            f"--output={shlex.quote(str(self.log_pattern))}",
+        ]
+        if chosen.time is not None:
+            seconds = round(parse_duration(chosen.time))
+            found.append(f"--time={seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}")
+        named = {"partition": chosen.partition, "account": chosen.account, "gpus-per-node": chosen.gpus_per_node}
+        return found + [f"--{name}={value}" for name, value in named.items() if value is not None]
+
+    def submit(self) -> str:
+        """Write the script and give it to sbatch; return the number of the job.
+
+        Raises LaunchError where there is no Slurm, or where it refuses.
+        """
+        self.script_path.parent.mkdir(parents=True, exist_ok=True)
+        self.script_path.write_text(self.script)
+        try:
+            done = subprocess.run(
+                ["sbatch", "--parsable", str(self.script_path)],  # noqa: S607 - Slurm is where the site put it
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=_LIMIT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            message = f"sbatch could not be run: {error}; submit from a login node, or see the script with --dry-run"
+            raise LaunchError(message) from error
+        if done.returncode:
+            message = f"sbatch refused {self.script_path}: {' '.join(done.stderr.split())}"
+            raise LaunchError(message)
+        return done.stdout.strip().partition(";")[0]

@@ -1,0 +1,47 @@
+"""``python host_launch.py FOLDER LAUNCHER REACH HOSTS [KEY=VALUE]…``: one launch on hosts, run on a node of a bed.
+
+FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter`` and ``probe``
+(0 to do without) can be set. The outcome is printed as JSON.
+"""
+
+import json
+import os
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+
+from steptime.clusters.site import FoundHost, Site
+from steptime.errors import LaunchError
+from steptime.launchers.hosts.probe import probed
+from steptime.launchers.request import Request
+from steptime.launchers.table import launcher_named
+
+
+def main() -> None:
+    """Probe the hosts, run the launch, print what became of it."""
+    folder, launcher, reach, hosts = Path(sys.argv[1]), *sys.argv[2:5]
+    given = dict(each.split("=", 1) for each in sys.argv[5:])
+    known = [FoundHost(name, f"10.88.0.{int(name[1:]) + 1}", "eth0", (0, 1)) for name in hosts.split(",")]
+    site = Site(tuple(known), reach, f"Slurm job {os.environ.get('SLURM_JOB_ID')}", interface=given.get("interface"))
+    try:
+        if given.get("probe") == "1":
+            site = probed(site, folder / "probe")
+        request = Request(
+            folder,
+            Path(given.get("interpreter", sys.executable)),
+            int(given.get("workers", "2")),
+            servers=int(given.get("servers", "0")),
+            cores=(0, 1),
+            site=site,
+            time_limit_s=float(given.get("time_limit_s", "60")),
+        )
+        if "cancel_after_s" in given:
+            threading.Timer(float(given["cancel_after_s"]), request.cancelled.set).start()
+        outcome = launcher_named(launcher).run(request)
+        print(json.dumps({**asdict(outcome), "site": asdict(site)}))  # noqa: T201 - the test reads it
+    except LaunchError as error:
+        print(json.dumps({"refused": str(error)}))  # noqa: T201 - the test reads it
+
+
+main()

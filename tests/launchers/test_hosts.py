@@ -1,0 +1,222 @@
+"""The launchers ssh, slurm and mpi on a bed of nodes with a real sshd and a real Slurm; every test needs root."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_bed import ClusterBed, missing_requirement, running_bed
+
+from steptime.runner.preparation import ready_interpreter
+
+LAUNCH = str(Path(__file__).with_name("host_launch.py"))
+PYTHON = sys.executable
+WRITE_PLACE = """
+    import json, os, socket
+    rank = os.environ.get("STEPTIME_RANK") or os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
+    with open(os.environ["STEPTIME_ROLE"] + "-" + rank + ".json", "w") as file:
+        own = {key[9:].lower(): value for key, value in os.environ.items() if key.startswith("STEPTIME_")}
+        foreign = [key for key in os.environ if key.startswith(("SLURM", "SSH"))]
+        json.dump({**own, "host": socket.gethostname(), "cwd": os.getcwd(), "foreign": foreign}, file)
+"""
+SLEEP = """
+    import subprocess, sys, time
+    open("started-" + __import__("os").environ["STEPTIME_RANK"], "w").close()
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    time.sleep(600)
+"""
+FAIL = """
+    import os, sys, time
+    if os.environ["STEPTIME_RANK"] == "1":
+        sys.exit(3)
+    time.sleep(600)
+"""
+pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[ClusterBed]:
+    """Three nodes, and a fourth that tests may kill."""
+    with running_bed(4) as made:
+        yield made
+
+
+def staged(folder: Path, program: str) -> Path:
+    (folder / "start.py").write_text(textwrap.dedent(program))
+    return folder
+
+
+def launch(
+    bed: ClusterBed, folder: Path, launcher: str = "ssh", hosts: str = "n0,n1", **given: object
+) -> dict[str, Any]:
+    """Run a launch on the bed, by Slurm within an allocation of its own; return its outcome."""
+    reach = "slurm" if launcher == "slurm" else "ssh"
+    command = [PYTHON, LAUNCH, str(folder), launcher, reach, hosts, *(f"{key}={value}" for key, value in given.items())]
+    allocation = ["salloc", "-Q", f"--nodelist={hosts}", "--exclusive"] if reach == "slurm" else []
+    done = bed.run(*allocation, *command)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def places(folder: Path) -> dict[str, dict[str, Any]]:
+    return {path.stem: json.loads(path.read_text()) for path in folder.glob("*-[0-9].json")}
+
+
+def await_quiet(bed: ClusterBed, *nodes: str, limit_s: float = 40.0) -> list[str]:
+    """Return what still runs on nodes, once nothing does or the time is up; the machine may be very busy."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        left = [
+            f"{node}: {line}"
+            for node in nodes
+            for line in bed.processes(node)
+            if "start.py" in line or "sleep(600)" in line
+        ]
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.2)
+
+
+def started(folder: Path, count: int = 2, limit_s: float = 60.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while len(list(folder.glob("started-*"))) < count and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return len(list(folder.glob("started-*"))) == count
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "slurm"])
+def test_workers_and_servers_run_on_their_hosts_with_addresses_of_the_interface(bed, tmp_path, launcher):
+    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), launcher, "n0,n1,n2", servers=1)
+    assert outcome["ok"], outcome
+    found = places(tmp_path)
+    assert {name: place["host"] for name, place in found.items()} == {
+        "worker-0": "n0",
+        "worker-1": "n1",
+        "server-0": "n2",
+    }
+    for place in found.values():
+        hosts = [address.split(":")[0] for address in place["worker_addresses"].split(",")]
+        assert hosts == ["10.88.0.1", "10.88.0.2"]
+        assert place["server_addresses"].startswith("10.88.0.3:")
+        assert place["root_address"].startswith("10.88.0.1:")
+        assert (place["interface"], place["cwd"], place["foreign"]) == ("eth0", str(tmp_path), [])
+    assert [load["host"] for load in outcome["host_loads"]] == ["n0", "n1", "n2"]
+
+
+def test_a_launch_on_one_host_uses_loopback_there(bed, tmp_path):
+    assert launch(bed, staged(tmp_path, WRITE_PLACE), hosts="n1,n2", workers=1)["ok"]
+    place = places(tmp_path)["worker-0"]
+    assert (place["host"], place["interface"]) == ("n1", "lo")
+    assert place["root_address"].startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "slurm"])
+def test_a_failed_worker_ends_the_launch_with_its_name_and_host(bed, tmp_path, launcher):
+    outcome = launch(bed, staged(tmp_path, FAIL), launcher)
+    assert outcome["reason"] == "worker-1 on n1 ended with exit code 3"
+    assert not await_quiet(bed, "n0", "n1")
+
+
+def test_a_launch_is_ended_at_its_time_limit_with_all_that_it_started(bed, tmp_path):
+    outcome = launch(bed, staged(tmp_path, SLEEP), time_limit_s=12)
+    assert "time limit of 12 s" in outcome["reason"]
+    assert started(tmp_path, limit_s=0)
+    assert not await_quiet(bed, "n0", "n1")
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "slurm"])
+def test_a_killed_controller_leaves_no_process_on_any_host(bed, tmp_path, launcher):
+    staged(tmp_path, SLEEP)
+    reach = "slurm" if launcher == "slurm" else "ssh"
+    command = [PYTHON, LAUNCH, str(tmp_path), launcher, reach, "n0,n1", "time_limit_s=300"]
+    pid = tmp_path / "pid"
+    shell = ["bash", "-c", f'echo $$ >{pid}; exec "$@"', "bash", *command]
+    allocation = ["salloc", "-Q", "--nodelist=n0,n1", "--exclusive"] if reach == "slurm" else []
+    controller = subprocess.Popen(
+        bed.command("head", [*allocation, *shell]),
+        env=bed.variables(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert started(tmp_path)
+    bed.run("kill", "-9", pid.read_text().strip())
+    controller.wait()
+    assert not await_quiet(bed, "n0", "n1")
+
+
+def test_a_killed_ssh_leaves_no_process_on_its_host(bed, tmp_path):
+    staged(tmp_path, SLEEP)
+    command = bed.command("head", [PYTHON, LAUNCH, str(tmp_path), "ssh", "ssh", "n0,n1", "time_limit_s=300"])
+    controller = subprocess.Popen(
+        command, env=bed.variables(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert started(tmp_path)
+    line = next(
+        each for each in bed.run("ps", "-eo", "pid,args").stdout.splitlines() if "ssh -o" in each and " n1 " in each
+    )
+    bed.run("kill", "-9", line.split()[0])
+    said, _ = controller.communicate()
+    assert "the line to host-n1 ended" in json.loads(said.splitlines()[-1])["reason"]
+    assert not await_quiet(bed, "n0", "n1")
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "slurm"])
+def test_a_dead_host_fails_the_launch_with_its_name(bed, tmp_path, launcher):
+    staged(tmp_path, SLEEP)
+    reach = "slurm" if launcher == "slurm" else "ssh"
+    allocation = ["salloc", "-Q", "--nodelist=n0,n3", "--no-kill"] if reach == "slurm" else []
+    command = bed.command(
+        "head", [*allocation, PYTHON, LAUNCH, str(tmp_path), launcher, reach, "n0,n3", "time_limit_s=120"]
+    )
+    controller = subprocess.Popen(
+        command, env=bed.variables(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert started(tmp_path)
+    bed.kill("n3")
+    said, _ = controller.communicate()
+    bed.revive("n3")
+    reason = json.loads(said.splitlines()[-1])["reason"]
+    assert "n3" in reason
+    assert not await_quiet(bed, "n0")
+
+
+@pytest.mark.parametrize("framework", ["chainer", "cntk"])
+def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, framework):
+    interpreter = ready_interpreter(framework)
+    if interpreter is None:
+        pytest.skip(f"no environment of {framework}, which brings an MPI")
+    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), "mpi", interpreter=interpreter)
+    assert outcome["ok"], outcome
+    assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
+
+
+def test_the_probe_says_what_each_host_has(bed, tmp_path):
+    (first, second) = launch(bed, staged(tmp_path, "pass"), probe=1)["site"]["hosts"]
+    assert (first["interface"], first["address"], second["address"]) == ("eth0", "10.88.0.1", "10.88.0.2")
+    assert first["cores"] == sorted(os.sched_getaffinity(0))
+    assert abs(second["clock_offset_s"]) < 5
+    assert second["shown_s"] is not None
+    assert second["import_s"] > 0
+
+
+def test_a_host_without_the_wanted_interface_is_refused_with_those_it_has(bed, tmp_path):
+    refused = launch(bed, staged(tmp_path, "pass"), probe=1, interface="ib0")["refused"]
+    assert "n0 has no interface 'ib0' (it has lo 127.0.0.1, eth0 10.88.0.1)" in refused
+
+
+def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(bed, tmp_path):
+    refused = launch(bed, staged(tmp_path, "pass"), hosts="n0,n9", probe=1)["refused"]
+    assert "the line to host-n9 ended" in refused
+    assert "Could not resolve hostname n9" in refused
+
+
+def test_the_same_host_twice_is_refused(bed, tmp_path):
+    command = [PYTHON, LAUNCH, str(staged(tmp_path, "pass")), "ssh", "ssh", "n0,n0", "probe=1"]
+    assert "n0 is the same host as n0" in json.loads(bed.run(*command).stdout)["refused"]
