@@ -134,7 +134,7 @@ def difference(before: Snapshot, after: Snapshot, own_cpu_s: float | None = None
 
 def of_counters(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float | None]:
     """Return what happened on another host between two readings of its counters, as its far end wrote them."""
-    return difference(*(_read_there(counters) for counters in (before, after)))
+    return difference(_read_there(before), _read_there(after))
 
 
 def _read_there(counters: Mapping[str, Any]) -> Snapshot:

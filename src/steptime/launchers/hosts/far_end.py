@@ -62,7 +62,7 @@ class FarEnd:
         silence_s = 60.0  # until the plan says
         try:
             while not self._left:
-                readable = [0, *([self._listener] if self._listener else [])]
+                readable: list[Any] = [0, *([self._listener] if self._listener else [])]
                 ready, _, _ = select.select(readable, [], [], _TURN_S)
                 if 0 in ready and not self._read():
                     return
@@ -107,7 +107,7 @@ class FarEnd:
             ("ports", self._say_ports),
             ("clock", lambda asked: self._say(clock=asked["clock"], wall_s=time.time())),
             ("look", lambda asked: self._say(look=_seconds_until(asked["look"]))),
-            ("start", lambda asked: [self._start(process) for process in asked["start"]]),
+            ("start", self._start_all),
             ("command", self._start_command),
             ("answer", lambda asked: self._answer_agent(asked["answer"], asked["code"])),
             ("end", self._take_leave),
@@ -122,6 +122,10 @@ class FarEnd:
     def _say_ports(self, asked: Message) -> None:
         address, count = asked["ports"]
         self._say(ports=free_ports(count, address), before=_counters())
+
+    def _start_all(self, asked: Message) -> None:
+        for process in asked["start"]:
+            self._start(process)
 
     def _start_command(self, asked: Message) -> None:
         argv = self._tethered(["/bin/sh", "-c", asked["command"]])
@@ -338,7 +342,7 @@ def _facts(names: list[str]) -> Message:
         "memory_bytes": _memory("MemAvailable"),
         "gpus": len(_listed("/proc/driver/nvidia/gpus")),
         "interfaces": interface_addresses(),
-        "reached_at": (os.environ.get("SSH_CONNECTION", "").split() or [None] * 4)[2],
+        "reached_at": (os.environ.get("SSH_CONNECTION") or "- - - -").split()[2],
         "addresses": [_resolved(name) for name in names],
         "user": os.getuid(),
         "step": os.environ.get("SLURM_STEP_ID"),
