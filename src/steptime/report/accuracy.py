@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from steptime.measurements.accuracy.form import AccuracyPlace, OverSeeds, TrainingSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
-from steptime.report.number_format import UNKNOWN, count, number
+from steptime.report.number_format import NOT_SETTLED, UNKNOWN, count, is_settled, number
 from steptime.units import format_seconds
 
 EXPLANATION = (
-    "Every number is the mean over seeds with Student's 95 % interval. The final accuracy is that behind the last "
+    "Every number is the mean over seeds with Student's 95 % interval, or the range of the seeds where that interval "
+    "ends beyond ten times its mean (not settled). The final accuracy is that behind the last "
     "epoch; the best one was chosen by looking at the validation set, and is optimistic. Differences pair the "
     "trainings of the same seed; = marks those whose interval holds 0. Seconds are of training, without evaluation and "
     "checkpoints; those to the target are of the seeds that reached it, whose number stands with them."
@@ -41,7 +42,7 @@ class AccuracyRow:
     @property
     def line(self) -> str:
         """All of it in one sentence, for a terminal."""
-        parts = [f"{self.rank} {self.name}: {self.final}"]
+        parts = [f"{self.rank} {self.name}: final {self.final}"]
         if self.difference:
             parts.append(f"{self.difference} against the best")
         if self.best:
@@ -110,28 +111,23 @@ def _names(
     return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
 
 
-def share(value: OverSeeds | None, digits: int = 2) -> str:
+def _share(value: OverSeeds | None) -> str:
     """``98.61 % (98.40 to 98.82)``."""
+    return _over_seeds(value, lambda each: f"{100 * each:.2f}", " %")
+
+
+def _over_seeds(value: OverSeeds | None, write: Callable[[float], str], unit: str = "") -> str:
+    """Return a number with its interval, or, where that is not settled, with the range of the seeds."""
     if value is None:
         return UNKNOWN
-    text = f"{100 * value.value:.{digits}f} %"
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} ({100 * value.low:.{digits}f} to {100 * value.high:.{digits}f})"
+    if not is_settled(value) and value.least is not None and value.most is not None:
+        return f"{NOT_SETTLED} ({write(value.least)} to {write(value.most)}{unit} seen)"
+    return _interval(value, write, unit)
 
 
-def _number(value: OverSeeds | None) -> str:
-    if value is None:
-        return UNKNOWN
-    text = number(value.value)
-    return text if value.low is None or value.high is None else f"{text} ({number(value.low)} to {number(value.high)})"
-
-
-def _seconds(value: OverSeeds) -> str:
-    text = format_seconds(value.value)
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} ({format_seconds(max(0.0, value.low))} to {format_seconds(value.high)})"
+def _interval(value: OverSeeds, write: Callable[[float], str], unit: str = "") -> str:
+    text = write(value.value) + unit
+    return text if value.low is None or value.high is None else f"{text} ({write(value.low)} to {write(value.high)})"
 
 
 def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
@@ -139,21 +135,20 @@ def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
     if found is None:
         message = f"{trial.id} has a place and no training"
         raise ValueError(message)
-    final = (
-        f"final {share(found.final_accuracy)}" if found.final_accuracy else f"final loss {_number(found.final_loss)}"
-    )
+    loss = _over_seeds(found.final_loss, number)
+    final = _share(found.final_accuracy) if found.final_accuracy else f"loss {loss}"
     return AccuracyRow(
         name=name,
         trial=trial,
         found=found,
         rank=f"{place.rank}{'=' if place.rank > 1 and place.tied_with_best else ''}",
         final=f"{final}, {count(len(found.seeds), 'seed')}",
-        best=share(found.best_accuracy) if found.best_accuracy else "",
-        loss=_number(found.final_loss),
+        best=_share(found.best_accuracy) if found.best_accuracy else "",
+        loss=loss,
         difference=_difference(place, found),
         to_target=_to_target(found),
-        seconds=_seconds(found.training_s),
-        rate=_number(found.samples_per_s),
+        seconds=_over_seeds(found.training_s, format_seconds),
+        rate=_over_seeds(found.samples_per_s, number),
     )
 
 
@@ -162,11 +157,8 @@ def _difference(place: AccuracyPlace, found: TrainingSummary) -> str:
         return ""
     difference = place.difference_to_best
     if found.final_accuracy is None:
-        return _number(difference)
-    text = f"{100 * difference.value:+.2f} points"
-    if difference.low is None or difference.high is None:
-        return text
-    return f"{text} ({100 * difference.low:+.2f} to {100 * difference.high:+.2f})"
+        return _interval(difference, number)
+    return _interval(difference, lambda each: f"{100 * each:+.2f}", " points")
 
 
 def _to_target(found: TrainingSummary) -> str:
@@ -175,4 +167,6 @@ def _to_target(found: TrainingSummary) -> str:
     of = f"{found.reached_target} of {len(found.seeds)} reached {100 * found.target_accuracy:g} %"
     if found.seconds_to_target is None or found.samples_to_target is None:
         return of
-    return f"{of} in {_seconds(found.seconds_to_target)}, {found.samples_to_target.value:.0f} samples"
+    return (
+        f"{of} in {_over_seeds(found.seconds_to_target, format_seconds)}, {found.samples_to_target.value:.0f} samples"
+    )

@@ -3,6 +3,7 @@
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
+from steptime.measurements.accuracy.form import OverSeeds
 from steptime.measurements.summary_form import (
     Efficiency,
     LaunchValue,
@@ -56,7 +57,7 @@ def drawn_interval(value: LaunchValue | Efficiency) -> tuple[float | None, float
     return (value.low, value.high) if is_settled(value) else (value.least, value.most)
 
 
-def is_settled(value: LaunchValue | Efficiency) -> bool:
+def is_settled(value: LaunchValue | Efficiency | OverSeeds) -> bool:
     """Say whether the interval ends within ten times its estimate, or there is none."""
     return value.value is None or value.high is None or value.high <= _UNSETTLED * value.value
 

@@ -13,6 +13,9 @@ class OverSeeds(JsonForm):
     value: float
     low: float | None = None
     high: float | None = None
+    least: float | None = None
+    """Of the seeds, without any statistics; None where one seed leaves no range."""
+    most: float | None = None
     seeds: int
 
 

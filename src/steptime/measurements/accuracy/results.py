@@ -31,7 +31,7 @@ def seconds_of(epoch: Epoch) -> float:
     return max(each.trained_s for each in epoch)
 
 
-def over_seeds(values: Sequence[float], *, least: float = -math.inf, most: float = math.inf) -> OverSeeds | None:
+def over_seeds(values: Sequence[float], *, lowest: float = -math.inf, highest: float = math.inf) -> OverSeeds | None:
     """Return the mean of ``values`` with its interval, within the bounds that they cannot leave; None for no values."""
     if not values:
         return None
@@ -39,15 +39,22 @@ def over_seeds(values: Sequence[float], *, least: float = -math.inf, most: float
     if len(values) == 1:
         return OverSeeds(value=mean, seeds=1)
     half = float(t_quantile(len(values) - 1, LEVEL)) * stdev(values) / len(values) ** 0.5
-    return OverSeeds(value=mean, low=max(least, mean - half), high=min(most, mean + half), seeds=len(values))
+    return OverSeeds(
+        value=mean,
+        low=max(lowest, mean - half),
+        high=min(highest, mean + half),
+        least=min(values),
+        most=max(values),
+        seeds=len(values),
+    )
 
 
 def _shares(values: Sequence[float]) -> OverSeeds | None:
-    return over_seeds(values, least=0.0, most=1.0)
+    return over_seeds(values, lowest=0.0, highest=1.0)
 
 
 def _positive(values: Sequence[float]) -> OverSeeds | None:
-    return over_seeds(values, least=0.0)
+    return over_seeds(values, lowest=0.0)
 
 
 def training_summary(trial: Trial, runs: Sequence[TrainingRun]) -> TrainingSummary | None:
