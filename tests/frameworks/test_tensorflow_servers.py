@@ -1,22 +1,18 @@
 """TensorFlow's ParameterServerStrategy: a coordinator sends each worker its steps, and servers hold the weights."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from image_files import PHOTO, photos
 from launching import check_job, launch, launch_ok, relative_error, timing_job
-from PIL import Image
 
 from steptime.worker.weights import initial_weights
 from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("tensorflow")
-
-SAMPLES = 12
-SIDE = 32
 
 
 def odd_and_normalised() -> Workload:
@@ -25,35 +21,6 @@ def odd_and_normalised() -> Workload:
     x = net.batch_norm("norm", net.conv2d("conv", net.input, 3, 3, padding=1, bias=False))
     net.linear("fc", net.flatten("flatten", net.relu("relu", x)), 4)
     return net.finish("odd_and_normalised", classes=4)
-
-
-def photos(folder: Path, broken: int | None = None) -> dict[str, Any]:
-    """A native loader over JPEG files, one of which may be cut short."""
-    stream = np.random.default_rng(0)
-    for index in range(SAMPLES):
-        pixels = stream.integers(0, 256, (SIDE + 9, SIDE + 9, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{index}.jpg")
-    if broken is not None:
-        whole = (folder / f"{broken}.jpg").read_bytes()
-        (folder / f"{broken}.jpg").write_bytes(whole[: len(whole) // 2])
-    sizes = [[SIDE + 9, SIDE + 9]] * SAMPLES
-    files = [[f"{index}.jpg", index % 10] for index in range(SAMPLES)]
-    (folder / "index.json").write_text(json.dumps({"files": files, "classes": list("abcdefghij"), "sizes": sizes}))
-    dataset = {
-        "form": "image_folder",
-        "root": str(folder),
-        "index": str(folder / "index.json"),
-        "samples": SAMPLES,
-        "transform": {
-            "size": [SIDE, SIDE],
-            "area": [0.08, 1.0],
-            "aspect": [0.75, 4 / 3],
-            "flip": True,
-            "mean": [0.5] * 3,
-            "std": [0.25] * 3,
-        },
-    }
-    return {"kind": "native", "processes": 0, "dataset": dataset}
 
 
 def test_one_worker_with_two_servers_trains_what_the_reference_trains(tmp_path: Path) -> None:
@@ -73,12 +40,11 @@ def test_two_pinned_workers_count_their_stale_updates_over_photographs(tmp_path:
         "tensorflow",
         "ps_async",
         "lenet5",
-        loader=photos(tmp_path),
+        loader=photos(tmp_path, processes=0),
         workers=2,
         batch=2,
         steps=8,
-        input_shape=(3, SIDE, SIDE),
-        classes=10,
+        **PHOTO,
     )
     cores = tuple(sorted(os.sched_getaffinity(0)))
     result = launch_ok(tmp_path, job, workers=2, servers=1, cores=cores)
@@ -109,18 +75,19 @@ def test_every_worker_has_its_own_batches_whichever_runs_a_step(tmp_path: Path) 
 
 def test_a_broken_photograph_ends_all_and_is_named(tmp_path: Path) -> None:
     """The worker whose batch it was says so; coordinator, server and the other worker end with it."""
+    loader, broken = photos(tmp_path, processes=0), tmp_path / "3.jpg"
+    broken.write_bytes(broken.read_bytes()[: broken.stat().st_size // 2])
     job = timing_job(
         "tensorflow",
         "ps_async",
         "lenet5",
-        loader=photos(tmp_path, broken=3),
+        loader=loader,
         workers=2,
         batch=2,
         steps=50,
-        input_shape=(3, SIDE, SIDE),
-        classes=10,
+        **PHOTO,
     )
     result = launch(tmp_path, job, workers=2, servers=1, time_limit_s=100)
     assert not result.outcome.ok
-    assert str(tmp_path / "3.jpg") in result.explanation()
+    assert str(broken) in result.explanation()
     assert "time limit" not in (result.outcome.reason or "")

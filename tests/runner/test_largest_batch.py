@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_study import STUDY
 
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.store import Store
@@ -18,18 +19,6 @@ from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
 from steptime.runner.study_run import StudyRun
 
-STUDY = """\
-version: 1
-name: full
-workloads: [{name: lenet5, batch_per_worker: 100}]
-frameworks: [reference]
-workers: [1]
-loaders: [synthetic]
-equivalence: {enabled: false}
-launches: {min: 2, max: 2}
-seconds_per_launch: 0.1
-steps: {warmup: 1, min: 1, max: 2}
-"""
 ROOM = 37
 
 
@@ -78,7 +67,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> FullMachine:
 
 def run(folder: Path, budget: str | None = None) -> str:
     """Run the study, and return why its one trial has no result."""
-    (folder / "full.yaml").write_text(STUDY)
+    (folder / "full.yaml").write_text(STUDY.replace("batch_per_worker: 4", "batch_per_worker: 100"))
     StudyRun(plan_study(str(folder / "full.yaml"), [], folder / "results", budget), Silent()).run()
     ((_, verdict),) = (Store.open(folder / "results").get("verdicts") or {}).items()
     assert verdict["status"] == "failed"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from small_study import STUDY
 
 from steptime.cli.app import run_program
 from steptime.frameworks.manifest import Manifest
@@ -24,19 +25,6 @@ from steptime.runner.run_folder import Collected
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
-
-STUDY = """\
-version: 1
-name: small
-workloads: [{name: lenet5, batch_per_worker: 4}]
-frameworks: [reference]
-workers: [1]
-loaders: [synthetic]
-equivalence: {enabled: false}
-launches: {min: 2, max: 2}
-seconds_per_launch: 0.1
-steps: {warmup: 1, min: 1, max: 2}
-"""
 
 
 class Notes(Silent):
