@@ -54,7 +54,18 @@ def alone(of: Trial, batch_s: float, *, first_s: float | None = None, ahead: int
         workers = [WorkerLoading(rank, "here", stretches, 20, ahead, {}) for rank in range(of.workers)]
         cache = PageCache(1.0, 0.0, 100)
         launches.append(
-            LoaderLaunch(of.id, number, "ok", None, "2026-01-01", 1.0, {}, {}, workers=workers, page_cache=cache)
+            LoaderLaunch(
+                trial=of.id,
+                launch=number,
+                status="ok",
+                reason=None,
+                started_at="2026-01-01",
+                wall_s=1.0,
+                environment={},
+                noise={},
+                workers=workers,
+                page_cache=cache,
+            )
         )
     return launches
 

@@ -100,9 +100,18 @@ def message_launches():
     visits = [Visit("allreduce", size, 0, [0.0, 1e-6 * size, 2e-6 * size, 3e-6 * size]) for size in setting.sizes]
     workers = [WorkerVisits(rank, "h", visits, 2, 0, {"framework_version": "1"}) for rank in range(2)]
     for number in range(2):
-        shared = {"status": "ok", "reason": None, "started_at": "2026-01-01", "wall_s": 1.0, "commands": [["x"]]}
         yield NetLaunch(
-            setting, number, **shared, environment={}, noise={"steal_share": 0.1}, alphas_s=[1e-3], workers=workers
+            setting=setting,
+            launch=number,
+            status="ok",
+            reason=None,
+            started_at="2026-01-01",
+            wall_s=1.0,
+            commands=[["x"]],
+            environment={},
+            noise={"steal_share": 0.1},
+            alphas_s=[1e-3],
+            workers=workers,
         )
 
 

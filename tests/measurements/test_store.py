@@ -5,8 +5,8 @@ import pytest
 from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.errors import StoreError
-from steptime.measurements.records import SCHEMA
 from steptime.measurements.store import Store
+from steptime.measurements.stored_record import SCHEMA
 
 
 @pytest.fixture

@@ -27,7 +27,18 @@ REPEATED = StoppingRule(least=2, most=2)
 
 
 def launch(of: Trial, number: int, status: str = "ok", wall_s: float = 1.0) -> Launch:
-    return Launch(of.id, number, number, status, None, "2026-01-01T00:00:00", wall_s, [], {}, {})
+    return Launch(
+        trial=of.id,
+        launch=number,
+        block=number,
+        status=status,
+        reason=None,
+        started_at="2026-01-01T00:00:00",
+        wall_s=wall_s,
+        commands=[],
+        environment={},
+        noise={},
+    )
 
 
 class Runs(AbstractRuns[Trial, Launch]):

@@ -1,13 +1,11 @@
-"""Types of the fields of records, and the strict reader of a record's line.
+"""Types of the fields of records, which are strict.
 
-A record may come from somebody else, or from a disk that is damaged. Its reader takes a line only where every field
-has its type: a number is a number and finite, counts are not negative, and the parts of a record fit together. Keys
-that a field of this version does not need are left out, so that the same schema may gain keys.
+A record may come from somebody else, or from a disk that is damaged. A line is read only where every field has its
+type: a number is a number and finite, and counts are not negative. Keys that this version does not know are left out,
+so that the same schema may gain keys.
 """
 
-from collections.abc import Callable
-from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -80,52 +78,9 @@ Facts = Annotated[dict[str, Any], _fits(_StoredFramework)]
 FoundCluster = Annotated[dict[str, Any], _fits(ClusterFindings)]
 """The hosts and links that a launcher made, as it found them: see ``ClusterFindings`` of clusters/cluster.py."""
 
-Record = TypeVar("Record")
-Reader = Callable[[bytes], Record]
-
-
-class _Kind(StoredObject):
-    kind: str
-
-
-def record_reader(
-    record: type[Record],
-    kind: Literal["launch", "ablation", "loader", "training", "equivalence", "net"],
-    check: Callable[[Record], None],
-) -> Reader[Record]:
-    """Return the function that reads a line of ``record`` and raises ValueError, which says what is wrong where.
-
-    Args:
-        record: the dataclass.
-        kind: the line's ``kind``.
-        check: raises ValueError where fields of the right types do not fit together.
-    """
-
-    @cache
-    def adapter() -> TypeAdapter[Record]:
-        return TypeAdapter(record)
-
-    def read(line: bytes) -> Record:
-        try:
-            found: Record = adapter().validate_json(line)
-            said = _Kind.model_validate_json(line).kind
-        except ValidationError as error:
-            raise ValueError(first_mistake(error)) from error
-        if said != kind:
-            message = f"kind: it is a record of {said!r}, not of {kind!r}"
-            raise ValueError(message)
-        check(found)
-        return found
-
-    return read
-
 
 def first_mistake(error: ValidationError) -> str:
     """Return the key and the sentence of the first mistake that pydantic found."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(map(str, first["loc"]))
     return f"{place}: {first['msg']}" if place else first["msg"]
-
-
-def nothing_to_check(_: object) -> None:
-    """Accept a record whose fields do not depend on each other."""

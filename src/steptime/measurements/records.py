@@ -1,34 +1,11 @@
-"""What one launch of one trial wrote, as it stands in the store: one JSON object per line.
-
-Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
-
-1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
-   ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
-   framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
-   ``schedule`` and ``environment_variables`` of a launch.
-"""
+"""The records of timed launches, one line each in their trial's ``records.jsonl``, and of equivalence checks."""
 
 import re
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from steptime.measurements.record_fields import (
-    STRICT,
-    Count,
-    Duration,
-    Environment,
-    Facts,
-    FoundCluster,
-    Option,
-    Quantity,
-    Seconds,
-    nothing_to_check,
-    record_reader,
-)
-
-SCHEMA = 1
-
-Status = Literal["ok", "failed"]
+from steptime.measurements.record_fields import STRICT, Count, Facts, Option, Quantity, Seconds
+from steptime.measurements.stored_record import StoredRecord, TrialLaunch, nothing_to_check, record_reader
 
 
 @dataclass(frozen=True)
@@ -59,48 +36,20 @@ class WorkerSteps:
     """How many of this worker's updates were 0, 1, 2, … updates of others late; None where none can be."""
 
 
-@dataclass(frozen=True)
-class Launch:
-    """One launch: fresh processes, one line in the trial's ``records.jsonl``."""
+@dataclass(frozen=True, kw_only=True)
+class Launch(TrialLaunch):
+    """One timed launch."""
 
-    __pydantic_config__ = STRICT
+    kind = "launch"
+    stands_before: ClassVar = {"trial": "launch", "block": "status", "commands": "environment", "workers": "stderr"}
 
-    trial: str
-    launch: Count
-    """Index among the launches of this trial, from 0."""
     block: Count
     """Index of the randomised block in which it ran; the launches of one block are neighbours in time."""
-    status: Status
-    reason: str | None
-    """Why it failed, in one sentence; None when it did not."""
-    started_at: str
-    """UTC, ISO 8601."""
-    wall_s: Duration
     commands: list[list[str]]
     """The argument list of every process, in the order of their start."""
-    environment: Environment
-    noise: dict[str, Quantity | None]
-    """What else the machine did: see measurements/noise.py; null where the system does not say."""
-    flags: list[str] = field(default_factory=list)
     workers: list[WorkerSteps] = field(default_factory=list)
-    stderr: dict[str, str] = field(default_factory=dict)
-    """The last lines of each process's standard error, for a failed launch."""
-    cluster: FoundCluster | None = None
-    """None where the launcher made no hosts.
-    A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
-    isolation: str | None = None
-    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
-    steptime: str | None = None
-    """The version that ran the launch; None in records from before it was kept."""
-    environment_variables: dict[str, str] | None = None
-    """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
-    user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
     schedule: dict[str, Quantity] | None = None
-    """How many steps and seconds the launch was asked for, as in its job; None as above."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The line's object."""
-        return {"schema": SCHEMA, "kind": "launch", **asdict(self)}
+    """How many steps and seconds the launch was asked for, as in its job; None in records from before it was kept."""
 
 
 _UPDATES = re.compile("[0-9]{1,9}")
@@ -113,14 +62,14 @@ def _staleness_counts(launch: Launch) -> None:
             raise ValueError(message)
 
 
-read_launch = record_reader(Launch, "launch", _staleness_counts)
+read_launch = record_reader(Launch, _staleness_counts)
 
 
 @dataclass(frozen=True)
-class EquivalenceResult:
+class EquivalenceResult(StoredRecord):
     """What the equivalence check found for one framework, strategy and workload."""
 
-    __pydantic_config__ = STRICT
+    kind = "equivalence"
 
     framework: str
     framework_version: str
@@ -167,9 +116,5 @@ class EquivalenceResult:
     optimizer: str = "sgd"
     """The name of the optimizer that was compared."""
 
-    def to_json(self) -> dict[str, Any]:
-        """The line's object."""
-        return {"schema": SCHEMA, "kind": "equivalence", **asdict(self)}
 
-
-read_equivalence = record_reader(EquivalenceResult, "equivalence", nothing_to_check)
+read_equivalence = record_reader(EquivalenceResult, nothing_to_check)

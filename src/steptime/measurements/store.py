@@ -37,8 +37,9 @@ from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
 from steptime.measurements.plain_file import cannot_write, read_plain, refuse_links, write_whole
 from steptime.measurements.progress import TrialProgress, trial_progress
-from steptime.measurements.records import SCHEMA, EquivalenceResult, Launch, read_equivalence, read_launch
+from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence, read_launch
 from steptime.measurements.results_files import ResultsFiles
+from steptime.measurements.stored_record import SCHEMA
 from steptime.study.trial import Trial
 
 _RESERVED = ("study", "machine")

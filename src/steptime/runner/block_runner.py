@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from steptime.measurements.stored_record import LaunchRecord
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.launch_spec import Launchable
 from steptime.runner.progress import Observer, Remaining
@@ -29,17 +30,6 @@ times steps as well; each is of what the ones below it leave."""
 
 Verdict = Literal["continue", "settled", "abandoned"]
 BUDGET_SPENT = "the budget is spent; what was measured is kept"
-
-
-class LaunchRecord(Protocol):
-    """What every kind of launch record says."""
-
-    @property
-    def status(self) -> str:
-        """``failed``, or how it ended well."""
-
-    @property
-    def wall_s(self) -> float: ...
 
 
 Configuration = TypeVar("Configuration", bound=Launchable)

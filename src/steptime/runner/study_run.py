@@ -13,12 +13,11 @@ from steptime.errors import LaunchError
 from steptime.interruption import shielded
 from steptime.launchers.hosts.probe import probed
 from steptime.launchers.orphans import end_orphans
-from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
-from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
+from steptime.measurements.stored_record import TrialLaunch
 from steptime.measurements.tiers import merged_tiers
 from steptime.runner.block_runner import LOADER_SHARE, TRAINING_SHARE, BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
@@ -59,7 +58,7 @@ from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
-KeptRecord = TypeVar("KeptRecord", Launch, AblationLaunch, LoaderLaunch, TrainingRun)
+KeptRecord = TypeVar("KeptRecord", bound=TrialLaunch)
 NOT_RUN = "not run: the budget was spent before its first launch"
 
 

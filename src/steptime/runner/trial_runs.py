@@ -16,6 +16,7 @@ from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.records import Launch
 from steptime.measurements.stopping_rule import suffices
 from steptime.measurements.store import Store
+from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
@@ -26,7 +27,7 @@ from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
 SYNTHETIC = "synthetic"
-TrialRecord = TypeVar("TrialRecord", Launch, AblationLaunch, LoaderLaunch)
+TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,10 @@
 """The record of one ablation launch, one line in the trial's ``ablation.jsonl``."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
-from steptime.measurements.record_fields import (
-    STRICT,
-    Bytes,
-    Count,
-    Duration,
-    Environment,
-    Facts,
-    FoundCluster,
-    Quantity,
-    Seconds,
-    record_reader,
-)
-from steptime.measurements.records import SCHEMA, Status
+from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Quantity, Seconds
+from steptime.measurements.stored_record import TrialLaunch, record_reader
 
 PHASES = ("input_wait", "h2d", "forward", "backward", "comm_exposed", "sync_wait", "update", "residual")
 """What sums to the step, in the order in which it is shown; the meanings are in docs/glossary.md."""
@@ -57,37 +46,16 @@ class WorkerAblation:
     """
 
 
-@dataclass(frozen=True)
-class AblationLaunch:
-    """One ablation launch: fresh processes, one line in the trial's ``ablation.jsonl``."""
+@dataclass(frozen=True, kw_only=True)
+class AblationLaunch(TrialLaunch):
+    """One ablation launch."""
 
-    __pydantic_config__ = STRICT
+    kind = "ablation"
+    stands_before: ClassVar = {"trial": "launch", "workers": "stderr", "schedule": "environment_variables"}
 
-    trial: str
-    launch: Count
-    """Index among the ablation launches of this trial, from 0; launches of the same index are neighbours in time."""
-    status: Status
-    reason: str | None
-    started_at: str
-    """UTC, ISO 8601."""
-    wall_s: Duration
-    environment: Environment
-    noise: dict[str, Quantity | None]
-    flags: list[str] = field(default_factory=list)
     workers: list[WorkerAblation] = field(default_factory=list)
-    stderr: dict[str, str] = field(default_factory=dict)
-    cluster: FoundCluster | None = None
-    """As in a timing launch."""
-    isolation: str | None = None
-    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
-    steptime: str | None = None
     schedule: dict[str, Quantity] | None = None
-    environment_variables: dict[str, str] | None = None
-    """All three as in a timing launch."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The line's object."""
-        return {"schema": SCHEMA, "kind": "ablation", **asdict(self)}
+    """As in a timed launch."""
 
 
 _WITH_WORK = ("step", "local", "backward", "forward")
@@ -133,4 +101,4 @@ def _mark_mistake(worker: WorkerAblation, first: WorkerAblation) -> str | None:
     return f"native: unknown phase {min(unknown)!r}" if unknown else None
 
 
-read_ablation = record_reader(AblationLaunch, "ablation", _parts_fit)
+read_ablation = record_reader(AblationLaunch, _parts_fit)

@@ -1,20 +1,11 @@
 """The record of one training, one line in the trial's ``training.jsonl``: every epoch that it took."""
 
 import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from steptime.measurements.record_fields import (
-    STRICT,
-    Count,
-    Duration,
-    Environment,
-    Facts,
-    FoundCluster,
-    Quantity,
-    record_reader,
-)
-from steptime.measurements.records import SCHEMA, Status
+from steptime.measurements.record_fields import STRICT, Count, Duration, Facts, Quantity
+from steptime.measurements.stored_record import TrialLaunch, record_reader
 
 
 @dataclass(frozen=True)
@@ -42,25 +33,26 @@ class WorkerEpoch:
     staleness: dict[str, Count] | None = None
 
 
-@dataclass(frozen=True)
-class TrainingRun:
-    """One training: the launch of one seed, or several that went on from each other."""
+@dataclass(frozen=True, kw_only=True)
+class TrainingRun(TrialLaunch):
+    """One training: the launch of one seed, or several that went on from each other.
 
-    __pydantic_config__ = STRICT
+    The index is that of the seed: the training of the same index of another trial has the same seed. What a launch
+    has once, such as its beginning and its duration, is that of the last launch.
+    """
 
-    trial: str
-    launch: Count
-    """Index among the trainings of this trial, from 0: the training of the same index of another trial has the same
-    seed."""
+    kind = "training"
+    stands_before: ClassVar = {
+        "trial": "launch",
+        "seed": "status",
+        "steps_per_epoch": "flags",
+        "resumed_at": "flags",
+        "epochs": "flags",
+        "facts": "flags",
+        "commands": "cluster",
+    }
+
     seed: Count
-    status: Status
-    reason: str | None
-    started_at: str
-    """UTC, ISO 8601; of the last launch."""
-    wall_s: Duration
-    """Of the last launch."""
-    environment: Environment
-    noise: dict[str, Quantity | None]
     steps_per_epoch: Count
     resumed_at: Count = 0
     """The epoch with which the last launch began."""
@@ -68,18 +60,8 @@ class TrainingRun:
     """By epoch, every worker's part by rank; empty where the training failed, which goes on from its checkpoint."""
     facts: Facts = field(default_factory=dict)
     """Of worker 0's session."""
-    flags: list[str] = field(default_factory=list)
-    stderr: dict[str, str] = field(default_factory=dict)
     commands: list[list[str]] = field(default_factory=list)
-    cluster: FoundCluster | None = None
-    isolation: str | None = None
-    steptime: str | None = None
-    environment_variables: dict[str, str] | None = None
-    """All as in a timing launch."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The line's object."""
-        return {"schema": SCHEMA, "kind": "training", **asdict(self)}
+    """As in a timed launch."""
 
 
 def _epochs_fit(run: TrainingRun) -> None:
@@ -95,7 +77,7 @@ def _epochs_fit(run: TrainingRun) -> None:
             raise ValueError(message)
 
 
-read_training = record_reader(TrainingRun, "training", _epochs_fit)
+read_training = record_reader(TrainingRun, _epochs_fit)
 
 
 def worker_epoch(record: dict[str, Any]) -> WorkerEpoch:

@@ -1,20 +1,10 @@
 """The record of one loader launch, one line in the trial's ``loader.jsonl``: batches that nobody trains on."""
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
-from steptime.measurements.record_fields import (
-    STRICT,
-    Count,
-    Duration,
-    Environment,
-    Facts,
-    FoundCluster,
-    Quantity,
-    Seconds,
-    record_reader,
-)
-from steptime.measurements.records import SCHEMA, Status
+from steptime.measurements.record_fields import STRICT, Count, Facts, Quantity, Seconds
+from steptime.measurements.stored_record import TrialLaunch, record_reader
 
 StretchName = Literal["first", "later"]
 
@@ -74,37 +64,23 @@ _LEFT = 0.05
 """A share of pages in memory that is taken for none: some are read again by whoever looks at the folder."""
 
 
-@dataclass(frozen=True)
-class LoaderLaunch:
-    """One loader launch: fresh processes, one line in the trial's ``loader.jsonl``."""
+@dataclass(frozen=True, kw_only=True)
+class LoaderLaunch(TrialLaunch):
+    """One loader launch."""
 
-    __pydantic_config__ = STRICT
+    kind = "loader"
+    stands_before: ClassVar = {
+        "trial": "launch",
+        "workers": "stderr",
+        "page_cache": "stderr",
+        "schedule": "environment_variables",
+    }
 
-    trial: str
-    launch: Count
-    """Index among the loader launches of this trial, from 0; launches of the same index are neighbours in time."""
-    status: Status
-    reason: str | None
-    started_at: str
-    """UTC, ISO 8601."""
-    wall_s: Duration
-    environment: Environment
-    noise: dict[str, Quantity | None]
-    flags: list[str] = field(default_factory=list)
     workers: list[WorkerLoading] = field(default_factory=list)
     page_cache: PageCache | None = None
     """None where nobody looked."""
-    stderr: dict[str, str] = field(default_factory=dict)
-    cluster: FoundCluster | None = None
-    isolation: str | None = None
-    steptime: str | None = None
     schedule: dict[str, Quantity] | None = None
-    environment_variables: dict[str, str] | None = None
-    """All five as in a timing launch."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The line's object."""
-        return {"schema": SCHEMA, "kind": "loader", **asdict(self)}
+    """As in a timed launch."""
 
 
 def _stretches_fit(launch: LoaderLaunch) -> None:
@@ -125,4 +101,4 @@ def _stretches_fit(launch: LoaderLaunch) -> None:
                 raise ValueError(message)
 
 
-read_loader = record_reader(LoaderLaunch, "loader", _stretches_fit)
+read_loader = record_reader(LoaderLaunch, _stretches_fit)

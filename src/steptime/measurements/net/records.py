@@ -1,30 +1,15 @@
-"""One launch of the network benchmark, as it stands in a results folder's ``net.jsonl``.
-
-The schema is that of ``measurements/records.py``, with its diary.
-"""
+"""The record of one launch of the network benchmark, one line in a results folder's ``net.jsonl``."""
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from steptime.clusters.cluster import Cluster
-from steptime.measurements.record_fields import (
-    STRICT,
-    Bytes,
-    Count,
-    Duration,
-    Environment,
-    Facts,
-    FoundCluster,
-    Option,
-    Quantity,
-    Seconds,
-    record_reader,
-)
-from steptime.measurements.records import SCHEMA
+from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Option, Seconds
+from steptime.measurements.stored_record import LaunchRecord, record_reader
 
 
 class NetSetting(BaseModel):
@@ -100,44 +85,24 @@ class WorkerVisits:
     facts: Facts
 
 
-@dataclass(frozen=True)
-class NetLaunch:
-    """One launch: fresh processes, one line."""
+@dataclass(frozen=True, kw_only=True)
+class NetLaunch(LaunchRecord):
+    """One launch of a setting; the bytes of its ``cluster`` show that the messages crossed the links."""
 
-    __pydantic_config__ = STRICT
+    kind = "net"
+    stands_before: ClassVar = {"commands": "environment", "alphas_s": "stderr", "workers": "stderr"}
 
     setting: NetSetting
-    launch: Count
-    """Index among the launches of this setting, from 0; launches of the same index are neighbours in time."""
     status: Literal["ok", "failed", "wrong"]
     """``wrong``: it ended well, and a value was not what it must be."""
-    reason: str | None
-    started_at: str
-    wall_s: Duration
     commands: list[list[str]]
-    environment: Environment
-    noise: dict[str, Quantity | None]
-    flags: list[str] = field(default_factory=list)
+    """As in a timed launch."""
     alphas_s: list[Duration] = field(default_factory=list)
     """One way of one byte between worker 0 and each other worker, over a plain socket, in seconds."""
     workers: list[WorkerVisits] = field(default_factory=list)
-    stderr: dict[str, str] = field(default_factory=dict)
-    cluster: FoundCluster | None = None
-    """As in ``records.Launch``; its bytes show that the messages crossed the links."""
-    isolation: str | None = None
-    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
-    steptime: str | None = None
-    """The version that ran the launch; None in records from before it was kept."""
-    environment_variables: dict[str, str] | None = None
-    """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
-    user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
 
     def to_json(self) -> dict[str, Any]:
-        """The line's object."""
-        fields = {name: value for name, value in vars(self).items() if name != "setting"}
-        workers = [asdict(worker) for worker in self.workers]
-        setting = self.setting.model_dump(mode="json")
-        return {"schema": SCHEMA, "kind": "net", **fields, "setting": setting, "workers": workers}
+        return {**super().to_json(), "setting": self.setting.model_dump(mode="json")}
 
 
 def _visits_fit(launch: NetLaunch) -> None:
@@ -163,4 +128,4 @@ _FEWEST_ENDS = 2
 _LEAST_S = 1e-12
 _FEWEST_WORKERS = 2
 
-read_net = record_reader(NetLaunch, "net", _visits_fit)
+read_net = record_reader(NetLaunch, _visits_fit)

@@ -1,0 +1,134 @@
+"""Stored records: what the lines of all files of records have in common, and the strict reader of a line.
+
+Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a file):
+
+1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
+   ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
+   framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
+   ``schedule`` and ``environment_variables`` of a launch; the kinds ``loader`` and ``training``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from steptime.measurements.record_fields import (
+    STRICT,
+    Count,
+    Duration,
+    Environment,
+    FoundCluster,
+    Quantity,
+    StoredObject,
+    first_mistake,
+)
+
+SCHEMA = 1
+
+Status = Literal["ok", "failed"]
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """One line of a file of records; its fields are the keys of the line."""
+
+    __pydantic_config__ = STRICT
+
+    kind: ClassVar[Literal["launch", "ablation", "loader", "training", "equivalence", "net"]]
+    """The line's ``kind``."""
+    stands_before: ClassVar[Mapping[str, str]] = {}
+    """Fields of a kind of its own, each by the inherited field that follows it in the line; others stand at the end.
+
+    The keys of a line keep their order, so that a file which two versions wrote can be compared line by line."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line's object."""
+        values = asdict(self)
+        line: dict[str, Any] = {"schema": SCHEMA, "kind": self.kind}
+        for name, value in values.items():
+            line |= {own: values[own] for own, follower in self.stands_before.items() if follower == name}
+            line.setdefault(name, value)
+        return line
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchRecord(StoredRecord):
+    """The record of one launch of fresh processes: how it ended, and in what conditions it ran."""
+
+    launch: Count
+    """Index among the launches of this kind of a trial or setting, from 0; launches of the same index are neighbours in
+    time."""
+    status: str
+    """``ok``, ``failed``, or how else it ended."""
+    reason: str | None
+    """Why it failed, in one sentence; None when it did not."""
+    started_at: str
+    """UTC, ISO 8601."""
+    wall_s: Duration
+    environment: Environment
+    noise: dict[str, Quantity | None]
+    """What else the machine did: see measurements/noise.py; null where the system does not say."""
+    flags: list[str] = field(default_factory=list)
+    stderr: dict[str, str] = field(default_factory=dict)
+    """The last lines of each process's standard error, for a failed launch."""
+    cluster: FoundCluster | None = None
+    """None where the launcher made no hosts.
+    A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
+    isolation: str | None = None
+    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
+    steptime: str | None = None
+    """The version that ran the launch; None in records from before it was kept."""
+    environment_variables: dict[str, str] | None = None
+    """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
+    user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialLaunch(LaunchRecord):
+    """The record of one launch of a trial."""
+
+    trial: str
+    """The trial's id."""
+    status: Status
+
+
+Record = TypeVar("Record", bound=StoredRecord)
+Reader = Callable[[bytes], Record]
+
+
+class _Kind(StoredObject):
+    kind: str
+
+
+def record_reader(record: type[Record], check: Callable[[Record], None]) -> Reader[Record]:
+    """Return the function that reads a line of ``record`` and raises ValueError, which says what is wrong where.
+
+    Args:
+        record: the dataclass.
+        check: raises ValueError where fields of the right types do not fit together.
+    """
+
+    @cache
+    def adapter() -> TypeAdapter[Record]:
+        return TypeAdapter(record)
+
+    def read(line: bytes) -> Record:
+        try:
+            found: Record = adapter().validate_json(line)
+            said = _Kind.model_validate_json(line).kind
+        except ValidationError as error:
+            raise ValueError(first_mistake(error)) from error
+        if said != record.kind:
+            message = f"kind: it is a record of {said!r}, not of {record.kind!r}"
+            raise ValueError(message)
+        check(found)
+        return found
+
+    return read
+
+
+def nothing_to_check(_: object) -> None:
+    """Accept a record whose fields do not depend on each other."""
