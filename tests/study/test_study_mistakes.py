@@ -8,6 +8,7 @@ from steptime.errors import StudyError
 from steptime.study.study_file import read_study
 
 TOP = "workloads: lenet5\nframeworks: pytorch\n"  # what follows in a case begins on line 3
+DATA = "workloads: {name: lenet5, dataset: digits}\nframeworks: pytorch\n"
 
 ONE_MISTAKE = [
     pytest.param(
@@ -57,6 +58,33 @@ ONE_MISTAKE = [
         TOP + "exclude: {tuning: fast}",
         "race.yaml:3: exclude.tuning: unknown tuning 'fast' (choices: documented, tuned)",
         id="unknown tier of an exclusion",
+    ),
+    pytest.param(
+        DATA + "breakdown: true\ntrain: {epochs: 9}",
+        "race.yaml:3: breakdown: explains timed steps, and train (line 4) makes the whole study train until it is "
+        "over; make two studies of it, or write train in an item of include",
+        id="steps explained that are not timed",
+    ),
+    pytest.param(
+        DATA + "include: {workers: 2, schedules: step}",
+        "race.yaml:3: include.schedules: varies how a study trains, and this one times steps; add train: {…}",
+        id="schedules without a training",
+    ),
+    pytest.param(
+        DATA + "include:\n  workers: 2\n  warmup_epochs: 9\n  train: {epochs: 9}",
+        "race.yaml:5: include.warmup_epochs: leaves nothing of 9 epochs; the warm-up is a part of the training",
+        id="nothing but a warm-up",
+    ),
+    pytest.param(
+        DATA + "train:\n  epochs: 9\n  warmup_epochs: [2, 3]\n  schedules: [cosine, {name: plateau, patience: 5}]",
+        "race.yaml:6: train.schedules.1.patience: with 5, plateau lowers the rate behind 7 epochs at the earliest, and "
+        "the training has 7 behind its warm-up; lower patience, or train longer",
+        id="a plateau that never ends",
+    ),
+    pytest.param(
+        DATA + "include:\n- {workers: 2, train: {epochs: 9}}\n- {workers: 4, train: {epochs: 9, seeds: 3}}",
+        "race.yaml:5: include.1.train.seeds: is that of the first train (line 4) in all trainings; leave it out here",
+        id="two numbers of seeds",
     ),
     pytest.param(
         TOP + "device: gpu",

@@ -1,10 +1,11 @@
 """Contradictions in a study: values that are right alone and wrong together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
+from steptime.study.loaders import LOADERS, SYNTHETIC
 from steptime.study.study import TRAIN_AXES
 from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings
 
@@ -23,7 +24,7 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
     yield from _uneven_batches(document)
     for key in ("launches", "steps"):
         yield from _empty_range(document, key)
-    yield from _native_without_data(document)
+    yield from _loaders_without_data(document, vocabulary)
     yield from _interpreters(document)
     yield from _cluster(document)
     yield from _hosts(document)
@@ -66,15 +67,20 @@ def _empty_range(document: Document, key: str) -> Iterator[Mistake]:
         yield Mistake((key, end), f"at least {least} and at most {most} {key} leave no choice; min must not exceed max")
 
 
-def _native_without_data(document: Document) -> Iterator[Mistake]:
-    names = [item.get("name") if isinstance(item, dict) else item for _, item in document.each("loaders")]
-    if not names or set(names) != {"native"}:
+def _loaders_without_data(document: Document, vocabulary: Vocabulary) -> Iterator[Mistake]:
+    names = _loader_names(document)
+    reading = {name for name in vocabulary.loaders if name in LOADERS and LOADERS[name].form}
+    if not names or not reading.issuperset(names):
         return
     for path, item in document.each("workloads"):
         if isinstance(item, str) or (isinstance(item, dict) and item.get("dataset") is None):
-            yield Mistake(
-                path, "has no dataset, which the loader 'native' reads; name one, or use the loader synthetic"
-            )
+            read = f"the loader {names[0]!r} reads" if len(names) == 1 else f"the loaders {', '.join(names)} read"
+            yield Mistake(path, f"has no dataset, which {read}; name one, or use the loader {SYNTHETIC.name}")
+
+
+def _loader_names(document: Document) -> list[str]:
+    names = (item.get("name") if isinstance(item, dict) else item for _, item in document.each("loaders"))
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
 def _interpreters(document: Document) -> Iterator[Mistake]:
@@ -119,33 +125,78 @@ def _hosts(document: Document) -> Iterator[Mistake]:
 
 
 def _train(document: Document) -> Iterator[Mistake]:
-    train = document.at(("train",))
-    if not isinstance(train, dict):
+    """Yield the contradictions of trainings: of the whole study, or of items of ``include``."""
+    tops: list[Path] = [(), *(path for path, _ in document.each("include"))]
+    trained: list[Path] = [top for top in tops if isinstance(document.at((*top, "train")), dict)]
+    if () in trained:
+        place = _place(document, ("train",))
+        for key in ("breakdown", "loader_alone"):
+            if document.at((key,)) not in (None, False):
+                yield Mistake(
+                    (key,),
+                    f"explains timed steps, and train ({place}) makes the whole study train until it is over; make two "
+                    "studies of it, or write train in an item of include",
+                )
+        yield from _nothing_to_learn(document)
+    else:
         for top in axis_mappings(document):
-            for axis in TRAIN_AXES:
-                if top and document.at((*top, axis)) is not None:
+            for axis in TRAIN_AXES if top and top not in trained else ():
+                if document.at((*top, axis)) is not None:
                     yield Mistake((*top, axis), "varies how a study trains, and this one times steps; add train: {…}")
+    for top in trained:
+        yield from _too_few_epochs(document, top)
+    yield from _two_repetitions(document, [(*top, "train") for top in trained])
+
+
+def _place(document: Document, path: Path) -> str:
+    location = document.location(path)
+    return f"override {location!r}" if isinstance(location, str) else f"line {location}"
+
+
+def _too_few_epochs(document: Document, top: Path) -> Iterator[Mistake]:
+    """Yield what needs more epochs than the training below ``top`` has."""
+    epochs = document.at((*top, "train", "epochs"))
+    if not isinstance(epochs, int) or not _is_count(epochs):
         return
-    for key in ("breakdown", "loader_alone"):
-        if document.at((key,)) not in (None, False):
-            yield Mistake(
-                (key,), "explains timed steps, and a study with train trains until it is over; make two studies of it"
-            )
-    yield from _nothing_to_learn(document)
-    epochs = train.get("epochs")
-    warmups = [count for _, count in document.each("train", "warmup_epochs")]
-    if _is_count(epochs) and warmups and all(isinstance(each, int) and each >= int(str(epochs)) for each in warmups):
-        yield Mistake(
-            ("train", "warmup_epochs"), f"leaves nothing of {epochs} epochs; the warm-up is a part of the training"
-        )
+    # An item of include replaces an axis of its train.
+    warmup = next((path for path in _train_axis(top, "warmup_epochs") if document.at(path) is not None), ())
+    warmups = [count for _, count in document.each(*warmup) if isinstance(count, int)] if warmup else [0]
+    if warmup and warmups and min(warmups) >= epochs:
+        yield Mistake(warmup, f"leaves nothing of {epochs} epochs; the warm-up is a part of the training")
+        return
+    left = epochs - min(warmups, default=0)
+    for path in _train_axis(top, "schedules"):
+        for where, schedule in document.each(*path):
+            patience = schedule.get("patience") if isinstance(schedule, dict) else None
+            if isinstance(patience, int) and schedule.get("name") == "plateau" and patience + 2 >= left:
+                yield Mistake(
+                    (*where, "patience"),
+                    f"with {patience}, plateau lowers the rate behind {patience + 2} epochs at the earliest, and the "
+                    f"training has {left} behind its warm-up; lower patience, or train longer",
+                )
+
+
+def _train_axis(top: Path, axis: str) -> list[Path]:
+    """Return where an axis of the training below ``top`` may stand, what wins first."""
+    return [*([(*top, axis)] if top else []), (*top, "train", axis)]
+
+
+def _two_repetitions(document: Document, trains: Sequence[Path]) -> Iterator[Mistake]:
+    """Yield what later trainings say of seeds and limits, which the first says for the whole study."""
+    for path in trains[1:]:
+        for key in ("seeds", "time_limit"):
+            value = document.at((*path, key))
+            if value is not None and value != document.at((*trains[0], key)):
+                place = _place(document, trains[0])
+                yield Mistake((*path, key), f"is that of the first train ({place}) in all trainings; leave it out here")
 
 
 def _nothing_to_learn(document: Document) -> Iterator[Mistake]:
-    names = [item.get("name") if isinstance(item, dict) else item for _, item in document.each("loaders")]
-    if names and set(names) == {"synthetic"}:
+    names = _loader_names(document)
+    if names == [SYNTHETIC.name]:
         yield Mistake(("loaders",), "synthetic samples have nothing to learn; use native, or leave the key out")
     for path, item in document.each("workloads"):
-        if "synthetic" not in names and (not isinstance(item, dict) or item.get("dataset") is None):
+        if SYNTHETIC.name not in names and (not isinstance(item, dict) or item.get("dataset") is None):
             yield Mistake(path, "has no dataset to learn; name one, as {name: lenet5, dataset: digits}")
 
 
