@@ -4,7 +4,10 @@ import pytest
 from typer.testing import CliRunner
 
 from steptime.cli.app import app
+from steptime.cli.data import FORMS
+from steptime.datasets.stored_forms import STORED_FORMS
 from steptime.errors import UsageError
+from steptime.study.loaders import LOADERS
 
 
 def refusal(*arguments: str) -> str:
@@ -34,3 +37,7 @@ def test_a_folder_takes_one_dataset():
 def test_all_mistakes_are_said_at_once():
     text = refusal("photo", "mine", "--size", "big", "--to", "zip")
     assert all(mistake in text for mistake in ("did you mean 'photos'", "is no size", "zip"))
+
+
+def test_the_forms_are_a_folder_and_those_of_the_loaders_that_read_a_stored_form():
+    assert {"folder", *(name for name, loader in LOADERS.items() if loader.form in STORED_FORMS)} == set(FORMS)

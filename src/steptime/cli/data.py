@@ -13,9 +13,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Make the built-in datasets from pictures that ship in Python packages.")
 _FOLDER = "folder"
-_STORED = {"webdataset": "tar_shards", "recordio": "recordio", "tfrecord": "tfrecord", "cached": "decoded"}
-"""The stored form of each loader that reads one."""
-_FORMS = (_FOLDER, *_STORED)
+FORMS = (_FOLDER, "webdataset", "recordio", "tfrecord", "cached")
+"""A folder of pictures, and the loaders that read images in a stored form, which they give their name."""
 
 
 def _complete_dataset() -> list[str]:
@@ -36,7 +35,7 @@ def make(
     ],
     images: Annotated[int | None, typer.Option(min=1, help="How many; only with DIR.")] = None,
     size: Annotated[str | None, typer.Option(metavar="WxH", help="Width and height; only with DIR.")] = None,
-    to: Annotated[str, typer.Option(metavar="FORM", help=f"How DIR stores them: {', '.join(_FORMS)}.")] = _FOLDER,
+    to: Annotated[str, typer.Option(metavar="FORM", help=f"How DIR stores them: {', '.join(FORMS)}.")] = _FOLDER,
 ) -> None:
     """Make built-in datasets: in the cache, as studies do by themselves, or one of them in a folder of your own."""
     from steptime.datasets.builtins import BUILTINS
@@ -49,8 +48,8 @@ def make(
         mistakes.append(f"{folder} takes one dataset; {len(chosen)} are named")
     if not folder and (images is not None or size is not None or to != _FOLDER):
         mistakes.append("--images, --size and --to need a folder: steptime data make photos ./my-photos --images 5000")
-    if to not in _FORMS:
-        mistakes.append(choices_message("form", to, _FORMS))
+    if to not in FORMS:
+        mistakes.append(choices_message("form", to, FORMS))
     sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size) if size else None
     if size and not sides:
         mistakes.append(f"{size!r} is no size; write width and height in pixels, such as 500x375")
@@ -96,9 +95,11 @@ def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: t
     from steptime.datasets.lookup import open_dataset
     from steptime.datasets.stored_forms import store, stored_bytes
     from steptime.errors import DatasetError
+    from steptime.runner.progress import SampleProgress
+    from steptime.study.loaders import LOADERS
     from steptime.units import format_bytes
 
-    folder = folder.absolute()
+    folder, form = folder.absolute(), str(LOADERS[to].form)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -108,9 +109,9 @@ def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: t
             pictures = Path(place) / name
             count, _ = _write_folder(name, pictures, images, pixels, observer)
             dataset = open_dataset(str(pictures), Path(place) / "cache")
-            size = format_bytes(stored_bytes(dataset, _STORED[to]))
+            size = format_bytes(stored_bytes(dataset, form))
             observer.note(f"{name}: about {size} as {to}, into {folder}")
-            stored = store(dataset, _STORED[to], folder, _Told(observer, f"Storing {name} as {to}"))
+            stored = store(dataset, form, folder, SampleProgress(observer, f"Storing {name} as {to}"))
     except OSError as error:
         message = f"{name} cannot be written to {folder}: {error.strerror or error}; choose another folder"
         raise DatasetError(message) from error
@@ -126,6 +127,7 @@ def _write_folder(
     from steptime.datasets.creation import chosen_parameters, expected_bytes, make
     from steptime.datasets.picture_files import write_pictures
     from steptime.runner.preparation import data_interpreter, prepare_datasets
+    from steptime.runner.progress import SampleProgress
     from steptime.units import format_bytes
 
     builtin = BUILTINS[name]
@@ -134,7 +136,7 @@ def _write_folder(
         count = min(images or dataset.samples, dataset.samples)
         if images is not None and images > count:
             observer.note(f"{name} has {count} samples, of which no more can be made")
-        return count, write_pictures(dataset, folder, pixels, count, _Told(observer, f"Writing {name}"))
+        return count, write_pictures(dataset, folder, pixels, count, SampleProgress(observer, f"Writing {name}"))
     parameters = {} if images is None else {"count": images}
     parameters |= {} if pixels is None else {"width": pixels[0], "height": pixels[1]}
     chosen = chosen_parameters(builtin, parameters)
@@ -143,22 +145,5 @@ def _write_folder(
     if expected is not None:
         observer.note(f"{name}: {chosen['count']} images, about {format_bytes(expected)}, into {folder}")
         require_space(name, folder, expected)
-    made = make(name, folder, interpreter, _Told(observer, f"Making {name}"), **parameters)
+    made = make(name, folder, interpreter, SampleProgress(observer, f"Making {name}"), **parameters)
     return made.samples, made.bytes
-
-
-class _Told:
-    """Shows how many samples are there, in steps of a hundredth of all."""
-
-    def __init__(self, observer: "LiveObserver", title: str) -> None:
-        self._observer = observer
-        self._title = title
-        self._shown = -1
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._shown < 0:
-            self._observer.stage(self._title, 100)
-            self._shown = 0
-        while self._shown < 100 * done // total:
-            self._shown += 1
-            self._observer.finished(f"{done} of {total}")

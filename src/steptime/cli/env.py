@@ -217,14 +217,15 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
     from steptime.errors import EnvironmentFailure
     from steptime.frameworks.manifest import load_manifests
     from steptime.measurements.accelerators import find_accelerators
-    from steptime.runner.preparation import environment_spec
+    from steptime.runner.preparation import DATA_ENVIRONMENT, environment_spec
 
     _check_device(device)
     manifests, accelerators = load_manifests(), find_accelerators()
     if device == "cpu":
         named = _chosen(names, everything=everything)
         # Environments of loaders are for those who ask for one: they take a gigabyte each.
-        return [spec for spec in named if "-" not in spec.name or spec.name in names], {}
+        usual = {*manifests, DATA_ENVIRONMENT, *names}
+        return [spec for spec in named if spec.name in usual], {}
     specs, refused = [], {}
     for spec in _chosen(names, everything=everything):
         if spec.name not in manifests:

@@ -17,10 +17,9 @@ def status(
 
     store = Store.open(folder)
     shown = store.status()
-    trained = any(row["trainings_ok"] or row["trainings_failed"] for row in shown) or bool(
-        store.study_json.get("train")
-    )
-    timed = not trained or any(row["ok"] or row["failed"] for row in shown)
+    trials = store.trials()
+    trained = any(trial.training for trial in trials)
+    timed = not trained or any(not trial.training for trial in trials)
     apart = any(row["ablations_ok"] for row in shown) or bool(store.study_json.get("breakdown"))
     columns = {
         "trial": "trial",

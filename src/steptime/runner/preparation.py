@@ -1,6 +1,6 @@
 """The preparation of a run: environments and datasets, made ready before anything is launched."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from steptime.errors import EnvironmentFailure
 from steptime.frameworks.cuda_build import CudaBuild
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.accelerators import Accelerators
-from steptime.runner.progress import Observer
+from steptime.runner.progress import Observer, SampleProgress
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.loaders import NATIVE, SYNTHETIC, loader_named
 from steptime.study.study import EnvironmentChoice, Study
@@ -201,24 +201,7 @@ def prepare_stored_form(dataset: Dataset, loader: str, observer: Observer) -> Da
         return made
     name = f"{dataset.name} as {form}"
     observer.note(f"storing {name}, about {format_bytes(stored_bytes(dataset, form))}, in {folder}")
-    observer.stage(f"Storing {name}", _STEPS)
-    return store(dataset, form, folder, _in_steps(observer, name))
-
-
-_STEPS = 20
-"""Of the progress of a stored form."""
-
-
-def _in_steps(observer: Observer, name: str) -> Callable[[int, int], None]:
-    reported = 0
-
-    def progress(done: int, total: int) -> None:
-        nonlocal reported
-        while reported < done * _STEPS // total:
-            reported += 1
-            observer.finished(name)
-
-    return progress
+    return store(dataset, form, folder, SampleProgress(observer, f"Storing {name}"))
 
 
 def data_environment_spec() -> EnvironmentSpec:
@@ -291,7 +274,7 @@ def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
 
     Raises DatasetError when its dataset cannot fill one step of all workers.
     """
-    dataset = datasets[trial.dataset] if trial.dataset and trial.loader != "synthetic" else None
+    dataset = datasets[trial.dataset] if trial.dataset and trial.loader != SYNTHETIC.name else None
     if dataset:
         require_batch(dataset.samples, trial.global_batch)
     return loader_json(dataset, trial.input_shape, trial.loader, trial.loader_processes)

@@ -47,3 +47,28 @@ class Silent:
     def remaining(self, remaining: Remaining) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+
+class SampleProgress:
+    """Reports to an observer how many of a dataset's samples are written, as a stage of hundredths of all of them.
+
+    The stage begins with the first report, so that what fails before it shows none.
+    """
+
+    _PARTS = 100
+
+    def __init__(self, observer: Observer, title: str) -> None:
+        """Report to ``observer``, under ``title``."""
+        self._observer = observer
+        self._title = title
+        self._reported: int | None = None
+        """Parts of the stage; None before it."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Report that ``done`` of ``total`` samples are written."""
+        if self._reported is None:
+            self._observer.stage(self._title, self._PARTS)
+            self._reported = 0
+        while self._reported < self._PARTS * done // total:
+            self._reported += 1
+            self._observer.finished(f"{done} of {total}")
