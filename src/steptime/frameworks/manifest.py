@@ -12,6 +12,7 @@ from steptime.errors import PluginError, UsageError, choices_message
 from steptime.frameworks.cuda_build import CudaBuild
 from steptime.measurements.accelerators import Accelerators
 from steptime.plugins import OWN, Plugin, own_and_plugins
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.optimizer import OptimizerName
 from steptime.study.trial import OptionValue, Precision, Tuning
 from steptime.study.unknown_names import OptionFacts
@@ -152,7 +153,7 @@ class Manifest(_ManifestForm):
     rate_in_velocity: bool = False
     """Whether momentum sums up gradients times the learning rate of their step, so that a changed rate does not act on
     earlier gradients: v = m v + r g, w = w - v."""
-    loaders: list[str] = ["synthetic"]
+    loaders: list[str] = [SYNTHETIC.name]
     loader_environments: dict[str, LoaderEnvironment] = Field(default_factory=dict)
     """By loader, where it does not run in the framework's own environment."""
     without_loaders: dict[str, str] = Field(default_factory=dict)

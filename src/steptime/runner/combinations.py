@@ -12,7 +12,7 @@ from steptime.clusters.site import Site
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators, Version
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes, has_classes
-from steptime.study.loaders import loader_named
+from steptime.study.loaders import SYNTHETIC, loader_named
 from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import strategy_named
 from steptime.study.study import ClusterChoice, WorkloadChoice
@@ -120,7 +120,7 @@ class Combination:
         """Return the trial; only for what is not impossible."""
         manifest = context.manifests[self.framework]
         shape = context.shapes.of(self.workload)
-        native = self.loader != "synthetic"
+        native = self.loader != SYNTHETIC.name
         needed = manifest.launcher_for(self.strategy, self.options)
         cluster = _cluster(self, context)
         return Trial(

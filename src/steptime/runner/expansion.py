@@ -13,6 +13,7 @@ from steptime.measurements.accelerators import Accelerators
 from steptime.runner.combinations import Combination, ExpansionContext, can_use_cuda, why_impossible
 from steptime.runner.site import launcher_on
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
+from steptime.study.loaders import NATIVE, SYNTHETIC
 from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import (
     TRAIN_AXES,
@@ -180,7 +181,7 @@ class _Axes:
             tiers = product(self._option_sets(manifest, strategy), self._values["tuning"])
             variable_sets = list(self._variable_sets(framework))
             name = _loader_name(loader, workload)
-            helpers = [0] if name == "synthetic" else loader.processes
+            helpers = [0] if name == SYNTHETIC.name else loader.processes
             axes = product(servers, placements, helpers, tiers, variable_sets)
             for count, placement, processes, (chosen, tuning), variables in axes:
                 options, documented = (
@@ -309,7 +310,7 @@ def _automatic(manifest: Manifest, workers: int) -> list[str]:
 def _loader_name(loader: LoaderChoice, workload: WorkloadChoice) -> str:
     if loader.name != AUTO:
         return loader.name
-    return "native" if workload.dataset else "synthetic"
+    return NATIVE.name if workload.dataset else SYNTHETIC.name
 
 
 def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", "cuda"]:

@@ -31,7 +31,7 @@ from steptime.runner.progress import Observer
 from steptime.runner.run_folder import make_run_folder
 from steptime.runner.settings_table import settings_mistakes
 from steptime.runner.study_run import StudyRun
-from steptime.study.loaders import LOADERS
+from steptime.study.loaders import LOADERS, SYNTHETIC
 from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
 from steptime.workloads.table import LIBRARY
@@ -119,7 +119,7 @@ def _about_values(manifest: Manifest) -> Iterator[Finding]:
     wrong += [f"python {each!r} is no version such as '3.11'" for each in manifest.python if not _is_version(each)]
     if manifest.devices[:1] != ["cpu"] or manifest.precisions[:1] != ["fp32"]:
         wrong.append("devices must begin with 'cpu' and precisions with 'fp32', in which frameworks are compared")
-    if "synthetic" not in manifest.loaders:
+    if SYNTHETIC.name not in manifest.loaders:
         wrong.append("loaders must have 'synthetic', which the equivalence check feeds; 'native' only where it runs")
     wrong += [f"loader {each!r} is none of {', '.join(LOADERS)}" for each in manifest.loaders if each not in LOADERS]
     yield _finding("manifest", "Python versions, devices, precisions and loaders", wrong)
@@ -231,7 +231,7 @@ def study_text(manifest: Manifest, workload: str) -> str:
         "frameworks": [manifest.name],
         "workloads": [{"name": workload, "batch_per_worker": 16}],
         "strategies": list(manifest.strategies),
-        "loaders": ["synthetic"],
+        "loaders": [SYNTHETIC.name],
         "workers": list(_WORKERS),
         "launches": {"min": 1, "max": 1},
         "seconds_per_launch": 0.2,

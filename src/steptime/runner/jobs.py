@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.study.trial import Trial
+from steptime.worker.samples import steps_per_epoch
 from steptime.workloads.layers import Workload
 
 SCHEMA = 1
@@ -101,6 +102,11 @@ class TrainingPlan:
     checkpoint: Path | None
     """The folder that the training goes on from; None for a training that begins anew whenever it is launched."""
     first_epoch: int = 0
+
+
+def epoch_steps(trial: Trial, loader: Mapping[str, Any]) -> int:
+    """Return the steps that every worker of ``trial`` makes in an epoch of what the job's ``loader`` reads."""
+    return int(steps_per_epoch(loader["dataset"]["samples"], trial.workers, trial.batch_per_worker))
 
 
 def training_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], plan: TrainingPlan) -> dict[str, Any]:

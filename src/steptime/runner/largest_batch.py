@@ -87,6 +87,7 @@ class BatchSearch:
                 return result.reason
             return not result.reason
 
+        self.observer.stage("Searching the largest batch that fits", None)
         try:
             return search_largest_batch(trial.batch_per_worker, attempt)
         finally:

@@ -23,9 +23,9 @@ from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environm
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.site import site_of_study
 from steptime.runner.training_runs import GUESS_S
-from steptime.runner.trial_runs import SYNTHETIC
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import SMALL, Study
 from steptime.study.study_file import study_files, study_text
 from steptime.study.trial import Trial
@@ -82,7 +82,7 @@ class StudyPlan:
     def loader_launches(self) -> int:
         """How many launches will take batches from a loader alone, over all trials."""
         chosen = self.study.loader_alone
-        return chosen.launches * sum(trial.loader != SYNTHETIC for trial in self.timed) if chosen else 0
+        return chosen.launches * sum(trial.loader != SYNTHETIC.name for trial in self.timed) if chosen else 0
 
     @property
     def loader_s(self) -> float:

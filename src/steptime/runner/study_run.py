@@ -132,12 +132,14 @@ class StudyRun:
                 store.add_trial(trial)
             try:
                 self._site = self._probed_site(store)
-                trials = self._fitting(self.plan.expansion.trials)
+                workloads = {
+                    t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
+                }
+                trials = self._fitting(workloads)
                 executor, trials = self._executor(trials)
                 datasets = prepare_datasets(
                     {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
                 )
-                workloads = {t.id: build_workload(t.workload, t.input_shape, t.classes) for t in trials}
                 splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
                 sources = {
                     t.id: splits[t.id].training if t.id in splits else datasets[t.dataset] for t in trials if t.dataset
@@ -227,7 +229,7 @@ class StudyRun:
         keep = self._keeping(store, store.append_training)
         BlockRunner(replace(executor, time_limit_s=limit), runs, keep, self.observer, until).run(schedule)
         for trial in trials:
-            if not schedule.records.get(trial.id):
+            if not store.trainings(trial.id):
                 self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
 
     def _implementations(self) -> dict[str, dict[str, str]]:
@@ -274,13 +276,14 @@ class StudyRun:
             return store
         return Store.create(self.plan.folder, study_text=self.plan.study_text, study_json=resolved)
 
-    def _fitting(self, trials: Iterable[Trial]) -> list[Trial]:
-        shortages, device_bytes = {}, self.plan.accelerators.memory_bytes
+    def _fitting(self, workloads: Mapping[str, Workload]) -> list[Trial]:
+        """Return the trials that the memory of their hosts suffices for."""
+        trials, device_bytes = list(self.plan.expansion.trials), self.plan.accelerators.memory_bytes
+        shortages = {}
         for trial in trials:
-            workload = build_workload(trial.workload, trial.input_shape, trial.classes)
             sharing, available = self._memory_of(trial)
-            shortages[trial.id] = memory_shortage(trial, workload, available, device_bytes, sharing)
-        return self._without(list(trials), shortages, "failed")
+            shortages[trial.id] = memory_shortage(trial, workloads[trial.id], available, device_bytes, sharing)
+        return self._without(trials, shortages, "failed")
 
     def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
         """Return how many workers share a host of the site, and the least memory that a host has; None without one."""

@@ -14,7 +14,7 @@ from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
 from steptime.measurements.store import Store
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
-from steptime.runner.jobs import TrainingPlan, training_job
+from steptime.runner.jobs import TrainingPlan, epoch_steps, training_job
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.trial_runs import TrialInputs, described
@@ -42,7 +42,7 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
         loader = self.inputs.loaders[configuration.id]
         plan = TrainingPlan(
             seed=configuration.seed + number,
-            steps_per_epoch=steps_per_epoch(configuration, loader),
+            steps_per_epoch=epoch_steps(configuration, loader),
             validation=self.splits[configuration.id].validation,
             checkpoint=checkpoint,
             first_epoch=len(kept_epochs(checkpoint)),
@@ -70,7 +70,7 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
             trial=configuration.id,
             launch=number,
             seed=configuration.seed + number,
-            steps_per_epoch=steps_per_epoch(configuration, loader),
+            steps_per_epoch=epoch_steps(configuration, loader),
             resumed_at=resumed_at,
             epochs=[[worker_epoch(worker) for worker in workers] for workers in epochs],
             facts=result.collected.worker(0).get("session", {}).get("facts", {}),
@@ -118,11 +118,6 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
         return trial_run_folder(self.inputs.results.absolute(), trial, "checkpoint", number)
 
 
-def steps_per_epoch(trial: Trial, loader: Mapping[str, Any]) -> int:
-    """Return the steps of an epoch: whole batches of every worker's equal share of the samples."""
-    return int(loader["dataset"]["samples"]) // trial.workers // trial.batch_per_worker
-
-
 def kept_epochs(checkpoint: Path) -> list[list[dict[str, Any]]]:
     """Return the epochs that a checkpoint has, each with every worker's part; none where it cannot be gone on from."""
     try:
@@ -152,13 +147,16 @@ def _latest_epoch(path: Path, most: int) -> str:
 def training_schedule(
     study: Study, trials: Sequence[Trial], store: Store, runs: TrainingRuns
 ) -> Schedule[Trial, TrainingRun]:
-    """Return the trainings that are still needed, one for each seed; a failed one is repeated with its seed."""
+    """Return the trainings that are still needed, one for each seed.
+
+    A failed one is repeated with its seed, from its checkpoint on. Those that failed in earlier runs are not counted:
+    a training that reached its time limit twice goes on with the next run.
+    """
     seeds = study.training.seeds if study.training else 0
-    records = {trial.id: list(store.trainings(trial.id)) for trial in trials}
+    records = {trial.id: [run for run in store.trainings(trial.id) if run.status == "ok"] for trial in trials}
 
     def prior_s(trial: Trial) -> float | None:
-        done = sum(record.status == "ok" for record in records[trial.id])
-        return runs.expected_s(trial, done)
+        return runs.expected_s(trial, sum(run.status == "ok" for run in records[trial.id]))
 
     return Schedule(
         trials,

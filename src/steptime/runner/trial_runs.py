@@ -22,11 +22,11 @@ from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
 from steptime.runner.page_cache import dataset_files, drop_page_cache
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.workloads.layers import Workload
 
-SYNTHETIC = "synthetic"
 TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
 
 
@@ -176,7 +176,7 @@ def loader_schedule(
     """Return the loader launches that are still needed of those ``trials`` that read data and have ``timed`` ones."""
     chosen = study.loader_alone
     launches = chosen.launches if chosen else 0
-    reading = [trial for trial in trials if trial.loader != SYNTHETIC and timed.get(trial.id)]
+    reading = [trial for trial in trials if trial.loader != SYNTHETIC.name and timed.get(trial.id)]
     good = {trial.id: [each for each in store.loader_launches(trial.id) if each.status == "ok"] for trial in reading}
     return Schedule(reading, StoppingRule(least=launches, most=launches), seed=f"{study.seed}/loader", records=good)
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import OptionValue
 
 
@@ -51,7 +52,7 @@ class FrameworkFacts:
     strategies: tuple[str, ...]
     devices: tuple[str, ...] = ("cpu",)
     precisions: tuple[str, ...] = ("fp32",)
-    loaders: tuple[str, ...] = ("synthetic",)
+    loaders: tuple[str, ...] = (SYNTHETIC.name,)
     options: Mapping[str, OptionFacts] = field(default_factory=dict)
 
 
@@ -76,7 +77,7 @@ class Vocabulary:
     @property
     def loaders(self) -> list[str]:
         """What any framework knows, and ``synthetic``."""
-        return sorted({"synthetic"} | {name for facts in self.frameworks.values() for name in facts.loaders})
+        return sorted({SYNTHETIC.name} | {name for facts in self.frameworks.values() for name in facts.loaders})
 
 
 AUTO = "auto"

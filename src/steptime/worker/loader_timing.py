@@ -7,6 +7,7 @@ the later ones come from the system's page cache.
 import time
 
 from steptime.worker.rendezvous import Rendezvous
+from steptime.worker.samples import steps_per_epoch
 from steptime.worker.usage import usage, used_since
 
 FIRST, LATER = "first", "later"
@@ -30,7 +31,7 @@ def run_loader(session, job, context, records):
         )
     schedule, loader = job["schedule"], job["loader"]
     ready = 1 + session.batches_ahead()
-    epoch = loader["dataset"]["samples"] // context.workers // job["batch_per_worker"]
+    epoch = steps_per_epoch(loader["dataset"]["samples"], context.workers, job["batch_per_worker"])
     # The session may have taken a batch of the epoch already.
     counted = max(1, epoch - ready - 1)
     stretches = []

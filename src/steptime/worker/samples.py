@@ -65,6 +65,11 @@ def shard_indices(shards, epoch, seed, rank, workers):
     return row[rank * share : (rank + 1) * share]
 
 
+def steps_per_epoch(samples, workers, batch):
+    """Return the steps of an epoch: whole batches of every worker's equal share of the samples."""
+    return samples // workers // batch
+
+
 def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
     samples, batch, seed, rank, workers, shards=None, first_epoch=0
 ):
@@ -86,7 +91,7 @@ def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
 
 
 def _batches_without_end(samples, batch, seed, rank, workers, shards, epoch):  # noqa: PLR0913, PLR0917 - one per fact
-    whole_batches = samples // workers // batch
+    whole_batches = steps_per_epoch(samples, workers, batch)
     while True:
         if shards:
             order = shard_indices(shards, epoch, seed, rank, workers)

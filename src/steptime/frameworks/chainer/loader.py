@@ -8,7 +8,7 @@ import numpy
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import Batches, open_batches, sends_bytes
-from steptime.worker.samples import PREFETCHED_PER_HELPER
+from steptime.worker.samples import PREFETCHED_PER_HELPER, steps_per_epoch
 
 
 def start_helper_server(loader):
@@ -74,7 +74,7 @@ class EpochOrder(chainer.iterators.OrderSampler):
     def __init__(self, job, order, workers):
         self._samples = job["loader"]["dataset"]["samples"]
         self._order = order
-        self._batches_per_epoch = self._samples // workers // job["batch_per_worker"]
+        self._batches_per_epoch = steps_per_epoch(self._samples, workers, job["batch_per_worker"])
 
     def __call__(self, *_):  # Chainer passes the order and the position of the past epoch
         chosen = itertools.islice(self._order, self._batches_per_epoch)

@@ -24,12 +24,12 @@ from steptime.measurements.loaders.form import (
 from steptime.measurements.loaders.input_model import device_factor, step_s, workers_per_host
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch
 from steptime.measurements.records import Launch
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 
 _DRAWS = 4000
 _ROUNDING = 1e-9
 """A relative width of draws that a single launch leaves: no interval."""
-_SYNTHETIC = "synthetic"
 _CHEAPEST_FIRST = ("native", "cached", "webdataset", "recordio", "tfrecord", "dali")
 """Loaders by what a change to them costs: nothing, a file of pixels, shards, another library."""
 _HELPERS = (1, 2, 4)
@@ -109,7 +109,7 @@ def _configuration(trial: Trial) -> str:
 
 
 def _verdict(members: Sequence[MeasuredLoading], cores: float | None) -> LoaderVerdict | None:
-    trained = next((each for each in members if each.trial.loader == _SYNTHETIC and each.together), None)
+    trained = next((each for each in members if each.trial.loader == SYNTHETIC.name and each.together), None)
     rows = [row for each in sorted(members, key=lambda each: _cost(each.trial)) if (row := _row(each))]
     if trained is None or trained.together is None or not rows:
         return None
@@ -148,7 +148,7 @@ def _cost(trial: Trial) -> tuple[int, int, str]:
 
 def _row(measured: MeasuredLoading) -> _Row | None:
     alone = _alone(measured.trial, measured.alone)
-    if measured.trial.loader == _SYNTHETIC or alone is None:
+    if measured.trial.loader == SYNTHETIC.name or alone is None:
         return None
     return _Row(measured.trial, alone, measured.together, _cpu_draws(measured))
 

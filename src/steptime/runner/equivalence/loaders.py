@@ -11,6 +11,7 @@ from typing import Any
 
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.equivalence.probes import Probe, check_trial
+from steptime.runner.jobs import epoch_steps
 from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import SINGLE, Answer, strategy_named
 from steptime.study.trial import Trial
@@ -113,9 +114,8 @@ def one_layer(input_shape: tuple[int, ...], classes: int) -> Workload:
 
 def loader_probe(trial: Trial, found: LoaderInput) -> Probe:
     """Return the probe of a loader: a whole epoch and the beginning of the next, where that is not too many steps."""
-    dataset = found.loader["dataset"]
-    form = dataset["form"]
-    epoch = dataset["samples"] // trial.workers // trial.batch_per_worker
+    form = found.loader["dataset"]["form"]
+    epoch = epoch_steps(trial, found.loader)
     steps = epoch + _BEYOND if epoch <= _EPOCH.get(form, _EPOCH_OF_FILES) else _OF_LARGE
     return Probe(
         "batches",

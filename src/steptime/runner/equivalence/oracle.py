@@ -9,6 +9,7 @@ from pathlib import Path
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
 from steptime.runner.equivalence.probes import Probe
 from steptime.runner.executor import Executor
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.strategies import SINGLE
 from steptime.workloads.layers import Workload
 
@@ -185,7 +186,7 @@ class Oracle:
                 "launcher": "local",
                 "cluster": None,
                 "hosts": 1,
-                "loader": "synthetic",  # by which the environment is chosen
+                "loader": SYNTHETIC.name,  # by which the environment is chosen
                 "options": {"updates": updates, "bits": bits, "shards": trial.workers},
                 "environment_variables": {},
             }

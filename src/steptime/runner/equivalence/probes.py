@@ -11,6 +11,7 @@ from typing import Any
 from steptime.clusters.cluster import cluster_for
 from steptime.frameworks.manifest import Manifest
 from steptime.runner.jobs import check_job
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.optimizer import SETTINGS, Optimizer
 from steptime.study.strategies import strategy_named
 from steptime.study.training import Training
@@ -116,7 +117,7 @@ def check_trial(trial: Trial, manifest: Manifest) -> Trial:
     return trial.model_copy(
         update={
             "dataset": None,
-            "loader": "synthetic",
+            "loader": SYNTHETIC.name,
             "loader_processes": 0,
             "workers": min(trial.workers, _WORKERS),
             "batch_per_worker": min(trial.batch_per_worker, _BATCH),
