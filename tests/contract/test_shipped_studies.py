@@ -60,3 +60,46 @@ def test_a_study_can_be_planned_by_the_program(name, tmp_path: Path):
     assert len(plan["trials"]) == len(trials(name))
     assert all(trial["commands"] for trial in plan["trials"])
     assert not list(tmp_path.iterdir())
+
+
+PAPERS = {"load-imbalance": 2021, "sgd-models": 2018, "batch-and-scale": 2018}
+_SMALL_MACHINE_S = 30 * 60.0
+
+
+@pytest.fixture(params=PAPERS)
+def of_paper(request: pytest.FixtureRequest) -> str:
+    """Each study that asks the question of a paper and answers it by models or predictions."""
+    return str(request.param)
+
+
+def test_a_study_of_a_paper_names_it_with_year_and_address(of_paper):
+    paper = read(of_paper, []).paper
+    assert paper is not None
+    assert (paper.year, paper.address.startswith("https://")) == (PAPERS[of_paper], True)
+
+
+def test_a_study_of_a_paper_has_the_papers_own_scale(of_paper):
+    assert read(of_paper, ["scale=paper"]).device == ["cuda"]
+
+
+def test_a_study_of_a_paper_ends_within_half_an_hour_on_a_small_machine(of_paper):
+    budget = read(of_paper, []).budget
+    assert budget is not None
+    assert budget <= _SMALL_MACHINE_S
+
+
+def test_a_study_of_a_paper_asks_for_models_or_predictions_that_answer_it(of_paper):
+    study = read(of_paper, [])
+    assert study.performance_models or study.predictions
+
+
+def test_the_load_imbalance_study_slows_every_framework_and_workload():
+    measured = trials("load-imbalance")
+    slow = [trial for trial in measured if min(_shares(trial)) < 1.0]
+    even = [trial for trial in measured if min(_shares(trial)) == 1.0]
+    assert {(each.framework, each.workload) for each in slow} == {(each.framework, each.workload) for each in even}
+
+
+def _shares(trial: Trial) -> list[float]:
+    assert trial.cluster is not None
+    return [host.cpu_share for host in trial.cluster.hosts]

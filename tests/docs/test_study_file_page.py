@@ -20,7 +20,13 @@ SMALLEST = {"workloads": "workloads: lenet5\n", "frameworks": "frameworks: pytor
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = re.findall(r"^steptime run (.*)$", PAGE, re.MULTILINE)
 ROWS = {row[0]: row[2] for row in re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \|", PAGE, re.MULTILINE)}
-LISTS_AND_FRAMEWORKS = {"workloads": 0, "loaders": 0, "published": 0, "environments": "pytorch"}
+LISTS_AND_FRAMEWORKS = {
+    "workloads": 0,
+    "loaders": 0,
+    "published": 0,
+    "published_efficiency": 0,
+    "environments": "pytorch",
+}
 
 
 REWRITE = (

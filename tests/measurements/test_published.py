@@ -1,8 +1,11 @@
 """Published ratios beside measured ones, on launches whose true ratio is known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from steptime.clusters.cluster import Cluster, Host
 from steptime.measurements.comparison import Measured
 from steptime.measurements.launch_times import reduce_times
 from steptime.measurements.published import average_ratio
@@ -12,7 +15,13 @@ CLAIM = {"slower": {"frameworks": ["slow"]}, "faster": {"frameworks": ["fast"], 
 
 
 def ranked(
-    framework: str, seconds: float, *, workload: str = "lenet5", strategy: str = "allreduce", loader: str = "synthetic"
+    framework: str,
+    seconds: float,
+    *,
+    workload: str = "lenet5",
+    strategy: str = "allreduce",
+    loader: str = "synthetic",
+    **changes: Any,
 ) -> Measured:
     """Return a trial of three launches whose steps take ``seconds``, give or take a percent."""
     trial = Trial(
@@ -25,8 +34,7 @@ def ranked(
         loader=loader,
         device="cpu",
         precision="fp32",
-        workers=2,
-        batch_per_worker=8,
+        **{"workers": 2, "batch_per_worker": 8, **changes},
     )
     stream = np.random.default_rng([framework == "slow", len(workload), len(strategy)])
     times = [seconds * np.exp(stream.normal(0, 0.01)) * np.exp(stream.normal(0, 0.01, 50)) for _ in range(3)]
@@ -116,3 +124,27 @@ def test_synthetic_batches_stand_for_any_dataset_in_a_claim_about_loaders() -> N
     reading = Measured(slow.trial.model_copy(update={"dataset": "photos"}), slow.launches)
 
     assert average_ratio(claim, [reading, ranked("pytorch", 1.0)]).value == pytest.approx(3.0, rel=0.03)
+
+
+def test_a_claim_about_batches_compares_the_times_of_as_many_samples() -> None:
+    claim = {
+        "slower": {"frameworks": ["fast"], "batch_per_worker": [2]},
+        "faster": {"frameworks": ["fast"], "batch_per_worker": [8]},
+    }
+    measured = [ranked("fast", 1.0, batch_per_worker=2), ranked("fast", 2.0, batch_per_worker=8)]
+
+    assert average_ratio(claim, measured).value == pytest.approx(2.0, rel=0.03)
+
+
+def test_a_claim_about_workers_compares_emulated_hosts_of_one_kind_only() -> None:
+    claim = {"slower": {"frameworks": ["fast"], "workers": [1]}, "faster": {"frameworks": ["fast"], "workers": [2]}}
+    even, slow = Host(), Host(cpu_share=0.5)
+    measured = [
+        ranked("fast", 1.0, strategy="single", workers=1, cluster=Cluster(hosts=(even,), worker_hosts=1)),
+        ranked("fast", 1.0, cluster=Cluster(hosts=(even, even), worker_hosts=2)),
+        ranked("fast", 5.0, cluster=Cluster(hosts=(even, slow), worker_hosts=2)),
+    ]
+
+    found = average_ratio(claim, measured)
+
+    assert (found.pairs, found.value) == (1, pytest.approx(2.0, rel=0.03))

@@ -1,9 +1,14 @@
 """The first paragraph of a study with published claims: whether each holds here."""
 
-from summaries import trial
+from ablations import cluster
+from summaries import MACHINE, trial
+from summaries import summary as a_summary
 
-from steptime.measurements.summary_form import PublishedRatio, Summary, Value
-from steptime.report.answer import answer
+from steptime.measurements.model_form import ModelComparison, StudyPrediction
+from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary, Value
+from steptime.report.answer import answer, paper_line
+from steptime.report.html import page_text
+from steptime.report.plain_text import plain_text
 
 
 def summary(*published: PublishedRatio) -> Summary:
@@ -57,3 +62,34 @@ def test_the_machine_of_a_claim_stands_next_to_this_one():
 
 def test_a_study_without_claims_has_no_such_paragraph():
     assert answer(summary()) == ""
+
+
+def test_the_paper_of_a_study_is_named_with_its_year_and_address():
+    paper = PaperForm(title="On Steps", authors="A. Author", year=2018, address="https://example.org/steps")
+    line = paper_line(a_summary(paper=paper))
+    assert line == "after A. Author, “On Steps”, 2018, https://example.org/steps"
+
+
+def test_a_study_without_a_paper_names_none():
+    assert paper_line(a_summary()) == ""
+
+
+def test_more_processes_than_cores_say_nothing_of_separate_hosts():
+    crowded = trial(workers=MACHINE["cores"] + 1, cluster=cluster())
+    text = answer(a_summary([crowded], published=[claim(1.1, 1.2, 1.3)]))
+    assert "Trials of 5 workers have more processes than this machine has cores (4), which take turns" in text
+
+
+def test_models_on_emulated_hosts_are_no_cluster_of_gpus():
+    text = answer(a_summary([trial(cluster=cluster())], models=[ModelComparison(family="s_sgd")]))
+    assert text.endswith("ratios to a cluster of separate hosts with GPUs mean little.")
+
+
+def test_a_refused_prediction_says_why():
+    text = answer(a_summary(prediction=StudyPrediction(conditions="", measured_workers=0, refused="no launch")))
+    assert text == "Nothing is predicted: no launch."
+
+
+def test_the_page_begins_with_the_answer():
+    found = a_summary([trial()], published=[claim(1.1, 1.2, 1.3)])
+    assert plain_text(answer(found)) in page_text(found, {}, "", "folder").replace("&#39;", "'")

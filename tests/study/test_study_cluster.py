@@ -41,6 +41,11 @@ MISTAKES = [
     ("launcher: emulated\ncluster: {hosts: 2, delay: soon}", "'soon' is no duration"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {2: 50%}}", "they are numbered from 0 to 1"),
     ("launcher: emulated\ncluster: {hosts: 2, host_bandwidth: {2: 1Gbit/s}}", "they are numbered from 0 to 1"),
+    (
+        "launcher: emulated\ncluster: {hosts: 2}\ninclude: {workers: 2, cluster: {hosts: 2, cpu_share: {2: 50%}}}",
+        "they are numbered from 0 to 1",
+    ),
+    ("include: {workers: 2, cluster: {hosts: 2}}", "means something to the launcher 'emulated' only"),
     ("launcher: emulated\ncluster: {hosts: 2, host_bandwidth: {1: fast}}", "'fast' is no bit rate"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {first: 50%}}", "hosts are numbered from 0"),
     ("launcher: emulated\ncluster: {hosts: 2, cpu_share: {1: 200%}}", "the largest is 1"),
@@ -53,3 +58,10 @@ def test_a_mistake_is_said_with_what_would_be_right(reading, text, part):
     with pytest.raises(StudyError) as caught:
         reading(text)
     assert part in str(caught.value)
+
+
+def test_an_inclusion_may_have_hosts_of_its_own(reading):
+    study = reading(
+        "launcher: emulated\ncluster: {hosts: 2}\ninclude: {workers: 2, cluster: {hosts: 2, cpu_share: {1: 50%}}}"
+    )
+    assert (study.cluster.cpu_share, study.include[0].cluster.cpu_share) == ({}, {1: 0.5})

@@ -32,10 +32,11 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
     from steptime.measurements.store import Store
     from steptime.measurements.summary import summarise
     from steptime.model.measured_links import stored_links
+    from steptime.predict.study_models import with_models
 
     store = Store.open(folder)
     net = stored_links(store)
-    summary = summarise(store)
+    summary = with_models(summarise(store), store)
     if as_json:
         from steptime.cli.tables import print_json
 

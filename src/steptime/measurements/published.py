@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from steptime.clusters.cluster import Cluster
 from steptime.measurements.comparison import Comparison, Measured, compare_trials
 from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.study.trial import Trial
@@ -29,19 +30,19 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
     """Return the step time of the claim's ``slower`` trials divided by that of its ``faster`` ones.
 
     Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike. Where the
-    claim is about ``loaders`` or ``workers``, the trials of a pair are of the same framework, and differ in nothing
-    but their loader and its helpers, or in nothing but their workers: the ratio is then that of the times of as many
-    samples. The mean
-    is geometric, so that swapping the sides inverts it. The interval holds what launches leave open of this mean; it
-    says nothing of workloads that were not measured. Pairs that share a trial are taken for independent, which
-    makes the interval too narrow by a factor of at most the square root of how often a trial is shared: it is
-    widened by that factor.
+    claim is about ``loaders``, ``workers`` or ``batch_per_worker``, the trials of a pair are of the same framework, and
+    differ in nothing but their loader and its helpers, their workers, or their batch: the ratio is then that of the
+    times of as many samples. The mean is geometric, so that swapping the sides inverts it. The interval holds what
+    launches leave open of this mean; it says nothing of workloads that were not measured. Pairs that share a trial are
+    taken for independent, which makes the interval too narrow by a factor of at most the square root of how often a
+    trial is shared: it is widened by that factor.
 
     Args:
         claim: an item of the study's ``published``.
         measured: the trials that may be compared.
     """
-    about = {axis for axis in ("loaders", "workers") if any(claim[side].get(axis) for side in ("slower", "faster"))}
+    sides = (claim["slower"], claim["faster"])
+    about = {axis for axis in ("loaders", "workers", "batch_per_worker") if any(side.get(axis) for side in sides)}
     groups: dict[str, list[Measured]] = {}
     for each in measured:
         groups.setdefault(_counterpart_key(each.trial, about) if about else each.trial.group, []).append(each)
@@ -56,13 +57,22 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
 
 
 def _counterpart_key(trial: Trial, about: Container[str]) -> str:
-    """Return what trials have in common that differ in their loaders, or in their workers, only."""
+    """Return what trials have in common that differ in their loaders, their workers or their batches only."""
     changes: dict[str, Any] = {}
     if "loaders" in about:
         changes |= {"loader": "", "loader_processes": 0, "dataset": None}
     if "workers" in about:
         changes |= {"workers": 0, "strategy": "", "options": {}, "hosts": 1, "launcher": ""}
+        changes |= {"cluster": _kind_of_hosts(trial)}
+    if "batch_per_worker" in about:
+        changes |= {"batch_per_worker": 0}
     return trial.model_copy(update=changes).id
+
+
+def _kind_of_hosts(trial: Trial) -> Cluster | None:
+    """Return the cluster with one host of each kind, which trials of all numbers of workers on such hosts share."""
+    cluster = trial.cluster
+    return cluster and cluster.model_copy(update={"hosts": tuple(dict.fromkeys(cluster.hosts)), "worker_hosts": 1})
 
 
 def _same_data(one: Trial, other: Trial) -> bool:
@@ -84,6 +94,7 @@ def _chosen(side: Mapping[str, Any], members: Iterable[Measured]) -> list[Measur
         "workloads": "workload",
         "loaders": "loader",
         "workers": "workers",
+        "batch_per_worker": "batch_per_worker",
     }
     return [
         each

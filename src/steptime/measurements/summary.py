@@ -37,6 +37,7 @@ from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
     LaunchValue,
+    PaperForm,
     PublishedRatio,
     RankedTrial,
     Staleness,
@@ -100,6 +101,7 @@ def summarise(store: Store) -> Summary:
     return Summary(
         study=study.get("name", store.path.name),
         question=study.get("question", ""),
+        paper=PaperForm(**study["paper"]) if study.get("paper") else None,
         machine=machine,
         trials=trials,
         ranking=ranking,

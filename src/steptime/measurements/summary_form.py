@@ -17,6 +17,7 @@ from steptime.measurements.accuracy.form import AccuracyPlace, TrainingSummary
 from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
+from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.study.trial import OptionValue, Tuning
 
 SCHEMA = 1
@@ -240,12 +241,22 @@ class PublishedRatio(JsonForm):
     """How many pairs of trials were averaged; 0 where none could be."""
 
 
+class PaperForm(JsonForm):
+    """The paper whose question the study asks."""
+
+    title: str
+    authors: str
+    year: int
+    address: str
+
+
 class Summary(JsonForm):
     """A study and everything that it found."""
 
     schema_: int = SCHEMA
     study: str
     question: str
+    paper: PaperForm | None = None
     machine: dict[str, Any]
     """The fingerprint of the machine that measured."""
     trials: list[TrialSummary]
@@ -262,6 +273,10 @@ class Summary(JsonForm):
     """The trained trials of each workload and dataset, most accurate first."""
     equivalence: list[EquivalenceSummary]
     published: list[PublishedRatio] = Field(default_factory=list)
+    models: list[ModelComparison] = Field(default_factory=list)
+    """Performance models that the study asks for; empty until the predicting half adds them."""
+    prediction: StudyPrediction | None = None
+    """What the study predicts; None where it asks for nothing, and until the predicting half adds it."""
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""
     problems: list[str]

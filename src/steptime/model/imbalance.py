@@ -1,5 +1,6 @@
 """Load imbalance: how much longer than the mean the slowest of p workers computes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +49,15 @@ class WorkerSpread:
         known, where = np.unique(every, return_inverse=True)
         largest = np.array([expected_maximum(float(each)) for each in known])[where].reshape(every.shape)
         return np.asarray(1.0 + largest * np.hypot(self.persistent, self.transient), float)
+
+
+def slowdown(shares: Sequence[float]) -> float:
+    """Return how many times as long as an even worker the slowest computes, of processor shares: ``max_i 1/s_i``.
+
+    >>> slowdown([1.0, 0.5])
+    2.0
+    """
+    return max(1.0 / each for each in shares)
 
 
 BALANCED = WorkerSpread()

@@ -57,7 +57,7 @@ def fit(store: Store, observations: Sequence[Observation], tables: Sequence[Nccl
         observations: of its trials.
         tables: of nccl-tests, on the same hosts.
     """
-    machine = _machine(store.machine() or {})
+    machine = machine_of(store.machine() or {})
     net = [*net_links(store.net()), *(each.link for each in fit_tables(tables, machine.gpu))]
     keys = dict.fromkeys(each.key for each in observations)
     return Profile(
@@ -243,7 +243,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _machine(facts: Mapping[str, object]) -> Machine:
+def machine_of(facts: Mapping[str, object]) -> Machine:
+    """Return the machine of a results folder from its fingerprint."""
     cores, gpus, cpu = facts.get("cores"), facts.get("gpus"), facts.get("cpu")
     return Machine(
         cpu=str(cpu) if cpu else None,

@@ -1,22 +1,31 @@
-"""The answer of a study with published claims, in its first paragraph: whether each claim holds here, and how far.
+"""The answer of a study, in its first paragraph.
 
-It also says where this machine differs so much from that of a claim that the comparison means little.
+Whether published claims hold here, and how far; what performance models explain; what is predicted; and where this
+machine differs so much from that of a claim that the comparison means little.
 """
 
 from collections.abc import Iterator
 
 from steptime.measurements.summary_form import LaunchValue, PublishedRatio, Summary
-from steptime.report.number_format import count, number, percent, ratio
+from steptime.report.models import model_sentences
+from steptime.report.number_format import count, listed, number, percent, ratio
 
 _LITTLE = 0.1
 """A share of a step that no faster loader can save more than."""
 
 
 def answer(summary: Summary) -> str:
-    """Return the first paragraph; empty for a study without claims."""
-    if not summary.published:
+    """Return the first paragraph; empty for a study without claims, models and predictions."""
+    if not (summary.published or summary.models or summary.prediction):
         return ""
-    return " ".join([*(_verdict(found) for found in summary.published), *_differences(summary)])
+    verdicts = (_verdict(found) for found in summary.published)
+    return " ".join([*verdicts, *model_sentences(summary), *_differences(summary)])
+
+
+def paper_line(summary: Summary) -> str:
+    """Return the paper that the study follows; empty where it follows none."""
+    paper = summary.paper
+    return "" if paper is None else f"after {paper.authors}, “{paper.title}”, {paper.year}, {paper.address}"
 
 
 def _verdict(found: PublishedRatio) -> str:
@@ -37,11 +46,17 @@ def _verdict(found: PublishedRatio) -> str:
 
 
 def _differences(summary: Summary) -> Iterator[str]:
-    machines = dict.fromkeys(found.machine for found in summary.published if found.machine)
+    predicted = summary.prediction.published if summary.prediction else []
+    machines = dict.fromkeys(
+        machine
+        for machine in (*(found.machine for found in summary.published), *(point.machine for point in predicted))
+        if machine
+    )
     if machines:
         here = ", ".join(dict.fromkeys(f"{trial.device} devices" for trial in summary.trials))
         most = max((trial.workers for trial in summary.trials), default=0)
         yield f"Published on {'; '.join(machines)}; measured here with at most {count(most, 'worker')} on {here}."
+    yield from _shared_cores(summary)
     shares = [row.waited_share for verdict in summary.loaders for row in verdict.rows if row.waited_share]
     if shares and all(share.high is not None and share.high < _LITTLE for share in shares):
         largest = max(shares, key=lambda share: share.value)
@@ -50,3 +65,18 @@ def _differences(summary: Summary) -> Iterator[str]:
             "step waits for its batch, so that no loader can save more, and what the claims say of loaders on faster "
             "devices cannot be seen on this machine; the loader verdict says from which device speed on it would be."
         )
+
+
+def _shared_cores(summary: Summary) -> Iterator[str]:
+    """Yield what emulated hosts that share this machine's cores leave open."""
+    cores = summary.machine.get("cores")
+    measured = [trial for trial in summary.trials if trial.status == "ok"]
+    emulated = [trial for trial in measured if trial.cluster is not None and trial.cluster.kind == "emulated"]
+    crowded = sorted({trial.workers for trial in emulated if cores and trial.workers + trial.servers > cores})
+    if crowded:
+        yield (
+            f"Trials of {listed([str(workers) for workers in crowded])} workers have more processes than this machine "
+            f"has cores ({cores}), which take turns: of separate hosts their steps say nothing."
+        )
+    if emulated and summary.models:
+        yield "Hosts are emulated on one machine, so that ratios to a cluster of separate hosts with GPUs mean little."

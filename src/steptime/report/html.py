@@ -12,7 +12,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report import accounts, accuracy, breakdown, clusters, conditions, links, loaders, tiers
 from steptime.report import number_format as wording
-from steptime.report.answer import answer
+from steptime.report.answer import answer, paper_line
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.charts.marks import Marks
@@ -26,6 +26,7 @@ from steptime.report.learning_figures import (
     staleness_accuracy_figures,
 )
 from steptime.report.link_figures import link_groups
+from steptime.report.models import model_tables
 from steptime.report.plain_text import plain_text
 from steptime.report.trial_names import Names, check_name
 
@@ -87,6 +88,8 @@ def page_text(
         tiers=tiers.tier_groups(summary, names),
         about_tiers=tiers.EXPLANATION,
         answer=answer(summary),
+        paper=paper_line(summary),
+        model_tables=model_tables(summary),
         loader_tables=loaders.loader_tables(summary),
         about_loaders=loaders,
         reached=[

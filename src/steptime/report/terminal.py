@@ -16,11 +16,12 @@ from rich.text import Text
 
 from steptime.measurements.summary_form import Summary
 from steptime.report import accuracy, breakdown, clusters, loaders, tiers
-from steptime.report.answer import answer
+from steptime.report.answer import answer, paper_line
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, reason_and_rate, unranked, verdict
+from steptime.report.models import model_tables
 from steptime.report.number_format import Shown, baseline, count, published
 from steptime.report.trial_names import Names, check_name
 
@@ -53,6 +54,7 @@ class _Report:
         yield from self._accuracy(options)
         yield from self._tiers(options)
         yield from self._loaders(options)
+        yield from self._models(options)
         yield from self._breakdown(options)
         yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
@@ -80,6 +82,11 @@ class _Report:
         for table in tables:
             yield from _section(table.title, "cyan", table.lines, options)
 
+    def _models(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+        for table in model_tables(self._summary):
+            yield Text()
+            yield from _section(table.title, "bold", table.lines, options)
+
     def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = breakdown.breakdown_groups(self._groups)
         if groups:
@@ -98,6 +105,7 @@ class _Report:
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"
         yield self._summary.question, ""
+        yield paper_line(self._summary), "dim"
         yield answer(self._summary), ""
         yield machine_in_a_line(self._summary.machine), "dim"
         if not self._groups and not self._summary.accuracy:

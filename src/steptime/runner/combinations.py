@@ -35,8 +35,6 @@ class ExpansionContext:
     cores_per_worker: int | None
     """None where they are as many as threads."""
     seed: int
-    cluster: ClusterChoice | None = None
-    """The hosts that the launcher ``emulated`` may make."""
     site: Site | None = None
     """The hosts that there are, for the launchers that use some."""
     automatic_device: Literal["cpu", "cuda"] = "cpu"
@@ -68,6 +66,8 @@ class Combination:
     documented_options: Mapping[str, OptionValue]
     """The documented values of the options that the tier changes."""
     environment_variables: Mapping[str, str]
+    cluster: ClusterChoice | None = None
+    """The hosts that the launcher ``emulated`` may make."""
 
     def to_json(self) -> dict[str, Any]:
         """The axes, as they are listed for the user."""
@@ -155,7 +155,7 @@ class Combination:
 
 def _cluster(combination: Combination, context: ExpansionContext) -> Cluster | None:
     """Return the hosts that the combination's processes need; a host that nobody runs on is not made."""
-    chosen, site = context.cluster, context.site
+    chosen, site = combination.cluster, context.site
     own_servers = combination.servers if combination.server_placement == "own" else 0
     if site is not None:
         return cluster_for(
@@ -338,7 +338,7 @@ def _wrong_launcher(combination: Combination, manifest: Manifest, context: Expan
 
 
 def _too_few_hosts(combination: Combination, _: Manifest, context: ExpansionContext) -> str | None:
-    cluster = context.cluster
+    cluster = combination.cluster
     if context.site is not None:
         return _beyond_site(combination, context.site, context)
     if cluster is None or combination.workers <= cluster.hosts * cluster.workers_per_host:

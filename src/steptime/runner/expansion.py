@@ -78,7 +78,6 @@ def expand(
         study.threads_per_worker,
         None if study.cores_per_worker == study.threads_per_worker else study.cores_per_worker,
         study.seed,
-        study.cluster,
         site,
     )
     context = replace(context, automatic_device=automatic_device(study, context))
@@ -155,6 +154,7 @@ class _Axes:
             self._workloads = [same for choice in inclusion.workloads for same in _as_listed(choice, study.workloads)]
         train = (inclusion.train if inclusion else None) or study.train
         self._trainings = list(_trainings(train, named)) if train else [None]
+        self._cluster = (inclusion.cluster if inclusion else None) or study.cluster
         self._batches = _batches(inclusion)
         self._study_batches = _batches(study)
 
@@ -206,6 +206,7 @@ class _Axes:
                     options=options,
                     documented_options={name: value for name, value in documented.items() if value != options[name]},
                     environment_variables=variables,
+                    cluster=self._cluster,
                 )
 
     def _strategies(self, manifest: Manifest, workers: int) -> list[str]:

@@ -103,13 +103,21 @@ def _cluster(document: Document) -> Iterator[Mistake]:
         )
     if cluster is not None and launcher != _EMULATED:
         yield Mistake(("cluster",), f"means something to the launcher {_EMULATED!r} only; add launcher: {_EMULATED}")
-    hosts = document.at(("cluster", "hosts"))
+    for path, _ in document.each("include"):
+        if launcher != _EMULATED and document.at((*path, "cluster")) is not None:
+            yield Mistake((*path, "cluster"), f"means something to the launcher {_EMULATED!r} only")
+        yield from _hosts(document, (*path, "cluster"))
+    yield from _hosts(document, ("cluster",))
+
+
+def _hosts(document: Document, cluster: Path) -> Iterator[Mistake]:
+    hosts = document.at((*cluster, "hosts"))
     for key in ("cpu_share", "host_bandwidth"):
-        for host, _ in document.items("cluster", key):
+        for host, _ in document.items(*cluster, key):
             if not str(host).isdecimal():
-                yield Mistake(("cluster", key, host), "is no host; hosts are numbered from 0")
+                yield Mistake((*cluster, key, host), "is no host; hosts are numbered from 0")
             elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
-                yield Mistake(("cluster", key, host), f"is no host of workers; they are numbered from 0 to {hosts - 1}")
+                yield Mistake((*cluster, key, host), f"is no host of workers; they are numbered from 0 to {hosts - 1}")
 
 
 def _hosts(document: Document) -> Iterator[Mistake]:

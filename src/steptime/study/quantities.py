@@ -134,6 +134,8 @@ Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 MOST_PROCESSES = 1024
 ProcessCount = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]
 """Of processes, hosts or threads, which are all on this machine."""
+WorkerCount = Annotated[int, Field(ge=1, le=1_000_000)]
+"""Of workers that are predicted and never started."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 """What every framework's generator of random numbers takes."""
 _VARIABLE = {"type": ["string", "number", "null"]}
@@ -196,6 +198,12 @@ Accuracy = Annotated[
     BeforeValidator(share),
     Field(gt=0, le=1),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["98.5%"]}]}),
+]
+EfficiencyShare = Annotated[
+    float,
+    BeforeValidator(share),
+    Field(gt=0, le=2),
+    WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["90%"]}]}),
 ]
 Delay = Annotated[
     float,

@@ -16,6 +16,7 @@ from steptime.study.quantities import (
     Delay,
     Device,
     Duration,
+    EfficiencyShare,
     NameAllowed,
     NamesAllowed,
     OneOrMany,
@@ -27,6 +28,7 @@ from steptime.study.quantities import (
     Strict,
     TrueAllowed,
     VariableValues,
+    WorkerCount,
     by_number,
     form_if_true,
     from_name,
@@ -34,6 +36,9 @@ from steptime.study.quantities import (
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
 from steptime.study.trial import Precision, ServerPlacement, Tuning
+
+ModelFamily = Literal["load_imbalance", "s_sgd"]
+"""Performance models that published papers hold against measured steps: docs/paper-studies.md has their formulas."""
 
 
 class WorkloadChoice(Strict):
@@ -132,6 +137,18 @@ class Side(Strict):
     """A claim about loaders compares trials that differ in nothing else."""
     workers: OneOrMany[ProcessCount] | None = None
     """A claim about workers compares the time of as many samples, by trials that differ in nothing else."""
+    batch_per_worker: OneOrMany[Count] | None = None
+    """Likewise, of a claim about batches."""
+
+
+class Paper(Strict):
+    """The paper whose question a study asks."""
+
+    title: str
+    authors: str
+    year: Annotated[int, Field(ge=1900, le=2100)]
+    address: Annotated[str, Field(pattern="^https?://")]
+    """Where the paper, or its abstract, can be read."""
 
 
 class Published(Strict):
@@ -147,6 +164,39 @@ class Published(Strict):
     """Time of `slower` divided by time of `faster`, as published; null where only the direction was."""
     machine: str | None = None
     """What it was measured on; the report says where this machine differs."""
+
+
+class PublishedEfficiency(Strict):
+    """Points of a scaling curve that somebody published, to stand beside the study's predictions."""
+
+    claim: str
+    """What was found, in a few words."""
+    source: str
+    """Who published it, where."""
+    machine: str
+    """What it was measured on."""
+    workloads: OneOrMany[str] | None = None
+    """Of the study, those that it may be compared with; all by default."""
+    efficiency: Annotated[dict[int, EfficiencyShare], BeforeValidator(by_number), Field(min_length=1)]
+    """By number of workers, throughput per worker relative to one worker's."""
+
+
+class PredictionChoice(Strict):
+    """Numbers of workers that a study predicts from what it measures, and the hosts that they would have."""
+
+    workers: Annotated[OneOrMany[WorkerCount], Field(min_length=1)]
+    """How many; the report predicts each for every strategy, workload and batch that was measured."""
+    strategies: OneOrMany[str] | None = None
+    """Of those measured, which are predicted; all by default."""
+    frameworks: OneOrMany[str] | None = None
+    """Likewise."""
+    workers_per_host: ProcessCount | None = None
+    """As measured by default."""
+    cores_per_host: ProcessCount | None = None
+    """Of emulated hosts, the cores that the predicted hosts would have for themselves; by default they share this
+    machine's."""
+    bandwidth: BitRate | None = None
+    """Of each host's link; as measured by default."""
 
 
 class Launches(Strict):
@@ -262,6 +312,8 @@ class Inclusion(Strict):
     tuning: OneOrMany[Tuning] | None = None
     options: Options | None = None
     environment_variables: Variables | None = None
+    cluster: ClusterChoice | None = None
+    """The hosts of these combinations, in a study whose launcher is ``emulated``."""
     train: TrainChoice | None = None
     """These combinations are trained until it is over, also where the steps of the study's own are timed."""
 
@@ -303,6 +355,8 @@ class Study(Strict):
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
     question: str = ""
     """What you want to know, in your words; it heads the report."""
+    paper: Paper | None = None
+    """Whose question this is; the report names it."""
     scale: str = SMALL
     """Which of `scales` is measured; `small` is the study without any of them."""
     scales: dict[str, dict[str, Any]] = {}
@@ -377,6 +431,12 @@ class Study(Strict):
     """Time for one launch, after which it is ended and counts as failed."""
     published: list[Published] = []
     """Ratios that others published, which the report shows beside the measured ones."""
+    published_efficiency: list[PublishedEfficiency] = []
+    """Points of scaling curves that others published, which the report shows beside the predicted ones."""
+    performance_models: OneOrMany[ModelFamily] = []
+    """Families of performance models that the report holds against the measured steps."""
+    predictions: PredictionChoice | None = None
+    """What the report predicts from what was measured."""
     equivalence: EquivalenceSettings = EquivalenceSettings()
     """The equivalence check."""
     seed: Seed = 0

@@ -105,6 +105,10 @@ def unknown_names(document: Document, vocabulary: Vocabulary) -> Iterator[Mistak
             yield from _unknown(document, (*path, side, "frameworks"), "framework", vocabulary.frameworks)
             yield from _unknown(document, (*path, side, "strategies"), "strategy", vocabulary.strategies)
             yield from _unknown(document, (*path, side, "workloads"), "workload", vocabulary.workloads)
+    for path, _ in document.each("published_efficiency"):
+        yield from _unknown(document, (*path, "workloads"), "workload", vocabulary.workloads)
+    yield from _unknown(document, ("predictions", "frameworks"), "framework", vocabulary.frameworks)
+    yield from _unknown(document, ("predictions", "strategies"), "strategy", vocabulary.strategies)
     yield from _unknown(document, ("launcher",), "launcher", [AUTO, *vocabulary.launchers])
     yield from _unknown_keys(document, ("environments",), vocabulary.frameworks)
     for framework, _ in document.items("environments"):

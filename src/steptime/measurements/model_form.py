@@ -1,0 +1,147 @@
+"""Performance models and predictions as they stand in a summary: what published papers claim, held against this study.
+
+The predicting half fills these forms; a summary of a study that asks for none of them has none.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from steptime.measurements.json_form import JsonForm
+
+
+class Bounds(JsonForm):
+    """A number with its interval; bounds are None where a single trial or launch cannot show them."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    least: float | None = None
+    most: float | None = None
+    """The range of the numbers behind a mean."""
+
+
+class ModelledStep(JsonForm):
+    """One trial's step by one model."""
+
+    trial: str
+    model: str
+    case: str
+    """What the trial is counted with: ``even hosts``, ``2 workers``."""
+    modelled_s: float
+    measured_s: Bounds
+    """The mean of the timed steps."""
+    ratio: float
+    """Modelled divided by measured."""
+
+
+class ModelError(JsonForm):
+    """How far one model is from the measured steps of one case."""
+
+    model: str
+    case: str
+    trials: int
+    ratio: Bounds
+    """Modelled divided by measured: the geometric mean over trials, with an interval of 95 % by how trials differ."""
+    median_error: float
+    """Of |ratio - 1|."""
+    largest_error: float
+
+
+class FrameworkImbalance(JsonForm):
+    """The measured load-imbalance factor of one framework: longest over mean computing of a step."""
+
+    framework: str
+    case: str
+    trials: int
+    factor: Bounds
+
+
+class Limit(JsonForm):
+    """The part of a step that takes longest, over the trials of one case."""
+
+    case: str
+    trials: int
+    part: str
+    share: Bounds
+    """Of the step: the mean over trials, with an interval of 95 % by how trials differ."""
+
+
+class Remedy(JsonForm):
+    """How many times as fast a step would be without one of its parts."""
+
+    remedy: str
+    case: str
+    trials: int
+    speedup: Bounds
+    """The geometric mean over trials."""
+    most: float
+    """The largest of any trial."""
+    most_trial: str
+
+
+class ModelComparison(JsonForm):
+    """One family of performance models against the measured steps of a study."""
+
+    family: Literal["load_imbalance", "s_sgd"]
+    steps: list[ModelledStep] = Field(default_factory=list)
+    errors: list[ModelError] = Field(default_factory=list)
+    best: dict[str, str] = Field(default_factory=dict)
+    """By case, the model with the smallest median error."""
+    imbalance: list[FrameworkImbalance] = Field(default_factory=list)
+    limits: list[Limit] = Field(default_factory=list)
+    remedies: list[Remedy] = Field(default_factory=list)
+    left_out: list[str] = Field(default_factory=list)
+    """Trials without what the models need, each with the reason."""
+
+
+class PredictedPoint(JsonForm):
+    """One configuration that the study predicts; bounds are those of an interval of 90 %."""
+
+    framework: str
+    strategy: str
+    workload: str
+    batch_per_worker: int
+    workers: int
+    throughput_samples_per_s: Bounds | None
+    efficiency: Bounds | None
+    """Throughput per worker relative to that of one worker with the same batch, which is predicted too."""
+    refused: str | None = None
+
+
+class EfficiencyRange(JsonForm):
+    """Predicted efficiencies of one framework at one number of workers, over workloads and batches."""
+
+    framework: str
+    strategy: str
+    workers: int
+    configurations: int
+    least: PredictedPoint
+    most: PredictedPoint
+
+
+class PublishedPoint(JsonForm):
+    """A published efficiency with those predicted at the same number of workers."""
+
+    claim: str
+    source: str
+    machine: str
+    workers: int
+    published: float
+    predicted: list[PredictedPoint]
+    inside: int
+    """How many of the predicted intervals hold it."""
+
+
+class StudyPrediction(JsonForm):
+    """What a study predicts from its own measurements."""
+
+    conditions: str
+    """The hosts that are predicted, in words."""
+    measured_workers: int
+    """The most workers that were measured."""
+    points: list[PredictedPoint] = Field(default_factory=list)
+    ranges: list[EfficiencyRange] = Field(default_factory=list)
+    published: list[PublishedPoint] = Field(default_factory=list)
+    refused: str | None = None
+    """Why nothing could be predicted."""

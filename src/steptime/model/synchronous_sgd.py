@@ -1,0 +1,131 @@
+"""The S-SGD family: models of a synchronous step that differ in what they let run at the same time.
+
+Sources: S. Shi, Q. Wang, X. Chu, "Performance modeling and evaluation of distributed deep learning frameworks on GPUs",
+DataCom 2018, arXiv 1711.05979; S. Shi et al., "A DAG model of synchronous stochastic gradient descent in distributed
+deep learning", ICPADS 2018, arXiv 1805.03812; the merging of messages as in github.com/HKBU-HPML/MG-WFBP. The papers
+neglect the update; here every model adds it, because on processors it takes a tenth of a step and more.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.model.overlap import finish
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LinearCost:
+    """Seconds of one exchange among all workers: ``T(M) = a + b M``."""
+
+    start: float
+    """a, seconds of a message without bytes."""
+    per_byte: float
+    """b, seconds."""
+
+    def seconds(self, sizes: Array) -> Array:
+        """Return T of messages of so many bytes; a message of none is not sent."""
+        return np.where(sizes > 0, self.start + self.per_byte * sizes, 0.0)
+
+
+@dataclass(frozen=True)
+class StepParts:
+    """One worker's step, seconds, and what it exchanges; layers in the order of the backward pass."""
+
+    loading: float
+    """t_io, seconds of the loader alone for a batch."""
+    copy: float
+    """t_h2d."""
+    forward: float
+    backward: Array
+    """t_b of each layer with weights, with that of the layers behind which none follows, (layers,)."""
+    update: float
+    exchange: float
+    """t_c, seconds of all exchanges of the framework's own, nothing computed."""
+    sizes: Array
+    """Bytes of each layer's gradients, (layers,)."""
+    cost: LinearCost
+
+    @property
+    def computing(self) -> float:
+        """Seconds of both passes."""
+        return self.forward + float(self.backward.sum())
+
+
+def sequential(parts: StepParts) -> float:
+    """Return the step in which nothing runs beside anything: ``t_io + t_h2d + t_f + t_b + t_c + t_u``."""
+    return parts.loading + parts.copy + parts.computing + parts.exchange + parts.update
+
+
+def pipelined_input(parts: StepParts) -> float:
+    """Return the step whose next batch is loaded beside it: ``max(t_io + t_h2d, t_f + t_b + t_c + t_u)``."""
+    return _beside_input(parts, parts.computing + parts.exchange)
+
+
+def single_message(parts: StepParts) -> float:
+    """Return the step that sends all gradients as one message behind the backward pass: ``t_c = T(sum M)``."""
+    return _beside_input(parts, parts.computing + float(parts.cost.seconds(parts.sizes.sum())))
+
+
+def wait_free(parts: StepParts) -> float:
+    """Return the step with wait-free back-propagation: each layer's gradient goes as soon as it is there.
+
+    ``tau_c(l) = max(tau_c(l+1) + t_c(l+1), tau_b(l) + t_b(l))``, one exchange at a time.
+    """
+    lasting = parts.cost.seconds(parts.sizes)
+    return _beside_input(parts, parts.forward + float(finish(np.cumsum(parts.backward), lasting)))
+
+
+def merged(parts: StepParts) -> float:
+    """Return the step that merges a layer's gradient into the next layer's where that saves more than it waits."""
+    lasting = parts.cost.seconds(merge(parts.backward, parts.sizes, parts.cost))
+    return _beside_input(parts, parts.forward + float(finish(np.cumsum(parts.backward), lasting)))
+
+
+def hidden_exchange(parts: StepParts) -> float:
+    """Return the step that hides all exchanges but that of the last gradient: ``t_f + t_b + t_c(1)``."""
+    last = float(parts.cost.seconds(parts.sizes[-1]))
+    return _beside_input(parts, parts.computing + last)
+
+
+MODELS: Mapping[str, Callable[[StepParts], float]] = {
+    "sequential": sequential,
+    "pipelined input": pipelined_input,
+    "single message": single_message,
+    "wait-free": wait_free,
+    "merged": merged,
+    "hidden exchange": hidden_exchange,
+}
+"""Every model of the family by name, from the one that overlaps nothing to the one that overlaps most."""
+
+
+def merge(backward: Array, sizes: Array, cost: LinearCost) -> Array:
+    """Return the bytes that each layer sends when messages are merged; those of merged layers are 0.
+
+    From the last layer of the network to its first, a layer's message joins that of the next layer to be differentiated
+    if the link is busy until that gradient is there, or if waiting for it takes less than the start that is saved.
+
+    Args:
+        backward: seconds of each layer, in the order of the backward pass.
+        sizes: bytes of each layer.
+        cost: of a message.
+    """
+    ready = np.cumsum(backward)
+    held, free = sizes.astype(float).copy(), 0.0
+    for layer in range(len(held) - 1):
+        start = max(free, ready[layer])
+        following = ready[layer + 1]
+        ends = start + float(cost.seconds(held[layer]))
+        if following < ends and held[layer] and (start > following or following - start < cost.start):
+            held[layer + 1] += held[layer]
+            held[layer] = 0.0
+        else:
+            free = ends
+    return held
+
+
+def _beside_input(parts: StepParts, rest: float) -> float:
+    return max(parts.loading + parts.copy, rest + parts.update)

@@ -1,0 +1,212 @@
+"""The S-SGD family of models against measured steps, the part that limits a step, and what each remedy would gain.
+
+The parts of a step are those of the trial's own breakdown, as the papers take theirs from traces of each system; the
+models differ in what they let run at the same time. Layers share the backward pass by their arithmetic.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from steptime.errors import SteptimeError
+from steptime.measurements.model_form import Limit, ModelComparison, ModelledStep, Remedy
+from steptime.measurements.store import Store
+from steptime.measurements.summary_form import TrialSummary
+from steptime.model.compute import layer_shares
+from steptime.model.layer_work import work_of
+from steptime.model.policies import has_policy
+from steptime.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
+from steptime.predict.fit import machine_of
+from steptime.predict.links import measured_link, net_links
+from steptime.predict.model_comparison import (
+    arithmetic_mean,
+    best_models,
+    geometric_mean,
+    measured_mean,
+    model_errors,
+    modelled_step,
+)
+from steptime.predict.observation import Observation, observe
+from steptime.predict.step_model import graph_of
+from steptime.study.strategies import strategy_named
+from steptime.study.trial import Trial
+from steptime.workloads.table import build_workload
+
+_ALL = "several workers"
+"""The case of all trials of more than one worker."""
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "computing": ("forward", "backward"),
+    "waiting for input": ("input_wait",),
+    "copying to the device": ("h2d",),
+    "exposed communication": ("comm_exposed",),
+    "waiting for slower workers": ("sync_wait",),
+    "the update": ("update",),
+}
+"""Of a step, by the phases that they add up."""
+
+
+def compare_s_sgd(summaries: Sequence[TrialSummary], trials: Mapping[str, Trial], store: Store) -> ModelComparison:
+    """Return every model of the family against the steps of all synchronous trials that have a breakdown."""
+    observed = {each.trial: each for each in observe(store)}
+    costs = _starts(observed, store)
+    steps: list[ModelledStep] = []
+    parts: dict[str, StepParts] = {}
+    left_out: list[str] = []
+    chosen = [each for each in summaries if each.status == "ok" and strategy_named(each.strategy).synchronous]
+    for each in chosen:
+        measured = measured_mean(each)
+        found = _parts(each, trials[each.id], observed.get(each.id), costs)
+        if measured is None or found is None:
+            left_out.append(f"{each.id}: no breakdown that tells computing from communication")
+            continue
+        parts[each.id] = found
+        for name, model in MODELS.items():
+            steps.append(modelled_step(each, name, _case(each), model(found), measured))
+    errors = model_errors([*steps, *(step.model_copy(update={"case": _ALL}) for step in steps if _several(step.case))])
+    modelled = [each for each in chosen if each.id in parts]
+    return ModelComparison(
+        family="s_sgd",
+        steps=steps,
+        errors=errors,
+        best=best_models(errors),
+        limits=list(_limits(modelled)),
+        remedies=list(_remedies([each for each in modelled if each.workers > 1], parts)),
+        left_out=left_out,
+    )
+
+
+def _case(each: TrialSummary) -> str:
+    return f"{each.workers} worker{'s'[: each.workers > 1]}"
+
+
+def _several(case: str) -> bool:
+    return case != "1 worker"
+
+
+def _starts(observed: Mapping[str, Observation], store: Store) -> dict[str, float]:
+    """Return the seconds that a message takes before its bytes: 2(p-1) latencies of a ring, 2 of a server."""
+    machine, net = machine_of(store.machine() or {}), net_links(store.net())
+    found = {}
+    for name, each in observed.items():
+        link = measured_link(each, net, machine)
+        rounds = 2 if strategy_named(each.key.strategy).servers else 2 * (each.deployment.workers - 1)
+        found[name] = 0.0 if link is None else rounds * link.latency_s
+    return found
+
+
+def _parts(
+    each: TrialSummary, trial: Trial, observation: Observation | None, starts: Mapping[str, float]
+) -> StepParts | None:
+    phases, taken_apart = each.phases or {}, each.breakdown
+    forward, backward = (phases.get(name) for name in ("forward", "backward"))
+    if taken_apart is None or forward is None or backward is None or observation is None:
+        return None
+    exchange = 0.0
+    if each.workers > 1:
+        whole = taken_apart.overlap.communication_s if taken_apart.overlap else phases.get("comm_exposed")
+        if whole is None:
+            return None
+        exchange = max(0.0, whole.value_s)
+    work = work_of(build_workload(trial.workload, trial.input_shape, trial.classes))
+    shares = layer_shares(
+        [layer.forward_flops for layer in work.layers],
+        [layer.backward_flops for layer in work.layers],
+        [layer.traffic for layer in work.layers],
+    )
+    with_weights = [place for place, layer in reversed(list(enumerate(work.layers))) if layer.gradient_bytes]
+    ready = np.diff(np.concatenate([[0.0], shares.passed[with_weights]]))
+    ready[-1] += 1.0 - ready.sum()
+    sizes = np.array([work.layers[place].gradient_bytes for place in with_weights], float)
+    sizes = sizes if each.workers > 1 else np.zeros_like(sizes)
+    loading = taken_apart.input_s or phases.get("input_wait")
+    return StepParts(
+        loading=_seconds(loading),
+        copy=_seconds(phases.get("h2d")),
+        forward=max(0.0, forward.value_s),
+        backward=max(0.0, backward.value_s) * ready,
+        update=_seconds(phases.get("update")),
+        exchange=exchange,
+        sizes=sizes,
+        cost=_cost(exchange, sizes, starts.get(each.id, 0.0), _own_messages(observation)),
+    )
+
+
+def _own_messages(observation: Observation) -> int:
+    """Return how many messages the framework sends in a step; fused ones count as one."""
+    if not has_policy(observation.key.strategy):
+        return 1
+    try:
+        graph = graph_of(observation.key, observation.deployment)
+    except SteptimeError:
+        return 1
+    return 1 if graph.plan.fusion is not None else max(1, len(graph.messages))
+
+
+def _cost(exchange: float, sizes: np.ndarray, start: float, messages: int) -> LinearCost:
+    """Return the line through the framework's own exchange: its starts, and what they leave for the bytes."""
+    whole = float(sizes.sum())
+    if not whole:
+        return LinearCost(0.0, 0.0)
+    begun = min(start, exchange / messages)
+    return LinearCost(begun, (exchange - messages * begun) / whole)
+
+
+def _seconds(phase: object) -> float:
+    return max(0.0, float(getattr(phase, "value_s", 0.0)))
+
+
+def _limits(summaries: Sequence[TrialSummary]) -> Iterator[Limit]:
+    for case in dict.fromkeys(_case(each) for each in sorted(summaries, key=lambda each: each.workers)):
+        members = [each for each in summaries if _case(each) == case]
+        shares = {part: [_share(each, names) for each in members] for part, names in _PARTS.items()}
+        part = max(shares, key=lambda name: float(np.mean(shares[name])))
+        yield Limit(case=case, trials=len(members), part=part, share=arithmetic_mean(shares[part]))
+
+
+def _share(each: TrialSummary, names: Sequence[str]) -> float:
+    return sum(_phase(each, name) for name in names) / _step(each)
+
+
+def _phase(each: TrialSummary, name: str) -> float:
+    return _seconds((each.phases or {}).get(name))
+
+
+def _step(each: TrialSummary) -> float:
+    assert each.breakdown is not None  # noqa: S101 - only trials with a breakdown come here; for the type checker
+    return each.breakdown.step_s.value_s
+
+
+def _remedies(summaries: Sequence[TrialSummary], parts: Mapping[str, StepParts]) -> Iterator[Remedy]:
+    for name, saved in _SAVINGS.items():
+        speedups = {each.id: _step(each) / max(_step(each) - saved(each, parts[each.id]), 1e-9) for each in summaries}
+        if speedups:
+            most = max(speedups, key=lambda trial: speedups[trial])
+            yield Remedy(
+                remedy=name,
+                case=_ALL,
+                trials=len(speedups),
+                speedup=geometric_mean(list(speedups.values())),
+                most=speedups[most],
+                most_trial=most,
+            )
+
+
+def _unhidden(each: TrialSummary, parts: StepParts) -> float:
+    exposed = _phase(each, "comm_exposed")
+    return exposed - min(exposed, max(0.0, parts.exchange - float(parts.backward.sum())))
+
+
+def _unmerged(each: TrialSummary, parts: StepParts) -> float:
+    """Return the seconds of the measured step that merging saves, in proportion to the modelled one."""
+    return _step(each) * max(0.0, 1.0 - merged(parts) / wait_free(parts))
+
+
+_SAVINGS: Mapping[str, Callable[[TrialSummary, StepParts], float]] = {
+    "links without limit": lambda each, _: _phase(each, "comm_exposed"),
+    "communication hidden behind the backward pass": _unhidden,
+    "messages of layers merged": _unmerged,
+    "workers that never wait for each other": lambda each, _: _phase(each, "sync_wait"),
+    "batches that are always there": lambda each, _: _phase(each, "input_wait"),
+    "an update that takes no time": lambda each, _: _phase(each, "update"),
+}
+"""Seconds that a remedy would save of a measured step."""

@@ -1,0 +1,157 @@
+"""The predictions that a study asks for, from a fit of its own measurements, beside published efficiencies."""
+
+from collections.abc import Mapping, Sequence
+
+from steptime.errors import StoreError
+from steptime.measurements.model_form import (
+    Bounds,
+    EfficiencyRange,
+    PredictedPoint,
+    PublishedPoint,
+    StudyPrediction,
+)
+from steptime.measurements.store import Store
+from steptime.predict.fit import fit
+from steptime.predict.observation import Observation, observe
+from steptime.predict.predict import Prediction, PredictionInterval, predict
+from steptime.predict.query import Query
+from steptime.study.strategies import strategy_named
+from steptime.study.study import PredictionChoice, PublishedEfficiency
+from steptime.units import format_bit_rate
+
+_BITS = 8
+
+
+def predict_study(
+    store: Store, choice: PredictionChoice, published: Sequence[PublishedEfficiency] = ()
+) -> StudyPrediction:
+    """Return predictions of every measured framework, strategy, workload and batch at the numbers of workers asked for.
+
+    Args:
+        store: the results folder, to whose launches a profile is fitted.
+        choice: the study's key ``predictions``.
+        published: its key ``published_efficiency``.
+    """
+    try:
+        observations = [each for each in observe(store) if _chosen(each, choice)]
+    except StoreError as error:
+        return StudyPrediction(conditions=_conditions(choice), measured_workers=0, refused=str(error))
+    profile = fit(store, observations)
+    batches = sorted({each.deployment.batch for each in observations})
+    queries = [_query(choice, batch) for batch in batches]
+    seen = {(each.key.workload, each.deployment.batch) for each in observations}
+    points = [
+        _point(each)
+        for each in predict(profile, choice.workers, queries)
+        if not strategy_named(each.key.strategy).single_baseline
+        and (each.key.workload, each.query.batch_per_worker) in seen
+    ]
+    return StudyPrediction(
+        conditions=_conditions(choice),
+        measured_workers=max((each.deployment.workers for each in observations), default=0),
+        points=points,
+        ranges=_ranges(points),
+        published=[found for each in published for found in _beside(each, points)],
+        refused=None if any(each.refused is None for each in points) else _refusal(points),
+    )
+
+
+def _chosen(each: Observation, choice: PredictionChoice) -> bool:
+    single = strategy_named(each.key.strategy).single_baseline
+    return (choice.frameworks is None or each.key.framework in choice.frameworks) and (
+        single or choice.strategies is None or each.key.strategy in choice.strategies
+    )
+
+
+def _query(choice: PredictionChoice, batch: int) -> Query:
+    return Query(
+        batch_per_worker=batch,
+        workers_per_host=choice.workers_per_host,
+        cores_per_host=choice.cores_per_host,
+        bandwidth=None if choice.bandwidth is None else choice.bandwidth / _BITS,
+    )
+
+
+def _conditions(choice: PredictionChoice) -> str:
+    per_host = choice.workers_per_host
+    cores = choice.cores_per_host
+    parts = [
+        *([f"hosts of {per_host} worker{'s'[: per_host > 1]}"] if per_host else []),
+        *([f"{cores} core{'s'[: cores > 1]} of its own for each host"] if cores else []),
+        *([f"links of {format_bit_rate(choice.bandwidth)}"] if choice.bandwidth else ["links as measured"]),
+    ]
+    return ", ".join(parts)
+
+
+def _point(each: Prediction) -> PredictedPoint:
+    batch = each.deployment.batch if each.deployment else each.query.batch_per_worker
+    return PredictedPoint(
+        framework=each.key.framework,
+        strategy=each.key.strategy,
+        workload=each.key.workload,
+        batch_per_worker=batch or 0,
+        workers=each.workers,
+        throughput_samples_per_s=_bounds(each.throughput),
+        efficiency=_bounds(each.efficiency),
+        refused=each.refused,
+    )
+
+
+def _bounds(found: PredictionInterval | None) -> Bounds | None:
+    return None if found is None else Bounds(value=found.value, low=found.low, high=found.high)
+
+
+def _ranges(points: Sequence[PredictedPoint]) -> list[EfficiencyRange]:
+    groups: dict[tuple[str, str, int], dict[float, PredictedPoint]] = {}
+    for each in points:
+        if each.efficiency is not None:
+            groups.setdefault((each.framework, each.strategy, each.workers), {})[each.efficiency.value] = each
+    return [_range(key, members) for key, members in groups.items()]
+
+
+def _range(key: tuple[str, str, int], members: Mapping[float, PredictedPoint]) -> EfficiencyRange:
+    framework, strategy, workers = key
+    return EfficiencyRange(
+        framework=framework,
+        strategy=strategy,
+        workers=workers,
+        configurations=len(members),
+        least=members[min(members)],
+        most=members[max(members)],
+    )
+
+
+def _beside(each: PublishedEfficiency, points: Sequence[PredictedPoint]) -> list[PublishedPoint]:
+    found = []
+    for workers, efficiency in sorted(each.efficiency.items()):
+        predicted = [
+            point
+            for point in points
+            if point.workers == workers
+            and point.efficiency is not None
+            and (each.workloads is None or point.workload in each.workloads)
+        ]
+        inside = [point for point in predicted if _holds(point.efficiency, efficiency)]
+        found.append(
+            PublishedPoint(
+                claim=each.claim,
+                source=each.source,
+                machine=each.machine,
+                workers=workers,
+                published=efficiency,
+                predicted=predicted,
+                inside=len(inside),
+            )
+        )
+    return found
+
+
+def _holds(found: Bounds | None, value: float) -> bool:
+    if found is None or found.low is None or found.high is None:
+        return False
+    return found.low <= value <= found.high
+
+
+def _refusal(points: Sequence[PredictedPoint]) -> str:
+    reasons = list(dict.fromkeys(each.refused for each in points if each.refused))
+    return "; ".join(reasons) or "the study measured no configuration that could be predicted"

@@ -1,0 +1,216 @@
+"""Performance models and predictions in words: the sentences of the answer, and the tables below it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from steptime.measurements.model_form import (
+    Bounds,
+    EfficiencyRange,
+    ModelComparison,
+    ModelError,
+    PredictedPoint,
+    PublishedPoint,
+    StudyPrediction,
+)
+from steptime.measurements.summary_form import LaunchValue, Summary
+from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
+
+MODEL_TITLES = {
+    "load_imbalance": "Models with a load-imbalance factor, against measured steps",
+    "s_sgd": "The S-SGD family of models, against measured steps",
+}
+
+
+@dataclass(frozen=True)
+class ModelTable:
+    """A table of one family, or of the study's predictions, one text per cell."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+
+    @property
+    def lines(self) -> list[str]:
+        """For a terminal: a line per row."""
+        return [
+            f"{name}: {'; '.join(f'{what} {cell}' for what, cell in zip(self.columns[1:], cells, strict=True))}"
+            for name, *cells in self.rows
+        ]
+
+
+def model_sentences(summary: Summary) -> Iterator[str]:
+    """Yield what the study's models and predictions answer, a sentence or two each."""
+    for comparison in summary.models:
+        if comparison.family == "load_imbalance":
+            yield from _imbalance_sentences(comparison)
+        else:
+            yield from _ssgd_sentences(comparison)
+    if summary.prediction is not None:
+        yield from _prediction_sentences(summary.prediction)
+
+
+def model_tables(summary: Summary) -> list[ModelTable]:
+    """Return the tables of the study's models and predictions; none of a study that asks for none."""
+    found = [table for comparison in summary.models for table in _comparison_tables(comparison)]
+    return found + (list(_prediction_tables(summary.prediction)) if summary.prediction else [])
+
+
+def _imbalance_sentences(found: ModelComparison) -> Iterator[str]:
+    cases = list(dict.fromkeys(each.case for each in found.imbalance))
+    for case in cases:
+        factors = [f"{each.framework} {_times(each.factor)}" for each in found.imbalance if each.case == case]
+        yield f"On {case}, the load-imbalance factor (longest over mean computing of a step) is {listed(factors)}."
+    for case in dict.fromkeys(each.case for each in found.errors):
+        models = listed([_modelled(each) for each in found.errors if each.case == case])
+        yield f"On {case}, of the measured step {models}."
+    if not found.errors:
+        yield "No trial of several workers has a breakdown yet, so that nothing is said of the load-imbalance factor."
+
+
+_IMBALANCE_MODELS = {
+    "mean worker": "the model of the mean worker says",
+    "measured factor": "the one with the measured factor",
+    "stated shares": "the step of even hosts with the stated processor shares",
+}
+
+
+def _modelled(each: ModelError) -> str:
+    name = _IMBALANCE_MODELS.get(each.model, each.model)
+    return f"{name} {_times(each.ratio)} over {count(each.trials, 'trial')}"
+
+
+def _ssgd_sentences(found: ModelComparison) -> Iterator[str]:
+    if not found.errors:
+        yield "No trial has a breakdown yet, so that no model of synchronous SGD can be held against it."
+        return
+    for case, model in found.best.items():
+        error = next(each for each in found.errors if (each.case, each.model) == (case, model))
+        worst = max((each for each in found.errors if each.case == case), key=lambda each: each.median_error)
+        yield (
+            f"With {case}, the model '{model}' is nearest: it says {_times(error.ratio)} of the measured step over "
+            f"{count(error.trials, 'trial')}, median error {_share(error.median_error)}; '{worst.model}' is farthest, "
+            f"{_times(worst.ratio)}."
+        )
+    limits = [f"with {each.case} {each.part}, {_percent(each.share)} of a step" for each in found.limits]
+    if limits:
+        yield f"What takes longest is {listed(limits)}."
+    ranked = sorted(found.remedies, key=lambda each: -each.speedup.value)
+    if ranked:
+        gains = [f"{each.remedy} {_times(each.speedup)}" for each in ranked]
+        yield f"With several workers a step would be faster by {listed(gains)}."
+
+
+def _prediction_sentences(found: StudyPrediction) -> Iterator[str]:
+    if found.refused is not None:
+        yield f"Nothing is predicted: {found.refused}."
+        return
+    last = max(each.workers for each in found.ranges)
+    for each in found.ranges:
+        if each.workers == last:
+            yield _range_sentence(each, found)
+    for point in found.published:
+        yield _published_sentence(point)
+
+
+def _range_sentence(each: EfficiencyRange, found: StudyPrediction) -> str:
+    factor = each.workers / max(found.measured_workers, 1)
+    return (
+        f"For {each.workers} workers ({found.conditions}), {each.framework} {each.strategy} is predicted an efficiency "
+        f"from {_point(each.least)} to {_point(each.most)}, from at most "
+        f"{count(found.measured_workers, 'measured worker')}: {number(factor)} times as many."
+    )
+
+
+def _point(each: PredictedPoint) -> str:
+    return f"{_efficiency(each.efficiency)} ({each.workload}, batch {each.batch_per_worker})"
+
+
+def _published_sentence(point: PublishedPoint) -> str:
+    claim = f"{point.claim.rstrip('.')}: published {_share(point.published)} on {point.workers} workers"
+    if not point.predicted:
+        return f"{claim}, nothing predicted here for as many."
+    return f"{claim}; it lies in {point.inside} of {count(len(point.predicted), 'predicted interval')}."
+
+
+def _comparison_tables(found: ModelComparison) -> Iterator[ModelTable]:
+    if found.errors:
+        yield ModelTable(
+            MODEL_TITLES[found.family],
+            ("model", "trials", "modelled / measured", "median error", "largest error"),
+            [
+                (
+                    f"{each.model}, {each.case}",
+                    str(each.trials),
+                    _times(each.ratio),
+                    _share(each.median_error),
+                    _share(each.largest_error),
+                )
+                for each in found.errors
+            ],
+        )
+    if found.imbalance:
+        yield ModelTable(
+            "Load-imbalance factors",
+            ("framework", "trials", "longest / mean computing"),
+            [(f"{each.framework}, {each.case}", str(each.trials), _times(each.factor)) for each in found.imbalance],
+        )
+    if found.limits:
+        yield ModelTable(
+            "What takes longest in a step",
+            ("workers", "trials", "part", "share of the step"),
+            [(each.case, str(each.trials), each.part, _percent(each.share)) for each in found.limits],
+        )
+    if found.remedies:
+        yield ModelTable(
+            "What each remedy would gain",
+            ("remedy", "trials", "times as fast", "at most"),
+            [
+                (each.remedy, str(each.trials), _times(each.speedup), f"{number(each.most)}x ({each.most_trial})")
+                for each in sorted(found.remedies, key=lambda each: -each.speedup.value)
+            ],
+        )
+
+
+def _prediction_tables(found: StudyPrediction) -> Iterator[ModelTable]:
+    if found.points:
+        yield ModelTable(
+            f"Predicted: {found.conditions}",
+            ("configuration", "workers", "samples/s", "efficiency", "published"),
+            [_predicted_row(each, found) for each in found.points],
+        )
+
+
+def _predicted_row(each: PredictedPoint, found: StudyPrediction) -> tuple[str, ...]:
+    name = f"{each.framework} {each.strategy}, {each.workload}, batch {each.batch_per_worker}"
+    beside = [f"{_share(point.published)} ({point.machine})" for point in found.published if each in point.predicted]
+    if each.refused is not None:
+        return (name, str(each.workers), UNKNOWN, f"refused: {each.refused}", UNKNOWN)
+    return (
+        name,
+        str(each.workers),
+        _rate(each.throughput_samples_per_s),
+        _efficiency(each.efficiency),
+        "; ".join(beside) or UNKNOWN,
+    )
+
+
+def _times(found: Bounds) -> str:
+    return ratio(LaunchValue(**found.model_dump())).line
+
+
+def _percent(found: Bounds) -> str:
+    return percent(found.value, found.low, found.high).line
+
+
+def _efficiency(found: Bounds | None) -> str:
+    return UNKNOWN if found is None else _percent(found)
+
+
+def _share(value: float) -> str:
+    return f"{number(100.0 * value)} %"
+
+
+def _rate(found: Bounds | None) -> str:
+    if found is None or found.low is None or found.high is None:
+        return UNKNOWN
+    return Shown(number(found.value), f"{number(found.low)} to {number(found.high)}").line
