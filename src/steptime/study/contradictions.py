@@ -106,11 +106,11 @@ def _cluster(document: Document) -> Iterator[Mistake]:
     for path, _ in document.each("include"):
         if launcher != _EMULATED and document.at((*path, "cluster")) is not None:
             yield Mistake((*path, "cluster"), f"means something to the launcher {_EMULATED!r} only")
-        yield from _hosts(document, (*path, "cluster"))
-    yield from _hosts(document, ("cluster",))
+        yield from _numbers_of_hosts(document, (*path, "cluster"))
+    yield from _numbers_of_hosts(document, ("cluster",))
 
 
-def _hosts(document: Document, cluster: Path) -> Iterator[Mistake]:
+def _numbers_of_hosts(document: Document, cluster: Path) -> Iterator[Mistake]:
     hosts = document.at((*cluster, "hosts"))
     for key in ("cpu_share", "host_bandwidth"):
         for host, _ in document.items(*cluster, key):
