@@ -43,7 +43,8 @@ class NamesAllowed:
     """Says in the JSON Schema that a list of names stands for a mapping of which only the names are given."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, handler(schema)]}
+        own = handler(schema)
+        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, *own.get("anyOf", [own])]}
 
 
 def from_names(value: Any) -> Any:  # noqa: ANN401
