@@ -86,6 +86,41 @@ class RingAllReduce:
 
 
 @dataclass(frozen=True)
+class RoundsOfRings:
+    """The same rings for a thousand workers: all chunks of a round at once, and buckets one behind the other.
+
+    A bucket leaves a worker when the bucket before it has come back there, as on one stream of a device.
+    """
+
+    rates: np.ndarray
+    """Of each worker's link to the next one, bytes per second."""
+    latencies_s: np.ndarray
+    jitter: float
+    rng: np.random.Generator
+
+    def finish(self, buckets: Sequence[tuple[float, np.ndarray]]) -> float:
+        """Return when the last chunk has arrived; buckets are their bytes and when each worker has them ready."""
+        workers = len(self.rates)
+        free = done = np.zeros(workers)
+        for size, ready in buckets:
+            chunk_s = size / workers / self.rates
+            received = np.maximum(ready, done)
+            for _ in range(2 * (workers - 1)):
+                slower = self._slower(workers)
+                free = np.maximum(free, received) + slower * chunk_s
+                received = np.maximum(received, np.roll(free + slower * self.latencies_s, 1))
+            done = received
+        return float(done.max())
+
+    def _slower(self, count: int) -> np.ndarray:
+        """Return factors as ``heavy_tailed`` draws them."""
+        if not self.jitter:
+            return np.ones(count)
+        stalls = np.where(self.rng.random(count) < 0.005, self.rng.pareto(2.5, count), 0.0)
+        return np.exp(self.jitter * self.rng.standard_normal(count)) * (1.0 + stalls)
+
+
+@dataclass(frozen=True)
 class Job:
     """What the workers of a step compute and send."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from events import Events, QueuedLink, RingAllReduce, heavy_tailed
+from events import Events, QueuedLink, RingAllReduce, RoundsOfRings, heavy_tailed
 from gpu_hosts import BATCH, GPU_HOST, RESNET
 from world import a_profile, mean_largest
 
@@ -22,6 +22,8 @@ GPUS = 8
 _NETWORK_BYTES = 102_228_128.0
 """Gradients of ResNet-50, which travel in buckets of 25 MiB behind a first one of 1 MiB."""
 _STEPS, _TRUE_STEPS = 5, 7
+_MOST_EVENTS = 64
+"""Devices up to which every chunk is an event; of more, whole rounds are."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,13 @@ class MadeUpCluster:
         computed = float((self.forward_s + self.backward_s) * speeds.max())
         if devices == 1:
             return computed + self.update_s
+        if devices > _MOST_EVENTS:
+            links = self._links(devices)
+            rings = RoundsOfRings(
+                np.array([link.rate for link in links]), np.array([link.latency_s for link in links]), 0.05, rng
+            )
+            ready = [(size, speeds * (self.forward_s + share * self.backward_s)) for size, share in _buckets()]
+            return max(rings.finish(ready), computed) + self.update_s
         end = self._finish(devices, speeds, _buckets(), heavy_tailed(rng, 0.05))
         return max(end, computed) + self.update_s
 

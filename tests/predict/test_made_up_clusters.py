@@ -3,8 +3,11 @@
 ``benchmarks/clusters/made_up_clusters.py`` does it for two hundred clusters and more hosts.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
+from events import Events, QueuedLink, RingAllReduce, RoundsOfRings
 from host_events import GPUS, a_cluster, profile_of
 from world import asked
 
@@ -22,6 +25,18 @@ def predictions():
         step = asked(profile, 16, f"gpus_per_host={GPUS}", link, f"nics_per_host={cluster.cards}").step_s
         found.append((cluster.step_s(16, np.random.default_rng(seed), 3), step))
     return found
+
+
+def test_rounds_of_rings_take_as_long_as_their_chunks_as_events():
+    rng = np.random.default_rng(1)
+    rates, latencies, ready = rng.uniform(1e9, 9e9, 12), rng.uniform(1e-6, 9e-6, 12), rng.uniform(0.0, 0.01, 12)
+    events = Events()
+    links = [QueuedLink(*each) for each in zip(rates, latencies, strict=True)]
+    ring = RingAllReduce(events, links, 1e8, lambda: 1.0)
+    for worker, moment in enumerate(ready):
+        events.at(moment, partial(ring.gradient_ready, worker))
+
+    assert RoundsOfRings(rates, latencies, 0.0, rng).finish([(1e8, ready)]) == pytest.approx(events.run())
 
 
 def test_two_hosts_are_predicted_from_one_within_their_intervals(predictions):

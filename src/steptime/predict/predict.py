@@ -16,9 +16,9 @@ from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
 from steptime.predict.query import Query, check_sizes
-from steptime.predict.step_model import INNER, OUTER, Contention, costs_of, phases_of, step_of
+from steptime.predict.step_model import INNER, OUTER, Contention, StepModel, costs_of, phases_of, step_of
 from steptime.predict.targets import Target, targets
-from steptime.predict.topology import Refusal, Topology, step_model_of, topology_of
+from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
 from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
 from steptime.simulate.simulate import HIDDEN
 from steptime.study.strategies import strategy_named
@@ -108,7 +108,23 @@ def predict_one(profile: Profile, target: Target, query: Query, workers: int) ->
         )
 
 
-def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
+@dataclass(frozen=True)
+class ModelledStep:
+    """What the draws of a step follow from."""
+
+    group: ProfileGroup
+    """That knows of its computing."""
+    parameters: Mapping[str, Array]
+    model: StepModel
+    extrapolation: Extrapolation
+    topology: Topology
+
+
+def model_step(profile: Profile, target: Target, query: Query, workers: int, rng: np.random.Generator) -> ModelledStep:
+    """Return the performance model of one configuration with the draws of its parameters.
+
+    Raises Refusal where the data cannot support a number.
+    """
     group = _computing_group(target)
     if strategy_named(target.key.strategy).single_baseline and workers > 1:
         message = (
@@ -119,13 +135,20 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
     topology = topology_of(profile, target, query, workers)
     deployment = topology.deployment
     cost = costs_of(target.key.workload, target.key.input_shape, target.key.classes)
-    rng = np.random.default_rng(_SEED)
     parameters, scaled = _parameters(target, group, topology, cost, rng)
-    extrapolation = _extrapolation(group, topology, scaled)
+    extrapolation = _extrapolation(profile, group, topology, scaled)
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
     effects = combined([each.effects for each in topology.nearest or group.measured])
     model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner, effects)
-    uncertain = uncertain_step(parameters, model, extrapolation, group.spread, rng)
+    return ModelledStep(group, parameters, model, extrapolation, topology)
+
+
+def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
+    rng = np.random.default_rng(_SEED)
+    found = model_step(profile, target, query, workers, rng)
+    group, parameters, topology, extrapolation = found.group, found.parameters, found.topology, found.extrapolation
+    deployment = topology.deployment
+    uncertain = uncertain_step(parameters, found.model, extrapolation, group.spread, rng)
     phases, step = uncertain.phases, uncertain.modelled
     alone = replace(deployment, workers=1, servers=0, hosts=1, workers_per_host=1)
     one = Contention(1, topology.contention.processors)
@@ -233,8 +256,9 @@ def _scaled_to_workload(found: dict[str, Array], group: ProfileGroup, cost: Cost
     return scaled, max(cost.forward_flops / known.forward_flops, known.forward_flops / cost.forward_flops, 1.0 + 1e-9)
 
 
-def _extrapolation(group: ProfileGroup, topology: Topology, scaled: float) -> Extrapolation:
+def _extrapolation(profile: Profile, group: ProfileGroup, topology: Topology, scaled: float) -> Extrapolation:
     deployment = topology.deployment
+    seen = max(contention_of(each.deployment, group.key, profile.machine).turns for each in group.measured)
     models = topology.nearest or group.measured
     crosses = deployment.crosses and not any(each.deployment.crosses for each in models)
     rates = [each.link.rate for each in topology.nearest if each.link and each.link.source != "prior"]
@@ -243,6 +267,7 @@ def _extrapolation(group: ProfileGroup, topology: Topology, scaled: float) -> Ex
         batch=ratio_outside(deployment.batch, [each.deployment.batch for each in group.measured]),
         bandwidth=ratio_outside(topology.link.rate, rates) if topology.link and rates else 1.0,
         workload=scaled,
+        turns=max(topology.contention.turns / seen, 1.0),
         crosses=crosses,
     )
 

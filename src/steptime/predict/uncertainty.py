@@ -1,11 +1,10 @@
 """The interval of a prediction: its three parts, how much each adds, and the measurement that would narrow it most.
 
 Parameters are drawn; launches differ by as much as they were seen to; and the model errs outside what was measured.
-What the model does not know is communication and waiting, which more often takes longer than modelled than shorter:
-the 5 % and 95 % quantiles of the residuals of published curves lie at -5 and +13 % and farther. So that error is
-skewed, the messages of a step take so many times as long, and what of them hides still does: no step gets shorter than
-its computing. Another workload or batch changes computing itself, by a
-factor that errs to both sides.
+What the model does not know is communication and waiting, which more often takes longer than modelled than shorter. So
+that error is skewed, the messages of a step take so many times as long, and what of them hides still does: no step gets
+shorter than its computing. Another workload or batch, and more workers that take turns on a core, change computing
+itself, by a factor that errs to both sides.
 """
 
 from collections.abc import Mapping
@@ -13,16 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from steptime.predict.extrapolation import Extrapolation
+from steptime.predict.extrapolation import Extrapolation, skewed
 from steptime.predict.posterior import DRAWS, Array
 from steptime.predict.profile import ProfileGroup
 from steptime.predict.step_model import INNER, OUTER, StepModel, phases_of, step_of
-
-_SHORTER = 0.4
-"""Of the error's upper half, the lower half: 5 to 13."""
-_EXCHANGED = 0.35
-"""Share of a step beyond one host that exchanges take, by which errors of steps are errors of exchanges: about that of
-the published curves."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +68,8 @@ def uncertain_step(
     seen = step
     if extrapolation.of_waiting > 0.0:
         normal = rng.standard_normal(DRAWS)
-        outside = extrapolation.of_waiting / _EXCHANGED
-        longer = np.exp(outside * np.where(normal > 0.0, normal, _SHORTER * normal))
-        seen = step_of(phases_of(_with_longer_waits(parameters, model, longer), model))
+        longer = np.exp(extrapolation.of_waiting * skewed(normal))
+        seen = step_of(phases_of(with_longer_waits(parameters, model, longer), model))
     outside_s = np.var(np.log(seen / step)) + extrapolation.of_computing**2
     parts = np.array([np.var(np.log(step)), spread**2, outside_s])
     whole = parts.sum()
@@ -85,7 +77,7 @@ def uncertain_step(
     return UncertainStep(phases, step, seen * both, IntervalShares(*(float(share) for share in shares)))
 
 
-def _with_longer_waits(parameters: Mapping[str, Array], model: StepModel, longer: Array) -> dict[str, Array]:
+def with_longer_waits(parameters: Mapping[str, Array], model: StepModel, longer: Array | float) -> dict[str, Array]:
     """Return parameters with which every message takes so many times as long, and workers differ as much more."""
     found = dict(parameters)
     for name in model.link_factors:
@@ -123,6 +115,8 @@ def _nearer(extrapolation: Extrapolation, group: ProfileGroup, workers: int) -> 
         return "the batch itself: steptime run STUDY batch_per_worker=N -o RESULTS"
     if axis == "crosses":
         return f"two hosts: steptime run STUDY workers={min(2 * most, workers)} launcher=mpi -o RESULTS"
+    if axis == "turns":
+        return f"workers that take turns on a core: steptime run STUDY workers={min(2 * most, workers)} -o RESULTS"
     if axis == "bandwidth":
         return _net(key.framework, key.device)
     return f"more workers: steptime run STUDY workers={min(2 * most, workers)} -o RESULTS"
