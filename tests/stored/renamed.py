@@ -100,6 +100,17 @@ EXCLUDED_OF: dict[str, dict[str, str]] = {}
 """Keys that are not compared in the report of one study."""
 
 
+MODELLED_ANEW: dict[str, dict[str, str]] = {
+    "stale-updates": {"ps_async": "no token bucket was crossed on one host, so that its workers share links evenly"}
+}
+"""Strategies whose model is another one in a study, by the study, with the reason (decision 14)."""
+
+
+def without_strategies(kept: list[Any], study: str) -> list[Any]:
+    """Return groups of a profile, or predictions, without those of strategies that are modelled anew."""
+    return [each for each in kept if each.get("key", each).get("strategy") not in MODELLED_ANEW.get(study, {})]
+
+
 def rename(old: Any, parent: str = "") -> Any:
     """Return ``old``, a JSON value, with today's names."""
     if isinstance(old, dict):
