@@ -3,6 +3,7 @@
 import secrets
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,7 @@ def probed(site: Site, folder: Path) -> Site:
 
     Raises LaunchError that names every host that cannot be used, and why.
     """
+    _refuse([_same_host(name, name) for name, count in Counter(site.names).items() if count > 1])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for old in folder.glob("*.launch"):
         old.unlink()
@@ -133,9 +135,7 @@ def _misfits(
     for name, fact, end, look in zip(site.names, facts, ends, looks, strict=True):
         same = (fact["boot"], fact["name"])
         if same in seen:
-            found.append(
-                f"{name} is the same host as {seen[same]}; name each host once, and set hosts.workers_per_host"
-            )
+            found.append(_same_host(name, seen[same]))
         seen[same] = name
         if end["address"] is None or end["interface"] is None:
             known = ", ".join(f"{key} {value}" for key, value in fact["interfaces"].items())
@@ -153,6 +153,10 @@ def _misfits(
         if site.gpus_per_host is not None and fact["gpus"] < site.gpus_per_host:
             found.append(f"{name} has {fact['gpus']} GPUs, not the {site.gpus_per_host} of hosts.gpus_per_host")
     return found
+
+
+def _same_host(name: str, other: str) -> str:
+    return f"{name} is the same host as {other}; name each host once, and set hosts.workers_per_host"
 
 
 def _refuse(misfits: Sequence[str]) -> None:
