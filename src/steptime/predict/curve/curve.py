@@ -37,6 +37,8 @@ class Setup:
     inter_host_rate: float | None
     """Nominal bytes per second of one network card."""
     cards_per_host: int | None
+    stack: str = ""
+    """The name of a declared stack; empty where the text of ``framework`` says it."""
 
     @property
     def host_size(self) -> float:

@@ -1,6 +1,7 @@
 """What is known of a curve's stack and hardware from its descriptive columns, before any point of it was measured.
 
-The rates are the data sheets' and the policies the frameworks' documentation; what a stack makes of them is learned.
+The rates are the data sheets' and the policies the declared ones of ``stacks.toml``; what a stack makes of them is
+learned. A stack of which nothing is declared is taken for one that exchanges during the backward pass.
 """
 
 import re
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from steptime.predict.curve.curve import Setup
+from steptime.predict.curve.stacks import Stack, stack_of
 from steptime.study.strategies import strategy_named
 from steptime.workloads.table import LIBRARY
 
@@ -35,29 +37,12 @@ _USUAL_NETWORK = 10 * _GIGA / 8
 _USUAL_GRADIENTS = 1e8
 """Bytes, for workloads that nothing is known of: 25 million values."""
 
-_AFTER_BACKWARD = re.compile(r"no overlap|single bucket|SyncEASGD|MirroredStrategy|S-SGD dense", re.IGNORECASE)
-"""Stacks that exchange all gradients after the backward pass, by their documentation or by their name."""
-
-_PER_TENSOR = re.compile(r"per tensor|\(WFBP\)", re.IGNORECASE)
-"""Stacks that start one exchange for every tensor of weights."""
-
 _TENSORS: Mapping[str, int] = {
     "alexnet": 16, "vgg16": 32, "vgg16_cifar": 32, "googlenet": 116, "inception_v3": 284, "resnet20": 65,
     "resnet50": 161, "resnet101": 314, "resnet152": 467, "resnext50_32x4d": 161, "resnext101_32x8d": 314,
     "bert_base": 206, "bert_large": 398,
 }  # fmt: skip
 """Tensors of weights that a framework exchanges; batch normalisation has two."""
-
-_VALUE_WIDTHS: tuple[tuple[re.Pattern[str], float], ...] = (
-    (re.compile(r"MirroredStrategy", re.IGNORECASE), 0.0),
-    (re.compile(r"PaddlePaddle|APEX|gluon-nlp", re.IGNORECASE), 1.0),
-    (re.compile(r"NGC TensorFlow.*Horovod.* bert", re.IGNORECASE), 1.0),
-)
-"""How stacks send gradients in mixed precision: four bytes (0) or two (1), by their documentation or their source.
-
-Keras keeps variables and so gradients in four bytes. APEX (level O2) and gluon-nlp cast the whole model, Paddle marks
-the gradients before the cast for its exchange, and NVIDIA's BERT for TensorFlow 1 asks Horovod for two bytes.
-"""
 
 _USUAL_TENSORS = 100
 _TENSORS_PER_LAYER = 2
@@ -105,32 +90,32 @@ class Facts:
 def facts_of(setup: Setup) -> Facts:
     """Return what the columns of a set-up say."""
     rate = setup.inter_host_rate or _USUAL_NETWORK
+    stack = stack_of(setup.framework, workload_of(setup), setup.stack)
     return Facts(
         gradient_bytes=gradient_bytes(workload_of(setup)) or _USUAL_GRADIENTS,
-        half_bytes=_half_bytes(setup),
+        half_bytes=_half_bytes(setup, stack),
         inside_rate=INSIDE_RATES.get(setup.intra_host_link, _USUAL_INSIDE_RATE),
         card_rate=rate * (setup.cards_per_host or 1),
         cards=setup.cards_per_host or 1,
-        overlaps=not _AFTER_BACKWARD.search(setup.framework),
+        overlaps=stack.exchange != "after_backward",
         servers=strategy_named(setup.strategy).servers,
         latency=_LATENCIES.get(setup.transport, _LATENCIES["tcp" if rate <= _TCP_RATE else "rdma"]),
-        messages=_messages(setup),
+        messages=_messages(setup, stack),
         hosts_stated=setup.workers_per_host is not None,
     )
 
 
-def _half_bytes(setup: Setup) -> float:
+def _half_bytes(setup: Setup, stack: Stack) -> float:
     if not setup.precision.startswith("amp_"):
         return 1.0 if setup.precision in {"fp16", "bf16"} else 0.0
-    stack = f"{setup.framework} {workload_of(setup)}"
-    return next((width for pattern, width in _VALUE_WIDTHS if pattern.search(stack)), 0.5)
+    return 0.5 if stack.value_bytes is None else float(stack.value_bytes < _FP32)
 
 
-def _messages(setup: Setup) -> int:
+def _messages(setup: Setup, stack: Stack) -> int:
     workload = workload_of(setup)
-    if _PER_TENSOR.search(setup.framework):
+    if stack.messages == "tensors":
         return _TENSORS.get(workload, _USUAL_TENSORS)
-    if _AFTER_BACKWARD.search(setup.framework):
+    if stack.messages == "one":
         return 1
     return ceil((gradient_bytes(workload) or _USUAL_GRADIENTS) / _BUCKET)
 

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from steptime.errors import FileError, choices_message
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
+from steptime.predict.curve.stacks import stack_names
 from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
@@ -132,6 +133,7 @@ class _CurveRow:
         rate = self._optional("inter_host_gbps", float, 0.0, above=True)
         cards = self._optional("nics_per_host", int, 1)
         servers = self._optional("parameter_servers", int, 0)
+        stack = self._choice("stack", stack_names()) if self._text("stack") else ""
         if len(self.mistakes) > before or count is None or seconds is None:
             return None
         setup = Setup(
@@ -148,6 +150,7 @@ class _CurveRow:
             transport=self._text("transport"),
             inter_host_rate=None if rate is None else rate * _GBIT,
             cards_per_host=cards,
+            stack=stack,
         )
         return name, role, setup, Point(count, servers, seconds)
 
