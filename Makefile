@@ -26,7 +26,7 @@ race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
 
 test: $(DEV)  ## make what the tests need, then run all of them and show which lines of the core they ran
-	$(STEPTIME) env create pytorch tensorflow mxnet chainer $(WITHOUT_SOME)
+	$(STEPTIME) env create pytorch tensorflow mxnet chainer pytorch-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 	rm -f $(SKIPPED) && $(VENV)/bin/coverage erase
 	$(VENV)/bin/coverage run -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
@@ -37,6 +37,7 @@ test: $(DEV)  ## make what the tests need, then run all of them and show which l
 
 test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
+	$(STEPTIME) env create deepspeed-dali horovod_pytorch-dali jax-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
 	$(VENV)/bin/python -m pytest $(IN_TWO) --frameworks further $(AFTER_A_CRASH)
 
