@@ -50,7 +50,8 @@ def test_the_first_paragraph_says_the_efficiency_and_how_far_it_lies_outside_the
     text = answer(summary)
     assert "For 256 workers (hosts of 1 worker, 1 core of its own for each host, links of 10 Gbit/s)" in text
     assert "from at most 2 measured workers: 128 times as many" in text
-    assert "almost linear: published 90.0 % on 256 workers" in text
+    assert "almost linear: of the predicted intervals, the published 90.0 % on 256 workers lies in " in text
+    assert "for 90.0 % on 512 workers nothing is predicted" in text
 
 
 def test_the_table_has_the_published_point_in_the_row_of_its_workers(summary):

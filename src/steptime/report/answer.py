@@ -78,5 +78,5 @@ def _shared_cores(summary: Summary) -> Iterator[str]:
             f"Trials of {listed([str(workers) for workers in crowded])} workers have more processes than this machine "
             f"has cores ({cores}), which take turns: of separate hosts their steps say nothing."
         )
-    if emulated and summary.models:
+    if emulated and (summary.models or summary.prediction):
         yield "Hosts are emulated on one machine, so that ratios to a cluster of separate hosts with GPUs mean little."

@@ -1,6 +1,6 @@
 """Performance models and predictions in words: the sentences of the answer, and the tables below it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from steptime.measurements.model_form import (
@@ -108,8 +108,8 @@ def _prediction_sentences(found: StudyPrediction) -> Iterator[str]:
     for each in found.ranges:
         if each.workers == last:
             yield _range_sentence(each, found)
-    for point in found.published:
-        yield _published_sentence(point)
+    for claim in dict.fromkeys(point.claim for point in found.published):
+        yield _published_sentence([point for point in found.published if point.claim == claim])
 
 
 def _range_sentence(each: EfficiencyRange, found: StudyPrediction) -> str:
@@ -125,11 +125,15 @@ def _point(each: PredictedPoint) -> str:
     return f"{_efficiency(each.efficiency)} ({each.workload}, batch {each.batch_per_worker})"
 
 
-def _published_sentence(point: PublishedPoint) -> str:
-    claim = f"{point.claim.rstrip('.')}: published {_share(point.published)} on {point.workers} workers"
-    if not point.predicted:
-        return f"{claim}, nothing predicted here for as many."
-    return f"{claim}; it lies in {point.inside} of {count(len(point.predicted), 'predicted interval')}."
+def _published_sentence(points: Sequence[PublishedPoint]) -> str:
+    """Return where the points of one published curve lie among the predicted intervals."""
+    found = [
+        f"{_share(point.published)} on {point.workers} workers lies in {point.inside} of {len(point.predicted)}"
+        if point.predicted
+        else f"for {_share(point.published)} on {point.workers} workers nothing is predicted"
+        for point in points
+    ]
+    return f"{points[0].claim.rstrip('.')}: of the predicted intervals, the published {listed(found)}."
 
 
 def _comparison_tables(found: ModelComparison) -> Iterator[ModelTable]:
