@@ -95,7 +95,7 @@ class ModelComparison(JsonForm):
     """Trials without what the models need, each with the reason."""
 
 
-class PredictedPoint(JsonForm):
+class PredictedConfiguration(JsonForm):
     """One configuration that the study predicts; bounds are those of an interval of 90 %."""
 
     framework: str
@@ -116,8 +116,8 @@ class EfficiencyRange(JsonForm):
     strategy: str
     workers: int
     configurations: int
-    least: PredictedPoint
-    most: PredictedPoint
+    least: PredictedConfiguration
+    most: PredictedConfiguration
 
 
 class PublishedPoint(JsonForm):
@@ -128,7 +128,7 @@ class PublishedPoint(JsonForm):
     machine: str
     workers: int
     published: float
-    predicted: list[PredictedPoint]
+    predicted: list[PredictedConfiguration]
     inside: int
     """How many of the predicted intervals hold it."""
 
@@ -140,7 +140,7 @@ class StudyPrediction(JsonForm):
     """The hosts that are predicted, in words."""
     measured_workers: int
     """The most workers that were measured."""
-    points: list[PredictedPoint] = Field(default_factory=list)
+    points: list[PredictedConfiguration] = Field(default_factory=list)
     ranges: list[EfficiencyRange] = Field(default_factory=list)
     published: list[PublishedPoint] = Field(default_factory=list)
     refused: str | None = None

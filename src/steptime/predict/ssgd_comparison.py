@@ -52,7 +52,8 @@ def compare_s_sgd(summaries: Sequence[TrialSummary], trials: Mapping[str, Trial]
     steps: list[ModelledStep] = []
     parts: dict[str, StepParts] = {}
     left_out: list[str] = []
-    chosen = [each for each in summaries if each.status == "ok" and strategy_named(each.strategy).synchronous]
+    synchronous = [each for each in summaries if strategy_named(each.strategy).synchronous]
+    chosen = sorted((each for each in synchronous if each.status == "ok"), key=lambda each: each.workers)
     for each in chosen:
         measured = measured_mean(each)
         found = _parts(each, trials[each.id], observed.get(each.id), costs)

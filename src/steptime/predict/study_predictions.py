@@ -6,7 +6,7 @@ from steptime.errors import StoreError
 from steptime.measurements.model_form import (
     Bounds,
     EfficiencyRange,
-    PredictedPoint,
+    PredictedConfiguration,
     PublishedPoint,
     StudyPrediction,
 )
@@ -83,9 +83,9 @@ def _conditions(choice: PredictionChoice) -> str:
     return ", ".join(parts)
 
 
-def _point(each: Prediction) -> PredictedPoint:
+def _point(each: Prediction) -> PredictedConfiguration:
     batch = each.deployment.batch if each.deployment else each.query.batch_per_worker
-    return PredictedPoint(
+    return PredictedConfiguration(
         framework=each.key.framework,
         strategy=each.key.strategy,
         workload=each.key.workload,
@@ -101,15 +101,15 @@ def _bounds(found: PredictionInterval | None) -> Bounds | None:
     return None if found is None else Bounds(value=found.value, low=found.low, high=found.high)
 
 
-def _ranges(points: Sequence[PredictedPoint]) -> list[EfficiencyRange]:
-    groups: dict[tuple[str, str, int], dict[float, PredictedPoint]] = {}
+def _ranges(points: Sequence[PredictedConfiguration]) -> list[EfficiencyRange]:
+    groups: dict[tuple[str, str, int], dict[float, PredictedConfiguration]] = {}
     for each in points:
         if each.efficiency is not None:
             groups.setdefault((each.framework, each.strategy, each.workers), {})[each.efficiency.value] = each
     return [_range(key, members) for key, members in groups.items()]
 
 
-def _range(key: tuple[str, str, int], members: Mapping[float, PredictedPoint]) -> EfficiencyRange:
+def _range(key: tuple[str, str, int], members: Mapping[float, PredictedConfiguration]) -> EfficiencyRange:
     framework, strategy, workers = key
     return EfficiencyRange(
         framework=framework,
@@ -121,7 +121,7 @@ def _range(key: tuple[str, str, int], members: Mapping[float, PredictedPoint]) -
     )
 
 
-def _beside(each: PublishedEfficiency, points: Sequence[PredictedPoint]) -> list[PublishedPoint]:
+def _beside(each: PublishedEfficiency, points: Sequence[PredictedConfiguration]) -> list[PublishedPoint]:
     found = []
     for workers, efficiency in sorted(each.efficiency.items()):
         predicted = [
@@ -152,6 +152,6 @@ def _holds(found: Bounds | None, value: float) -> bool:
     return found.low <= value <= found.high
 
 
-def _refusal(points: Sequence[PredictedPoint]) -> str:
+def _refusal(points: Sequence[PredictedConfiguration]) -> str:
     reasons = list(dict.fromkeys(each.refused for each in points if each.refused))
     return "; ".join(reasons) or "the study measured no configuration that could be predicted"

@@ -8,7 +8,7 @@ from steptime.measurements.model_form import (
     EfficiencyRange,
     ModelComparison,
     ModelError,
-    PredictedPoint,
+    PredictedConfiguration,
     PublishedPoint,
     StudyPrediction,
 )
@@ -121,7 +121,7 @@ def _range_sentence(each: EfficiencyRange, found: StudyPrediction) -> str:
     )
 
 
-def _point(each: PredictedPoint) -> str:
+def _point(each: PredictedConfiguration) -> str:
     return f"{_efficiency(each.efficiency)} ({each.workload}, batch {each.batch_per_worker})"
 
 
@@ -184,7 +184,7 @@ def _prediction_tables(found: StudyPrediction) -> Iterator[ModelTable]:
         )
 
 
-def _predicted_row(each: PredictedPoint, found: StudyPrediction) -> tuple[str, ...]:
+def _predicted_row(each: PredictedConfiguration, found: StudyPrediction) -> tuple[str, ...]:
     name = f"{each.framework} {each.strategy}, {each.workload}, batch {each.batch_per_worker}"
     beside = [f"{_share(point.published)} ({point.machine})" for point in found.published if each in point.predicted]
     if each.refused is not None:
