@@ -1,10 +1,11 @@
 """Every kind of record: its line has the keys that it always had, in their order, and is read back as it was."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from launch_phases import launch_of
-from simulated import a_check, a_launch, a_training, a_trial
+from simulated import a_check, a_launch, a_training, a_trial, a_worker, an_epoch
 
 from steptime.measurements.ablation.records import read_ablation
 from steptime.measurements.accuracy.records import read_training
@@ -116,3 +117,14 @@ def test_a_line_of_another_kind_is_refused(kind):
 
     with pytest.raises(ValueError, match="it is a record of 'other'"):
         read(json.dumps({**record().to_json(), "kind": "other"}).encode())
+
+
+@pytest.mark.parametrize("late", ["a", "-1", "1.5", ""])
+def test_updates_are_late_by_a_whole_number_of_others(late):
+    """A key of staleness that is no count damages the line, of a launch as of a training."""
+    launch = a_launch(a_trial(), workers=[replace(a_worker([0.1]), staleness={late: 1})])
+    training = a_training(a_trial(), epochs=[[an_epoch(staleness={late: 1})]])
+
+    for read, record in ((read_launch, launch), (read_training, training)):
+        with pytest.raises(ValueError, match="staleness"):
+            read(json.dumps(record.to_json()).encode())

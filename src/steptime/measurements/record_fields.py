@@ -25,6 +25,8 @@ Seconds = Annotated[float, Field(ge=-1e12, le=1e12)]
 """A time on a clock, or a difference of two, which may be negative."""
 Duration = Annotated[float, Field(ge=0.0, le=1e12)]
 """Seconds that something took."""
+Staleness = dict[Annotated[str, Field(pattern="^[0-9]{1,9}$")], Count]
+"""How many of a worker's updates were 0, 1, 2, … updates of others late."""
 Option = bool | int | float | str
 
 

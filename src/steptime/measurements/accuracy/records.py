@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from steptime.measurements.record_fields import STRICT, Count, Duration, Facts, Quantity
+from steptime.measurements.record_fields import STRICT, Count, Duration, Facts, Quantity, Staleness
 from steptime.measurements.stored_record import TrialLaunch, record_reader
 
 
@@ -30,7 +30,7 @@ class WorkerEpoch:
     """Of the last step."""
     training_loss: float | None
     """Of the last step, on this worker's batch."""
-    staleness: dict[str, Count] | None = None
+    staleness: Staleness | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
