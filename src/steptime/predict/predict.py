@@ -109,7 +109,7 @@ def predict_one(profile: Profile, target: Target, query: Query, workers: int) ->
 
 
 @dataclass(frozen=True)
-class ModelledStep:
+class StepInputs:
     """What the draws of a step follow from."""
 
     group: ProfileGroup
@@ -120,7 +120,7 @@ class ModelledStep:
     topology: Topology
 
 
-def model_step(profile: Profile, target: Target, query: Query, workers: int, rng: np.random.Generator) -> ModelledStep:
+def model_step(profile: Profile, target: Target, query: Query, workers: int, rng: np.random.Generator) -> StepInputs:
     """Return the performance model of one configuration with the draws of its parameters.
 
     Raises Refusal where the data cannot support a number.
@@ -140,7 +140,7 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
     seen = [each for each in _measured_workload(target) if each.strategy == target.key.strategy]
     effects = combined([each.effects for each in topology.nearest or group.measured])
     model = step_model_of(target.key, deployment, topology.link, topology.contention, seen, topology.inner, effects)
-    return ModelledStep(group, parameters, model, extrapolation, topology)
+    return StepInputs(group, parameters, model, extrapolation, topology)
 
 
 def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
