@@ -165,7 +165,7 @@ class Executor:
             shutil.rmtree(folder, ignore_errors=True)
         return result
 
-    def _crowd(self, configuration: Launchable) -> tuple[int, int]:
+    def _workers_and_cores_of_a_host(self, configuration: Launchable) -> tuple[int, int]:
         """Return how many workers share a host, and the fewest cores that a host has for them."""
         cluster = configuration.cluster
         if self.site is None or cluster is None or cluster.kind == "emulated":
@@ -176,7 +176,7 @@ class Executor:
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""
         diverged = [DIVERGED] if result.collected.diverged() else []
-        noise_flags = flags(result.noise, *self._crowd(configuration), configuration.threads)
+        noise_flags = flags(result.noise, *self._workers_and_cores_of_a_host(configuration), configuration.threads)
         return {
             "status": "failed" if result.reason else "ok",
             "reason": "; ".join([result.reason, *diverged]) if result.reason else None,

@@ -62,7 +62,7 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
     site, hosts = site_of(request, launcher)
     started = time.monotonic()
     commands = reach_commands(hosts, site.reach)
-    launch = _Launch(request, site, hosts)
+    launch = _LaunchOnHosts(request, site, hosts)
     with Lines(commands, [host.name for host in hosts], request.folder) as lines:
         reason: str | None = "the launch was not finished"
         try:
@@ -82,7 +82,7 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
     )
 
 
-class _Launch:
+class _LaunchOnHosts:
     """What is known of a launch on hosts while it runs."""
 
     def __init__(self, request: Request, site: Site, hosts: Sequence[FoundHost]) -> None:

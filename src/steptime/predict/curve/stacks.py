@@ -89,16 +89,16 @@ def declared_stacks() -> tuple[Stack, ...]:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _StackTable:
     spellings: Mapping[str, str]
     stacks: tuple[_Rule, ...]
     options: tuple[_Rule, ...]
 
 
 @cache
-def _read() -> _Table:
+def _read() -> _StackTable:
     content = tomllib.loads(files("steptime.predict.curve").joinpath("stacks.toml").read_text("utf-8"))
-    return _Table(content["spellings"], _rules(content["stack"]), _rules(content["option"]))
+    return _StackTable(content["spellings"], _rules(content["stack"]), _rules(content["option"]))
 
 
 def _rules(entries: list[dict[str, Any]]) -> tuple[_Rule, ...]:
