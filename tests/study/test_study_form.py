@@ -108,8 +108,8 @@ def test_the_stored_form_is_itself_a_study_file(read):
 
 
 def test_include_and_exclude_know_the_same_axes():
-    """What is trained beyond the study's own trials is said by an inclusion alone."""
-    assert set(Inclusion.model_fields) - {"train"} == set(Exclusion.model_fields) == set(AXES)
+    """What is trained beyond the study's own trials, and on other hosts, is said by an inclusion alone."""
+    assert set(Inclusion.model_fields) - {"train", "cluster"} == set(Exclusion.model_fields) == set(AXES)
 
 
 _TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("äé漢🙂"))
