@@ -6,14 +6,15 @@ import pytest
 import trials
 
 from steptime.runner.host import cores_near, memory_shortage
+from steptime.study.optimizer import Optimizer
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
 RESNET = build_workload("resnet50", (3, 64, 64), 10)
 
 
-def trial(batch: int, workers: int = 1, device: str = "cpu") -> Trial:
-    size = {"workload": "resnet50", "input_shape": (3, 64, 64)}
+def trial(batch: int, workers: int = 1, device: str = "cpu", optimizer: str = "sgd") -> Trial:
+    size = {"workload": "resnet50", "input_shape": (3, 64, 64), "optimizer": Optimizer(name=optimizer)}
     return trials.trial(**size, batch_per_worker=batch, workers=workers, device=device)
 
 
@@ -26,6 +27,14 @@ def test_a_huge_batch_does_not_and_the_batch_that_is_named_does():
     named = int(re.search(r"batch_per_worker (\d+) would fit", reason)[1])
     assert memory_shortage(trial(named), RESNET, 8 * 2**30) is None
     assert memory_shortage(trial(4 * named), RESNET, 8 * 2**30) is not None
+
+
+def test_adam_keeps_a_value_per_weight_more_than_momentum():
+    available = next(b for b in range(2**28, 2**33, 2**22) if memory_shortage(trial(8), RESNET, b) is None)
+    least = next(
+        b for b in range(2**28, 2**33, 2**22) if memory_shortage(trial(8, optimizer="adam"), RESNET, b) is None
+    )
+    assert least - available == pytest.approx(4 * RESNET.parameter_count, abs=2**23)
 
 
 def test_every_worker_needs_its_own():

@@ -92,7 +92,8 @@ def test_memory_is_weights_gradients_momentum_and_what_is_kept():
     workload = net.finish("small", classes=5)
     state, kept, workspace = 4 * 300, 4 * (10 + 20), 4 * (20 + 20)
     assert memory_bytes(workload, 7) == 3 * state + 7 * (kept + workspace)
-    assert memory_bytes(workload, 7, momentum=False) == 2 * state + 7 * (kept + workspace)
+    assert memory_bytes(workload, 7, optimizer_values=0) == 2 * state + 7 * (kept + workspace)
+    assert memory_bytes(workload, 7, optimizer_values=2) == 4 * state + 7 * (kept + workspace)
     assert memory_bytes(workload, 7, dtype_bytes=2) == 3 * state + 7 * (kept + workspace) // 2
 
 

@@ -64,8 +64,8 @@ def memory_shortage(
 ) -> str | None:
     """Return why ``trial`` cannot fit the memory, with the largest batch that would; None if it fits.
 
-    What a worker needs is estimated from the layers: weights, gradients, momentum, and the activations that the
-    backward pass needs. On a CUDA device each worker has a device of its own.
+    What a worker needs is estimated from the layers: weights, gradients, what the optimizer keeps, and the activations
+    that the backward pass needs. On a CUDA device each worker has a device of its own.
 
     Args:
         trial: to be launched.
@@ -84,7 +84,8 @@ def memory_shortage(
         together, own_bytes = sharing or trial.workers, _FRAMEWORK_BYTES
 
     def needed(batch: int) -> float:
-        return together * (memory_bytes(workload, batch) + own_bytes)
+        weights_and_activations = memory_bytes(workload, batch, optimizer_values=trial.optimizer.values_per_weight)
+        return together * (weights_and_activations + own_bytes)
 
     if needed(trial.batch_per_worker) <= available:
         return None

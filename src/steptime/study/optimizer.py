@@ -59,6 +59,13 @@ class Optimizer(BaseModel):
         foreign = {setting for settings in SETTINGS.values() for setting in settings} - set(SETTINGS[self.name])
         return {name: value for name, value in fields.items() if name not in foreign}
 
+    @property
+    def values_per_weight(self) -> int:
+        """How many values the optimizer keeps per weight from step to step: means of gradients and of their squares."""
+        if "beta2" in SETTINGS[self.name]:
+            return 2
+        return 1 if self.momentum else 0
+
     def all_settings(self) -> dict[str, Any]:
         """Return every setting, as the job has them, also those that mean nothing to the optimizer."""
         return {name: getattr(self, name) for name in type(self).model_fields}

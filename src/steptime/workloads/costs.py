@@ -84,20 +84,20 @@ def costs(workload: Workload, dtype_bytes: int = 4) -> Costs:
     return Costs(tuple(found))
 
 
-def memory_bytes(workload: Workload, batch: int, *, dtype_bytes: int = 4, momentum: bool = True) -> int:
+def memory_bytes(workload: Workload, batch: int, *, dtype_bytes: int = 4, optimizer_values: int = 1) -> int:
     """Estimate what one worker needs to train: the least that a framework without tricks gets by with.
 
-    Weights, their gradients and momentum; what each layer keeps for the backward pass, each array once although
-    several layers may keep it; and as workspace the largest pair of gradients that are alive together, the output's
-    and the inputs' of one layer. A framework's own code and caches come on top.
+    Weights, their gradients and what the optimizer keeps of them; what each layer keeps for the backward pass, each
+    array once although several layers may keep it; and as workspace the largest pair of gradients that are alive
+    together, the output's and the inputs' of one layer. A framework's own code and caches come on top.
 
     Args:
         workload: what is trained.
         batch: samples per worker.
         dtype_bytes: width of an activation.
-        momentum: whether the optimizer keeps a value per weight.
+        optimizer_values: how many values the optimizer keeps per weight.
     """
-    state = workload.parameter_count * _WEIGHT_BYTES * (3 if momentum else 2)
+    state = workload.parameter_count * _WEIGHT_BYTES * (2 + optimizer_values)
     return state + batch * (_kept_bytes(workload, dtype_bytes) + _workspace_bytes(workload, dtype_bytes))
 
 

@@ -5,6 +5,7 @@ together. A change that the study has measured stands next to its prediction.
 """
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -287,7 +288,7 @@ def _same_but_helpers(one: Trial, other: Trial) -> bool:
 
 def _draws_of(found: Estimate, stream: int) -> Draws:
     """Return draws of a step time whose logarithm spreads as its interval says."""
-    deviation = math.log(found.high / found.low) / (2 * 1.96)
+    deviation = math.log(found.high / found.low) / (2 * statistics.NormalDist().inv_cdf((1 + found.level) / 2))
     normal = np.random.default_rng([stream, found.steps]).standard_normal(_DRAWS)
     return np.asarray(found.median * np.exp(deviation * normal), dtype=np.float64)
 
