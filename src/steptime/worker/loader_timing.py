@@ -7,7 +7,6 @@ the later ones come from the system's page cache.
 import time
 
 from steptime.worker.rendezvous import Rendezvous
-from steptime.worker.samples import steps_per_epoch
 from steptime.worker.usage import usage, used_since
 
 FIRST, LATER = "first", "later"
@@ -29,6 +28,8 @@ def run_loader(session, job, context, records):
             "%s cannot take a batch without training on it under the strategy %r, so that its loader cannot be timed "
             "alone" % (job["framework"], job["strategy"])
         )
+    from steptime.worker.samples import steps_per_epoch  # it needs numpy, which a timed launch may lack
+
     schedule, loader = job["schedule"], job["loader"]
     ready = 1 + session.batches_ahead()
     epoch = steps_per_epoch(loader["dataset"]["samples"], context.workers, job["batch_per_worker"])
