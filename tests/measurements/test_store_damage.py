@@ -15,6 +15,7 @@ import pytest
 from simulated import a_launch, a_store, a_trial
 
 from steptime.errors import StoreError
+from steptime.interruption import Interrupted, obeyed
 from steptime.measurements.plain_file import replacement
 from steptime.measurements.store import Store
 
@@ -216,6 +217,20 @@ def test_a_file_that_may_not_grow_leaves_whole_lines_and_says_what_is_safe(store
     assert len(store.launches(a_trial().id)) == kept
     store.append(a_launch(a_trial(), kept))
     assert len(store.launches(a_trial().id)) == kept + 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_the_disk_is_awaited_loses_no_launch(store, monkeypatch, number):
+    sync = os.fsync
+
+    def interrupted(descriptor):
+        os.kill(os.getpid(), number)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(Interrupted), obeyed():
+        store.append(a_launch(a_trial(), 0))
+    assert len(store.launches(a_trial().id)) == 1
 
 
 def test_a_small_file_that_cannot_be_written_stays_as_it_was(store):

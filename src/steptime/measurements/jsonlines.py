@@ -16,6 +16,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from steptime.errors import StoreError
+from steptime.interruption import shielded
 from steptime.measurements.plain_file import cannot_read, cannot_write, open_plain, sync_folder
 
 _TAIL_BYTES = 65536
@@ -57,22 +58,24 @@ def read_lines(path: Path) -> Iterator[JsonLine]:
 def append_line(path: Path, value: dict[str, Any]) -> None:
     """Write ``value`` as one line and wait until it is on the disk.
 
-    A half-written last line is cut off first. Numbers that JSON does not know (NaN, infinity) become null.
+    A half-written last line is cut off first. Numbers that JSON does not know (NaN, infinity) become null. A signal
+    that ends the run waits until the line is there: what it says was measured already.
 
     Raises StoreError when the line cannot be written; the file is then as it was before.
     """
     data = _dump(value)
     new = not path.exists()
-    try:
-        descriptor = open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    with shielded():
         try:
-            _append(descriptor, data, repaired_size(descriptor))
-        finally:
-            os.close(descriptor)
-        if new:
-            sync_folder(path.parent)
-    except OSError as error:
-        raise cannot_write(path, error, _SAFE) from error
+            descriptor = open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            try:
+                _append(descriptor, data, repaired_size(descriptor))
+            finally:
+                os.close(descriptor)
+            if new:
+                sync_folder(path.parent)
+        except OSError as error:
+            raise cannot_write(path, error, _SAFE) from error
 
 
 def repaired_size(descriptor: int) -> int:
@@ -98,7 +101,7 @@ def _append(descriptor: int, data: bytes, size: int) -> None:
             written += os.write(descriptor, data[written:])
         os.fsync(descriptor)
     except BaseException:
-        # Also on Ctrl-C: half a line must not stay.
+        # Half a line must not stay, nor one that the disk may not hold.
         os.ftruncate(descriptor, size)
         raise
 
