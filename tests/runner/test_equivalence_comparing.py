@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from steptime.runner.equivalence.distance import Round, distances, wrong_slope
+from steptime.runner.equivalence.distance import Distance, Round, distances, worst_fault, wrong_slope
 from steptime.runner.equivalence.probes import rounds_of
 from steptime.worker.sketch import LENGTH, Sketcher
 
@@ -105,3 +105,28 @@ def test_a_rate_that_is_ten_percent_off_is_found_below_the_rounding_of_bf16():
     assert worst(faster, right, "bf16").excess < 1
     assert wrong_slope(right.start, faster, right, "bf16") == pytest.approx(1.1, abs=0.03)
     assert wrong_slope(right.start, {"a": update + noise}, right, "bf16") is None
+
+
+def away(number: int, share: float) -> Distance:
+    """Return an array whose update is ``share`` of its length away from the right one."""
+    return Distance(f"array{number}", share, allowed=0.01, allowed_for_few=0.03, update=1.0, unit=1e-6)
+
+
+class TestFewArraysOfManyMayBeFurtherAway:
+    """One activation at zero to the last digit shows in some arrays of a large network."""
+
+    def test_five_of_a_hundred(self):
+        assert worst_fault([away(n, 0.02 if n < 5 else 0.001) for n in range(100)]) is None
+
+    def test_not_six(self):
+        assert worst_fault([away(n, 0.02 if n < 6 else 0.001) for n in range(100)]).relative == 0.02
+
+    def test_not_by_more_than_three_times(self):
+        assert worst_fault([away(n, 0.04 if n == 7 else 0.001) for n in range(100)]).name == "array7"
+
+    def test_none_of_a_small_network(self):
+        assert worst_fault([away(n, 0.02 if n == 0 else 0.001) for n in range(19)]).name == "array0"
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_none_that_is_no_number(self, value):
+        assert worst_fault([away(n, value if n == 0 else 0.001) for n in range(100)]).name == "array0"

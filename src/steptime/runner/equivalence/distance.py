@@ -1,7 +1,7 @@
 """Distances between what a framework and the reference computed, array by array, from their sketches."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,12 @@ TF32 and half precision keep three bits more than bfloat16, in whose rounding th
 _FLOOR = {"fp32": 1e-2, "tf32": 2e-2, "fp16": 2e-2, "bf16": 5e-2}
 """Of an update, which is allowed whatever the rounding: one rounded activation near zero changes a gradient by up to
 some thousandths. The smallest planted faults change more (docs/equivalence.md)."""
+_FEW = 0.05
+"""Of the arrays of a network, which may be further away than the others: where a network has a hundred arrays and
+millions of activations, one that lies at zero to the last digit shows in the arrays of its channel and in those of the
+layers before it. In a network of fewer than twenty arrays there is none."""
+_FEW_FLOORS = 3.0
+"""So many floors those few may be away."""
 _SLOPE = {"fp32": 0.01, "tf32": 0.02, "fp16": 0.02, "bf16": 0.04}
 """That the length of a gradient along the right one may be away from 1, as the mean over arrays: rounding goes in all
 directions, and a wrong rate or share in this one."""
@@ -51,11 +57,11 @@ class Round:
         lengths = math.hypot(*(self.length(name) for name in self.end))
         return math.hypot(*self.units.values()) / max(lengths, 1e-30)
 
-    def allowed(self, name: str, precision: str) -> float:
+    def allowed(self, name: str, precision: str, floors: float = 1.0) -> float:
         """Return the distance from the right update that an array may have."""
         return (
             _ROUNDINGS[precision] * self.units[name]
-            + _FLOOR[precision] * self.length(name)
+            + floors * _FLOOR[precision] * self.length(name)
             + _STORAGE * norm(self.end[name])
         )
 
@@ -71,6 +77,8 @@ class Distance:
     name: str
     distance: float
     allowed: float
+    allowed_for_few: float
+    """Where it is one of the few arrays that may be further away than the others."""
     update: float
     """Length of the right one."""
     unit: float
@@ -115,9 +123,30 @@ def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[
             raise ValueError(message)
         difference = (end[name] - start[name]) - (expected - right.start[name])
         found.append(
-            Distance(name, norm(difference), right.allowed(name, precision), right.length(name), right.units[name])
+            Distance(
+                name=name,
+                distance=norm(difference),
+                allowed=right.allowed(name, precision),
+                allowed_for_few=right.allowed(name, precision, _FEW_FLOORS),
+                update=right.length(name),
+                unit=right.units[name],
+            )
         )
     return found
+
+
+def worst_fault(found: Sequence[Distance]) -> Distance | None:
+    """Return the array that is furthest beyond what is allowed; None where all are within it.
+
+    The furthest ``_FEW`` of the arrays may be ``_FEW_FLOORS`` floors away.
+    """
+    ordered = sorted(found, key=lambda each: each.excess, reverse=True)
+    few = int(_FEW * len(ordered))
+    for place, each in enumerate(ordered):
+        allowed = each.allowed_for_few if place < few else each.allowed
+        if not each.distance <= allowed:
+            return each
+    return None
 
 
 def wrong_slope(start: Sketch, end: Sketch, right: Round, precision: str) -> float | None:

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steptime.measurements.records import EquivalenceResult
-from steptime.runner.equivalence.distance import Round, Sketch, distances, read_sketches, relative_distance, wrong_slope
+from steptime.runner.equivalence.distance import (
+    Round,
+    Sketch,
+    distances,
+    read_sketches,
+    relative_distance,
+    worst_fault,
+    wrong_slope,
+)
 from steptime.runner.equivalence.oracle import Truth
 from steptime.runner.equivalence.probes import Probe
 from steptime.runner.executor import LaunchResult
@@ -92,8 +100,8 @@ class Findings:
             self._note(key, max((each.relative for each in clear), default=0.0))
             self._note_rounding(key, max((each.rounding for each in clear), default=0.0))
             self._note("weights", relative_distance(end, right.end))
-            worst = max(found, key=lambda each: each.excess)
-            if worst.excess > 1:
+            worst = worst_fault(found)
+            if worst is not None:
                 what = f"the {key} of {worst.name} in round {place + 1}"
                 self.reasons.append(f"{probe.name}: worker {rank}: {what} {worst.in_words()}")
                 return
