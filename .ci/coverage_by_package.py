@@ -1,7 +1,7 @@
 """Which share of the core's lines the tests ran, by package; fails under the limits.
 
-The worker half, the makers of datasets and the programs of emulated hosts run in other Pythons, where nothing counts
-lines: they are tested by what they train and make.
+The worker half, the makers of datasets and the programs of emulated and remote hosts run in other Pythons, where
+nothing counts lines: they are tested by what they train and make.
 """
 
 import io
