@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaign import STEPTIME, Folders, Situation
-from quiet import LIMITS, quiet
+from quiet import LIMITS, all_quiet
 
 from steptime.measurements.estimate import estimate
 from steptime.measurements.records import Launch
@@ -130,7 +130,7 @@ def _cell(  # noqa: PLR0913, PLR0917 - what was held out, and what it is compare
         launches=len(launches),
         foreign_cores=worst["foreign_cpu_cores"],
         steal_share=worst["steal_share"],
-        quiet=len(quiet(ended)) == len(ended),
+        quiet=all_quiet(ended),
         predicted_s=step["value"],
         predicted_low_s=step["low"],
         predicted_high_s=step["high"],

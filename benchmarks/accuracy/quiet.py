@@ -35,5 +35,10 @@ def quiet(launches: Sequence[Each]) -> list[Each]:
     ]
 
 
+def all_quiet(launches: Sequence[Each]) -> bool:
+    """Say whether every launch that ended well was alone."""
+    return len(quiet(launches)) == len(_ended(launches))
+
+
 def _ended(launches: Sequence[Each]) -> list[Each]:
     return [each for each in launches if each.status == "ok"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from campaign import Folders
-from quiet import quiet
+from quiet import all_quiet
 
 from steptime.measurements.ablation.stages import StageTimes, stage_times_of
 from steptime.measurements.net.line import through_ends
@@ -83,7 +83,7 @@ def replayed_steps(folders: Folders) -> Iterator[ReplayedStep]:
                 measured_s=_mean([_step_of(each) for each in parts]),
                 replayed_s=_mean([_replay(graph, trial, each, link, wake_up_s) for each in parts]),
                 launches=len(parts),
-                quiet=len(quiet(launches)) == len(launches),
+                quiet=all_quiet(launches),
             )
 
 

@@ -24,7 +24,7 @@ from campaign import Folders
 from contestants import CONTESTANTS
 from emulated_table import LINKS, MEASURED
 from forecast_cells import situations_of
-from quiet import quiet
+from quiet import all_quiet
 
 _ALONE_MS = 6.5
 """A step of LeNet-5 of one worker, in the prototype's campaign."""
@@ -107,11 +107,13 @@ def _points(folders: Folders) -> Iterator[HeldOutPoint]:
     if not (Store.exists(folders.known) and Store.exists(folders.held_out)):
         return
     known, held = Store.open(folders.known), Store.open(folders.held_out)
-    if not all(_was_quiet(known, trial.id) for trial in known.trials()):
+    if not all(all_quiet(known.launches(trial.id)) for trial in known.trials()):
         return
     profile = fit(known, observe(known))
     measured = {
-        (each.key.strategy, each.deployment.workers): each for each in observe(held) if _was_quiet(held, each.trial)
+        (each.key.strategy, each.deployment.workers): each
+        for each in observe(held)
+        if all_quiet(held.launches(each.trial))
     }
     for target in targets(profile, Query()):
         for (strategy, workers), each in measured.items():
@@ -124,8 +126,3 @@ def _points(folders: Folders) -> Iterator[HeldOutPoint]:
             )
             if point is not None:
                 yield point
-
-
-def _was_quiet(store: Store, trial: str) -> bool:
-    launches = [each for each in store.launches(trial) if each.status == "ok"]
-    return len(quiet(launches)) == len(launches)

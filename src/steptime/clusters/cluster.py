@@ -52,6 +52,10 @@ class Cluster(_Settled):
             return self.worker_hosts + rank % own if own else rank % self.worker_hosts
         return 0
 
+    def most_workers_of_a_host(self, workers: int) -> int:
+        """Return how many of ``workers`` run on the host that has the most of them."""
+        return min(workers, self.workers_per_host)
+
     def in_words(self) -> str:
         """Return what of it changes the time of a step; not how many hosts, which depends on the strategy."""
         rates = [host.bandwidth_bits_per_s for host in self.hosts]

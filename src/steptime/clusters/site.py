@@ -4,7 +4,6 @@ A trial's ``Cluster`` says how many hosts it needs and who runs on which; a site
 their ids on another site; records name the site.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,6 +79,15 @@ class Site:
         """Return the first ``count`` hosts."""
         return self.hosts[:count]
 
+    def fewest_cores(self, count: int) -> int:
+        """Return how many cores the host with the fewest has, of the first ``count``; 0 where the probe found none."""
+        return min((len(host.cores) for host in self.first(count)), default=0)
+
+    def least_memory_bytes(self, count: int) -> float | None:
+        """Return the least memory that a host has free, of the first ``count``; None where none is known."""
+        known = [host.memory_bytes for host in self.first(count) if host.memory_bytes is not None]
+        return min(known, default=None)
+
     def in_words(self) -> str:
         """Which hosts, and who named them."""
         return f"{len(self.hosts)} hosts of {self.source}, reached by {self.reach}: {', '.join(self.names)}"
@@ -89,8 +97,3 @@ def example_site(count: int, reach: Reach, workers_per_host: int, gpus_per_host:
     """Return a site whose hosts are placeholders, for the dry run of a study outside its allocation."""
     hosts = tuple(FoundHost(f"HOST{index}", f"HOST{index}", "INTERFACE") for index in range(count))
     return Site(hosts, reach, "an allocation to come", workers_per_host, gpus_per_host, is_example=True)
-
-
-def local_ranks(host_of_each: Sequence[int], host: int) -> list[int]:
-    """Return the ranks of a role that run on ``host``, in order: a rank's index there is its local rank."""
-    return [rank for rank, each in enumerate(host_of_each) if each == host]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from steptime.launchers.request import Request
 from steptime.process_identity import ProcessIdentity
-from steptime.study.environment_variables import FAMILIES, PASSED, SINGLE, changes_speed
+from steptime.study.environment_variables import FAMILIES, PASSED, SINGLE
 
 # One thread pool per worker, whatever library makes it.
 _POOLS = (
@@ -22,9 +22,9 @@ control group. This variable makes it sleep for a moment. Otherwise, where worke
 up for a whole turn of the scheduler the worker that it waits for: 1 KiB among four workers on two cores took 8 ms, and
 0.4 ms with the variable.
 """
-# What would let the user's shell reach into the measured process, or tell it that it belongs to another job; what
-# changes speed is kept away besides.
-_FOREIGN_PREFIXES = (
+# What would let the user's shell reach into the measured process, or tell it that it belongs to another job, and what
+# changes speed.
+_STRIPPED_PREFIXES = (
     "PYTHON",
     "PMI_",
     "PMIX_",
@@ -33,8 +33,9 @@ _FOREIGN_PREFIXES = (
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "STEPTIME_",
+    *FAMILIES,
 )
-_FOREIGN = (
+_STRIPPED = (
     "VIRTUAL_ENV",
     "TF_CONFIG",
     "RANK",
@@ -42,6 +43,7 @@ _FOREIGN = (
     "WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
+    *SINGLE,
 )
 
 
@@ -54,9 +56,7 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name not in _FOREIGN
-        and not name.startswith(_FOREIGN_PREFIXES)
-        and (name in PASSED or not changes_speed(name))
+        if name in PASSED or not (name in _STRIPPED or name.startswith(_STRIPPED_PREFIXES))
     }
 
 
@@ -66,8 +66,8 @@ def foreign_variables() -> dict[str, list[str]]:
     ``names`` and ``prefixes`` stay behind, ``passed`` do not.
     """
     return {
-        "names": [*_FOREIGN, *SINGLE],
-        "prefixes": [*_FOREIGN_PREFIXES, *FAMILIES, "SLURM_", "SLURMD_", "SSH_"],
+        "names": list(_STRIPPED),
+        "prefixes": [*_STRIPPED_PREFIXES, "SLURM_", "SLURMD_", "SSH_"],
         "passed": list(PASSED),
     }
 
@@ -107,9 +107,9 @@ def shared_variables(request: Request, marker: str, host: str, ports: Sequence[i
 def shares_cores(request: Request) -> bool:
     """Whether there are more compute threads than cores for them, on any host."""
     if request.site is not None and request.cluster is not None:
-        here = min(request.workers, request.cluster.workers_per_host)
-        least = min((len(host.cores) for host in request.site.first(len(request.cluster.hosts))), default=0)
-        return bool(least) and here * request.threads > least
+        here = request.cluster.most_workers_of_a_host(request.workers)
+        fewest = request.site.fewest_cores(len(request.cluster.hosts))
+        return bool(fewest) and here * request.threads > fewest
     return bool(request.cores) and request.workers * request.threads > len(request.cores)
 
 

@@ -6,8 +6,7 @@ from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.inline import InlineLauncher
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.mpi import MpiLauncher
-from steptime.launchers.slurm import SlurmLauncher
-from steptime.launchers.ssh import SshLauncher
+from steptime.launchers.ssh_and_slurm import SlurmLauncher, SshLauncher
 from steptime.plugins import Registry
 
 _OWN: dict[str, type[AbstractLauncher]] = {

@@ -170,8 +170,7 @@ class Executor:
         cluster = configuration.cluster
         if self.site is None or cluster is None or cluster.kind == "emulated":
             return configuration.workers, len(self.cores)
-        fewest = min(len(host.cores) for host in self.site.first(len(cluster.hosts)))
-        return min(configuration.workers, cluster.workers_per_host), fewest
+        return cluster.most_workers_of_a_host(configuration.workers), self.site.fewest_cores(len(cluster.hosts))
 
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""

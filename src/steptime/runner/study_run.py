@@ -287,10 +287,10 @@ class StudyRun:
 
     def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
         """Return how many workers share a host of the site, and the least memory that a host has; None without one."""
-        if self._site is None or trial.cluster is None:
+        if self._site is None or (cluster := trial.cluster) is None:
             return None, None
-        known = [host.memory_bytes for host in self._site.hosts if host.memory_bytes is not None]
-        return min(trial.workers, trial.cluster.workers_per_host), min(known, default=None)
+        least_bytes = self._site.least_memory_bytes(len(cluster.hosts))
+        return cluster.most_workers_of_a_host(trial.workers), least_bytes
 
     def _probed_site(self, store: Store) -> Site | None:
         """Return the study's hosts as the probe found them, told to the user and kept; None where there are none.

@@ -87,7 +87,7 @@ _CONTROLLED_FAMILIES = {
     **dict.fromkeys(("DMLC_", "PMI_", "PMIX_", "SLURM_", "OMPI_COMM_", "MPI_LOCAL"), _BY_LAUNCHER),
 }
 _RUNS_CODE = "it makes a process load or run something, and a study is data"
-_CODEFAMILIES = ("PYTHON", "LD_", "DYLD_", "BASH_", "GCONV_")
+_CODE_FAMILIES = ("PYTHON", "LD_", "DYLD_", "BASH_", "GCONV_")
 _CODE_WORDS = re.compile(
     "(^|_)(PATHS?|DIRS?|DIRECTORY|FILES?|FILENAME|HOME|LIBS?|LIBRARY|LIBRARIES|PLUGINS?|PRELOAD|COMMAND|CMD"
     "|SHELL|COMPILER|CC|CXX|URLS?|URI|REMOTE|REDIS|ADDR|AGENT)(_|$)|INJECTION|_EXE(C?)$"
@@ -121,7 +121,7 @@ def refusal(name: str) -> str | None:
     families = (reason for family, reason in _CONTROLLED_FAMILIES.items() if name.startswith(family))
     if reason := _CONTROLLED.get(name) or next(families, None):
         return f"cannot be set by a study: {reason}"
-    if name.startswith(_CODEFAMILIES) or name in ("PATH", "HOME", "SHELL", "ENV", "IFS"):
+    if name.startswith(_CODE_FAMILIES) or name in ("PATH", "HOME", "SHELL", "ENV", "IFS"):
         return f"cannot be set by a study: {_RUNS_CODE}; name an interpreter of your own that sets it (environments)"
     if not changes_speed(name):
         known = ", ".join(f"{family}*" for family in FAMILIES if family not in _CONTROLLED_FAMILIES)

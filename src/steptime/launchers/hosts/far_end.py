@@ -33,7 +33,11 @@ _GRACE_S = 2.0
 """How long processes may take to end after they were asked to."""
 _TURN_S = 0.2
 _BEAT_S = 1.0
-_FIRST_PORT, _LAST_PORT = 15_000, 30_000
+FIRST_PORT, LAST_PORT = 15_000, 30_000
+"""Below the range from which the kernel takes ports for outgoing connections: a port found free here is not taken by
+somebody's connection before the framework listens on it.
+"""
+_ATTEMPTS = 200
 _ADDRESS_OF_INTERFACE = 0x8915
 _MOST_BYTES = 1 << 16
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes long to import
@@ -121,7 +125,7 @@ class FarEnd:
 
     def _say_ports(self, asked: Message) -> None:
         address, count = asked["ports"]
-        self._say(ports=free_ports(count, address), before=_counters())
+        self._say(ports=ports_free_at(address, count), before=_counters())
 
     def _start_all(self, asked: Message) -> None:
         for process in asked["start"]:
@@ -382,17 +386,20 @@ def _towards(address: str, wanted: str | None) -> Message:
     return {"interface": next((name for name, each in known.items() if each == own), None), "address": own}
 
 
-def free_ports(count: int, address: str) -> list[int]:
-    """Return ``count`` ports below those for outgoing connections on which nobody listens at ``address``."""
+def ports_free_at(address: str, count: int) -> list[int]:
+    """Return ``count`` different ports on which nobody listens at ``address``, fewer where they cannot be found.
+
+    All are held while the others are sought, so that none is given twice.
+    """
     held: list[socket.socket] = []
     chosen = random.SystemRandom()
     try:
-        for _ in range(200 + count):
+        for _ in range(_ATTEMPTS + count):
             if len(held) == count:
                 break
             candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             try:
-                candidate.bind((address, chosen.randint(_FIRST_PORT, _LAST_PORT)))
+                candidate.bind((address, chosen.randint(FIRST_PORT, LAST_PORT)))
             except OSError:
                 candidate.close()
             else:
