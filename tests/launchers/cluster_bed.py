@@ -3,6 +3,9 @@
 Each node has a network, a host name, a process table and a mount table of its own; a bridge in the network of the node
 ``head`` joins them, so that the machine's own network sees nothing. ``head`` runs slurmctld and stands for a login
 node. Killing the process 1 of a node is like pulling its plug. Needs root and Debian's packages of ``PACKAGES``.
+
+``python cluster_bed.py FOLDER`` waits until its standard input ends, and removes the bed of FOLDER. Each bed starts it,
+so that the bed is removed also when a signal ends the tests.
 """
 
 import contextlib
@@ -10,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,6 +25,8 @@ _PROGRAMS = ("slurmctld", "slurmd", "srun", "munged", "sshd", "ssh", "ip", "nsen
 _NETWORK = "10.88.0"
 HEAD = "head"
 _START_S = 60.0
+_NAMESPACES = Path("/run/netns")
+_OUTSIDE = "/var/tmp"  # noqa: S108 - folders there have names that nobody can foresee
 _SLURM_CONF = """\
 ClusterName=bed
 SlurmctldHost=head({network}.254)
@@ -90,13 +96,25 @@ def missing_requirement() -> str | None:
 class ClusterBed:
     """A cluster of ``nodes`` nodes, named ``n0``, ``n1``, …, and of the node ``head``."""
 
-    def __init__(self, nodes: int) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="bed-"))
+    def __init__(self, nodes: int, disk_bytes: int | None = None) -> None:
+        """Make the folder of the bed.
+
+        Args:
+            nodes: how many there are, without the head.
+            disk_bytes: the size of each node's own disk, which holds its /tmp and Slurm's spool; None for folders of
+                this machine.
+        """
+        # A disk of its own hides what else is in a node's /tmp.
+        self.folder = Path(tempfile.mkdtemp(prefix="bed-", dir=_OUTSIDE if disk_bytes else None))
         self.folder.chmod(0o755)
         self.nodes = [f"n{index}" for index in range(nodes)]
+        self._disk_bytes = disk_bytes
         self._mark = self.folder.name
         self._outer: dict[str, subprocess.Popen[bytes]] = {}
         self._daemons: list[subprocess.Popen[bytes]] = []
+        self._remover = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, str(self.folder)], stdin=subprocess.PIPE, start_new_session=True
+        )
 
     def up(self) -> None:
         """Make the network, start the daemons, and wait until every node is idle."""
@@ -115,14 +133,9 @@ class ClusterBed:
 
     def down(self) -> None:
         """End every process of the bed, and remove its networks and files."""
-        for name in list(self._outer):
-            self.kill(name)
-        for process in self._daemons:
-            process.kill()
+        self._remover.communicate()
+        for process in [*self._outer.values(), *self._daemons]:
             process.wait()
-        for name in [HEAD, *self.nodes]:
-            subprocess.run(["ip", "netns", "del", self._space(name)], check=False, capture_output=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def address(self, node: str) -> str:
         """Return the address of a node."""
@@ -167,6 +180,30 @@ class ClusterBed:
                 message = f"{node} is not idle again after {_START_S:g} s"
                 raise RuntimeError(message)
             time.sleep(0.2)
+
+    def start_slurm(self, node: str) -> None:
+        """Start a node's killed slurmd again, or the head's slurmctld; as systemd would."""
+        daemon = "slurmctld" if node == HEAD else f"slurmd -N {node}"
+        silent = subprocess.DEVNULL
+        subprocess.run(
+            self.command(node, daemon.split()),
+            check=True,
+            stdin=silent,
+            stdout=silent,
+            stderr=silent,
+            env=self.variables(),
+        )
+
+    def set_link(self, node: str, *, up: bool) -> None:
+        """Cut the link of a node, or mend it; the node's own interface sees that it has no carrier."""
+        port = f"p{self.nodes.index(node)}"
+        state = "up" if up else "down"
+        subprocess.run(["ip", "-n", self._space(HEAD), "link", "set", port, state], check=True, capture_output=True)
+
+    def pids(self, node: str) -> list[int]:
+        """Return all processes on a node, by their numbers outside."""
+        own = _inode(Path(f"/proc/{self._first(node)}/ns/pid"))
+        return [pid for pid in _pids() if _inode(Path(f"/proc/{pid}/ns/pid")) == own]
 
     def processes(self, node: str) -> list[str]:
         """Return the command lines of all processes on a node, without those of the bed itself."""
@@ -250,6 +287,9 @@ class ClusterBed:
         binds = (
             f"mount --bind {self.folder}/hosts /etc/hosts; mount --bind {self.folder}/ssh/config /etc/ssh/ssh_config"
         )
+        if self._disk_bytes and name != HEAD:
+            disk = f"mount -t tmpfs -o size={self._disk_bytes} disk"
+            binds += f"; {disk} {self.folder}/spool/{name}; {disk} /tmp"
         script = (
             f"hostname {name}; mount --make-rprivate /; {binds}; echo ready >{ready}; "
             f"{daemons}; while :; do sleep 3600; done"
@@ -281,3 +321,38 @@ def running_bed(nodes: int) -> Iterator[ClusterBed]:
         yield bed
     finally:
         bed.down()
+
+
+def remove(folder: Path) -> None:
+    """End every process of the bed of ``folder``, and remove its networks and files."""
+    spaces = list(_NAMESPACES.glob(f"{folder.name}-*"))
+    networks = {_inode(path) for path in spaces}
+    with contextlib.suppress(OSError, ValueError):
+        munged = int((folder / "munge.pid").read_text())
+        if "munged" in Path(f"/proc/{munged}/comm").read_text():
+            os.kill(munged, signal.SIGKILL)
+    while found := [pid for pid in _pids() if _inode(Path(f"/proc/{pid}/ns/net")) in networks]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+    for path in spaces:
+        subprocess.run(["ip", "netns", "del", path.name], check=False, capture_output=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _inode(path: Path) -> int | None:
+    """Return the number of a namespace; None for that of a process that has ended, a zombie among them."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    sys.stdin.read()
+    remove(Path(sys.argv[1]))
