@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import site
 import subprocess
 import sys
 import textwrap
@@ -12,7 +14,10 @@ from typing import Any
 
 import pytest
 from cluster_bed import ClusterBed, missing_requirement, running_bed
+from emulating import AS_SOMEBODY, SOMEBODY
 
+import steptime
+from steptime.measurements.store import Store
 from steptime.runner.preparation import ready_interpreter
 
 LAUNCH = str(Path(__file__).with_name("host_launch.py"))
@@ -36,6 +41,17 @@ FAIL = """
     if os.environ["STEPTIME_RANK"] == "1":
         sys.exit(3)
     time.sleep(600)
+"""
+SMALL_STUDY = """
+workloads: [{name: lenet5, batch_per_worker: 4}]
+frameworks: reference
+workers: 2
+device: cpu
+loaders: synthetic
+launches: {min: 1, max: 1}
+seconds_per_launch: 0.1
+steps: {warmup: 3, min: 5, max: 10}
+equivalence: {enabled: false}
 """
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
 
@@ -220,3 +236,49 @@ def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(bed, tmp_path
 def test_the_same_host_twice_is_refused(bed, tmp_path):
     command = [PYTHON, LAUNCH, str(staged(tmp_path, "pass")), "ssh", "ssh", "n0,n0", "probe=1"]
     assert "n0 is the same host as n0" in json.loads(bed.run(*command).stdout)["refused"]
+
+
+def test_messages_are_timed_between_hosts_by_the_command_that_a_user_types(bed, tmp_path):
+    short = ["--sizes", "1KiB,64KiB", "--launches", "1", "--repeats", "5", "-o", str(tmp_path / "found"), "--json"]
+    done = bed.run(PYTHON, "-m", "steptime", "net", "star", "--hosts", "n0,n1", *short, limit_s=300)
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)["net"]
+    assert (row["launcher"], row["wrong"]) == ("ssh", 0)
+    (launch,) = Store.open(tmp_path / "found").net()
+    assert [worker.host for worker in launch.workers] == ["n0", "n1"]
+    assert [host["name"] for host in launch.cluster["hosts"]] == ["n0", "n1"]
+    assert min(host["sent_bytes"] for host in launch.cluster["hosts"]) > 10 * 64 * 1024
+
+
+@pytest.fixture
+def users_python(folder) -> list[str]:
+    """The beginning of a command that runs, as somebody who is not root, a Python that has all of steptime."""
+    made = folder / "python"
+    system = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin")
+    if system is None:
+        pytest.skip("no Python of the system, which other users can run")
+    subprocess.run([system, "-m", "venv", "--without-pip", str(made)], check=True)
+    paths = [str(Path(steptime.__file__).parents[1]), *site.getsitepackages()]
+    (made / "lib" / Path(system).name / "site-packages" / "steptime.pth").write_text("\n".join(paths))
+    command = [*AS_SOMEBODY, "env", f"HOME={folder}", f"STEPTIME_CACHE={folder}/cache", f"{made}/bin/python"]
+    if subprocess.run([*command, "-c", "import pydantic, steptime"], capture_output=True, check=False).returncode:
+        pytest.skip("other users cannot read steptime's packages")
+    return command
+
+
+def test_an_ordinary_user_submits_a_study_to_slurm(bed, folder, users_python):
+    (folder / "small.yaml").write_text(SMALL_STUDY)
+    results = folder / "results"
+    short = ["-P", "-m", "steptime", "submit", f"{folder}/small.yaml", "slurm.nodes=2", "-o", str(results)]
+    said = bed.run(*users_python, *short, limit_s=300)
+    assert "submitted as job" in said.stdout, said.stderr
+    deadline = time.monotonic() + 600
+    while bed.run("squeue", "-h", "-u", str(SOMEBODY)).stdout and time.monotonic() < deadline:
+        time.sleep(1)
+    log = "\n".join(each.read_text() for each in folder.glob("results.job-*.log"))
+    assert results.exists(), log
+    store = Store.open(results)
+    launches = [launch for trial in store.trials() for launch in store.launches(trial.id)]
+    assert [launch.status for launch in launches] == ["ok"], log
+    assert [worker.host for worker in launches[0].workers] == ["n0", "n1"]
+    assert results.stat().st_uid == SOMEBODY

@@ -31,9 +31,16 @@ def net(
         str, typer.Option(help="allreduce, push_pull, incast, separated by commas [default: all of a back end].")
     ] = "",
     launcher: Annotated[
-        str, typer.Option(help="local, mpi, emulated, or auto: what the back end itself needs.")
+        str,
+        typer.Option(help="local, mpi, emulated, ssh, slurm, or auto: what the back end or the hosts need."),
     ] = "auto",
-    hosts: Annotated[int | None, typer.Option(help="Emulated hosts of workers [default: one for each].")] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(help="How many emulated hosts [default: one for each worker], or the names of real ones: n0,n1."),
+    ] = None,
+    interface: Annotated[
+        str | None, typer.Option(help="Of real hosts, as ib0 [default: the one that leads to the first host].")
+    ] = None,
     bandwidth: Annotated[str | None, typer.Option(help="Of each emulated link, such as 100Mbit/s.")] = None,
     delay: Annotated[str | None, typer.Option(help="Between emulated hosts, one way, such as 2ms.")] = None,
     servers: Annotated[int, typer.Option(help="Of push_pull.")] = 1,
@@ -47,6 +54,9 @@ def net(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/net.md) and nothing else.")] = False,
 ) -> None:
     """Time messages over the back ends of frameworks, check the sums, and fit latencies and bandwidth."""
+    from dataclasses import replace
+    from functools import partial
+
     from steptime.cli.arguments import Mistakes, count
     from steptime.frameworks.manifest import load_manifests
     from steptime.measurements.accelerators import find_accelerators
@@ -55,9 +65,11 @@ def net(
         back_ends_named,
         back_ends_of,
         net_plan_of,
+        parse_hosts,
         parse_operation,
         ready_back_ends,
     )
+    from steptime.runner.site import site_of_messages
     from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
     manifests = load_manifests()
@@ -66,12 +78,14 @@ def net(
         _print_back_ends(as_json=as_json)
         return
     mistakes = Mistakes()
+    read_hosts = partial(parse_hosts, launcher=launcher, interface=interface)
+    emulated_hosts, real_hosts = mistakes.read("--hosts", hosts or "", read_hosts) or (None, None)
     query = NetQuery(
         workers=mistakes.each("--workers", workers, count),
         sizes=mistakes.each("--sizes", sizes, parse_bytes),
         operations=mistakes.each("--operations", operations, parse_operation),
         launcher=launcher,
-        hosts=hosts,
+        hosts=emulated_hosts,
         bandwidth_bits_per_s=mistakes.read("--bandwidth", bandwidth, parse_bit_rate),
         delay_s=mistakes.read("--delay", delay, parse_duration) or 0.0,
         servers=servers,
@@ -83,6 +97,7 @@ def net(
     named, unknown = back_ends_named(back_ends or [], known)
     mistakes.add(unknown)
     mistakes.complain()
+    query = replace(query, site=site_of_messages(launcher, real_hosts))
     wanted, missing = (named, []) if back_ends else ready_back_ends(known)
     plan = net_plan_of(wanted, query)
     plan.skipped[:0] = missing
@@ -99,7 +114,7 @@ def net(
         with LiveObserver(console) as observer:
             for line in plan.skipped:
                 observer.note(f"skipped: {line}")
-            counts = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer).run()
+            counts = NetRun(plan, manifests, output, launches, _TIME_LIMIT_S, budget_s, observer, query.site).run()
     except Interrupted as stop:
         stop.add_note(f"everything measured is kept in {output}")
         stop.add_note(f"resume with: {again}")

@@ -31,9 +31,11 @@ def render_links(found: NetSummary) -> RenderableType:
 
 
 def conditions(row: NetRow) -> str:
-    """Return where a row was measured: on this host, or on emulated hosts with which links."""
+    """Return where a row was measured: on this host, between hosts of a site, or between emulated ones."""
     if row.cluster is None:
         return "on this host"
+    if row.cluster["kind"] == "found":
+        return f"between hosts of {row.cluster['workers_per_host']}, reached by {row.launcher}"
     rates = sorted({host["bandwidth_bits_per_s"] or 0.0 for host in row.cluster["hosts"]})
     parts = [f"links of {format_bit_rate(rate)}" for rate in rates if rate]
     parts += [f"{format_seconds(row.cluster['delay_s'])} delay"] if row.cluster["delay_s"] else []

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from steptime.clusters.site import Site
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.accelerators import find_accelerators
@@ -22,6 +23,7 @@ from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import Collected
+from steptime.runner.site import probe_site
 
 QUESTION = "How long does a message take over each back end?"
 RUN_FOLDERS = "net-launches"
@@ -144,17 +146,20 @@ class NetRun:
     time_limit_s: float
     budget_s: float | None
     observer: Observer
+    site: Site | None = None
+    """The hosts of launches that use some."""
 
     def run(self) -> NetCounts:
         """Prepare, measure and store.
 
-        Raises StoreError when the folder cannot be used, Interrupted when a signal stops it; what was measured
-        before is kept.
+        Raises StoreError when the folder cannot be used, LaunchError when a host cannot, Interrupted when a signal
+        stops it; what was measured before is kept.
         """
         end_orphans()
         store = self._store()
         with store.lock():
             store.set_machine(fingerprint())
+            site = None if self.site is None else probe_site(self.site, store, self.observer, "salloc -N 2")
             accelerators = find_accelerators()
             needed = dict.fromkeys(environment_key(setting) for setting in self.plan.settings)
             specs = {
@@ -168,8 +173,9 @@ class NetRun:
             before = store.net()
             # Environments are made once per machine; the budget is for what every run does.
             _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
+            cores, limit_s = usable_cores(), self.time_limit_s
             not_run = BlockRunner(
-                executor=Executor(self.manifests, there, usable_cores(), self.time_limit_s, environment_names=names),
+                executor=Executor(self.manifests, there, cores, limit_s, environment_names=names, site=site),
                 runs=MessageRuns(self.folder / RUN_FOLDERS),
                 keep=store.append_net,
                 observer=self.observer,

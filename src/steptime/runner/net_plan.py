@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from steptime.clusters.cluster import cluster_for
+from pydantic import ValidationError
+
+from steptime.clusters.cluster import Cluster, cluster_for
+from steptime.clusters.site import Site
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
 from steptime.frameworks.manifest import BackEndSupport, Manifest
@@ -11,11 +14,14 @@ from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
+from steptime.runner.site import launcher_on
 from steptime.study.quantities import MOST_PROCESSES
 from steptime.study.strategies import strategy_named
+from steptime.study.study import HostsChoice
 
 OPERATIONS = ("allreduce", "push_pull", "incast")
-LAUNCHERS = ("auto", "local", "mpi", "emulated")
+LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm")
+LAUNCHERS_OF_THIS_HOST = ("local", "emulated")
 _MOST_BYTES = 1024**3
 """Of a message; each worker holds a few of them."""
 
@@ -60,6 +66,8 @@ class NetQuery:
     seconds: float = 1.0
     device_count: int = 0
     """CUDA devices of this host."""
+    site: Site | None = None
+    """The hosts between which messages go; None where this host alone is used, or makes hosts."""
 
 
 @dataclass
@@ -114,6 +122,34 @@ def parse_operation(name: str) -> str:
     return name
 
 
+def parse_hosts(
+    text: str, launcher: str = "auto", interface: str | None = None
+) -> tuple[int | None, HostsChoice | None]:
+    """Return a number of emulated hosts, or the real hosts that are named; both None where the text is empty.
+
+    Args:
+        text: a number, or names that commas separate.
+        launcher: that is asked for.
+        interface: by which real hosts talk to each other, where the user names one.
+
+    Raises UsageError where a name is none, or the launcher uses no real hosts.
+    """
+    counted = int(text) if text.isdigit() else None
+    names = [] if counted is not None else [name.strip() for name in text.split(",") if name.strip()]
+    if launcher in LAUNCHERS_OF_THIS_HOST and (names or interface):
+        given = f"--hosts {text}" if names else f"--interface {interface}"
+        message = f"{given} means nothing to --launcher {launcher}; use auto, ssh, slurm or mpi"
+        raise UsageError(message)
+    if not names and interface is None:
+        return counted, None
+    try:
+        return counted, HostsChoice(names=names, interface=interface)
+    except ValidationError as error:
+        wrong = ", ".join(repr(each["input"]) for each in error.errors())
+        message = f"{wrong} is no name of a host or an interface"
+        raise UsageError(message) from error
+
+
 def net_plan_of(wanted: Sequence[FrameworkBackEnd], query: NetQuery) -> NetPlan:
     """Return the settings of all back ends and worker counts, and one line for each that cannot be.
 
@@ -127,13 +163,9 @@ def net_plan_of(wanted: Sequence[FrameworkBackEnd], query: NetQuery) -> NetPlan:
             plan.skipped.append(f"{back_end.name}: {reason}")
             continue
         for workers in query.workers:
-            hosts = query.hosts or workers
-            if back_end.support.device == "cuda" and workers > query.device_count:
-                plan.skipped.append(
-                    f"{back_end.name}, {workers} workers: this machine has {query.device_count} CUDA devices"
-                )
-            elif query.launcher == "emulated" and workers < hosts:
-                plan.skipped.append(f"{back_end.name}, {workers} workers: fewer than the {hosts} hosts")
+            reason = _too_few_hosts(back_end, workers, query)
+            if reason:
+                plan.skipped.append(f"{back_end.name}, {workers} workers: {reason}")
             else:
                 plan.settings.append(_setting(back_end, workers, query))
     if not plan.settings:
@@ -147,7 +179,7 @@ def _check_query(query: NetQuery) -> None:
         mistakes.append(choices_message("launcher", query.launcher, LAUNCHERS))
     elif query.launcher != "emulated":
         given = {
-            "--hosts": query.hosts is not None,
+            "--hosts": query.hosts is not None and query.site is None,
             "--bandwidth": query.bandwidth_bits_per_s is not None,
             "--delay": query.delay_s > 0,
         }
@@ -178,7 +210,10 @@ def _check_query(query: NetQuery) -> None:
 
 
 def _reason_against(back_end: FrameworkBackEnd, query: NetQuery) -> str | None:
-    if query.launcher in ("local", "mpi") and back_end.launcher != query.launcher:
+    if query.launcher == "mpi" and query.site is not None:
+        if _own_servers(back_end, query):
+            return "it needs servers, which the launcher mpi does not start"
+    elif query.launcher in ("local", "mpi") and back_end.launcher != query.launcher:
         return f"its workers are started by the launcher {back_end.launcher}"
     if query.operations and not set(query.operations) & set(back_end.support.operations):
         return f"it has no operation {', '.join(query.operations)} (it has {', '.join(back_end.support.operations)})"
@@ -187,17 +222,55 @@ def _reason_against(back_end: FrameworkBackEnd, query: NetQuery) -> str | None:
     return None
 
 
-def _setting(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> NetSetting:
-    support = back_end.support
-    servers = query.servers if strategy_named(support.strategy).servers else 0
-    emulated = query.launcher == "emulated"
-    cluster = cluster_for(
+def _too_few_hosts(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> str | None:
+    servers = _own_servers(back_end, query)
+    if query.site is not None:
+        available = len(query.site.hosts)
+        if available - servers < 1 or available < 2:  # noqa: PLR2004
+            needed = f"two hosts at least, and one for each of {servers} servers" if servers else "two hosts at least"
+            return f"they need {needed}; there are {available}"
+        workers = _workers_per_host(back_end, workers, query)
+    elif query.launcher == "emulated" and workers < (query.hosts or workers):
+        return f"fewer than the {query.hosts} hosts"
+    if back_end.support.device == "cuda" and workers > query.device_count:
+        return f"this machine has {query.device_count} CUDA devices"
+    return None
+
+
+def _own_servers(back_end: FrameworkBackEnd, query: NetQuery) -> int:
+    return query.servers if strategy_named(back_end.support.strategy).servers else 0
+
+
+def _workers_per_host(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> int:
+    """Return how many workers share a host: as few as the hosts allow that no server has for itself."""
+    if query.site is None:
+        return -(-workers // (query.hosts or workers))
+    return -(-workers // (len(query.site.hosts) - _own_servers(back_end, query)))
+
+
+def _cluster(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> Cluster | None:
+    """Return the hosts of a setting, those of a site or emulated ones; None where this host alone is used."""
+    if query.site is None and query.launcher != "emulated":
+        return None
+    return cluster_for(
         workers=workers,
-        own_servers=servers,
-        workers_per_host=-(-workers // (query.hosts or workers)),
+        own_servers=_own_servers(back_end, query),
+        workers_per_host=_workers_per_host(back_end, workers, query),
         bandwidth_bits_per_s=query.bandwidth_bits_per_s,
         delay_s=query.delay_s,
+        kind="emulated" if query.site is None else "found",
     )
+
+
+def _launcher(back_end: FrameworkBackEnd, query: NetQuery) -> str:
+    """Return what starts the workers of a setting; on a site that is what reaches its hosts, unless it is named."""
+    if query.site is not None:
+        return launcher_on(query.site, query.launcher)
+    return "emulated" if query.launcher == "emulated" else back_end.launcher
+
+
+def _setting(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> NetSetting:
+    support, servers = back_end.support, _own_servers(back_end, query)
     return NetSetting(
         back_end=back_end.name,
         framework=back_end.manifest.name,
@@ -209,8 +282,8 @@ def _setting(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> NetSe
         workers=workers,
         servers=servers,
         server_placement="own" if servers else None,
-        launcher="emulated" if emulated else back_end.launcher,
-        cluster=cluster if emulated else None,
+        launcher=_launcher(back_end, query),
+        cluster=_cluster(back_end, workers, query),
         rounds=query.rounds,
         runs=query.runs,
         seconds=query.seconds,

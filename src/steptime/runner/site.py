@@ -1,52 +1,116 @@
-"""The site of a study: its hosts, from the study itself or from the allocation that steptime runs in."""
+"""The site of a run: its hosts, named by the user or by the allocation that steptime runs in, and their probe."""
 
 import os
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from steptime.clusters.site import FoundHost, Reach, Site, example_site
-from steptime.errors import LaunchError, StudyError
-from steptime.study.study import HostsChoice, Study
+from steptime.errors import LaunchError, StudyError, UsageError
+from steptime.launchers.hosts.probe import probed
+from steptime.measurements.store import Store
+from steptime.runner.progress import Observer
+from steptime.study.study import HostsChoice, SlurmChoice, Study
 
 ON_HOSTS = ("ssh", "slurm")
 """Launchers that always use the hosts of a site."""
 _MAY_USE_HOSTS = ("auto", "mpi", *ON_HOSTS)
+_ALLOCATIONS = "an allocation of Slurm (steptime submit), PBS, LSF or Flux"
 _LIMIT_S = 60.0
 
 
 def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> Site | None:
     """Return the hosts that a study's launches use; None where they use this host alone.
 
-    In this order: hosts that the study names; the nodes of the Slurm job that steptime runs in; hosts that PBS, LSF or
-    Flux names; placeholders where the study waits for an allocation.
-
     Raises StudyError where the study wants hosts and nobody names any, LaunchError where a scheduler does not answer.
     """
-    if study.launcher not in _MAY_USE_HOSTS:
+    try:
+        return find_site(study.launcher, study.hosts, study.slurm, "the study", environment)
+    except UsageError as error:
+        message = f"{study.name}: it {error}: write hosts: [n0, n1], or run it in {_ALLOCATIONS}"
+        raise StudyError([message]) from error
+
+
+def site_of_messages(
+    launcher: str, hosts: HostsChoice | None, environment: Mapping[str, str] = os.environ
+) -> Site | None:
+    """Return the hosts between which messages are timed; None where this host alone is used, or makes hosts.
+
+    Raises UsageError where hosts are wanted and nobody names any, LaunchError where a scheduler does not answer.
+    """
+    try:
+        return find_site(launcher, hosts, None, "the command line", environment)
+    except UsageError as error:
+        message = f"--launcher {launcher} {error}: name them, as --hosts n0,n1, or use it in {_ALLOCATIONS}"
+        raise UsageError([message]) from error
+
+
+def find_site(
+    launcher: str,
+    hosts: HostsChoice | None,
+    slurm: SlurmChoice | None,
+    source: str,
+    environment: Mapping[str, str] = os.environ,
+) -> Site | None:
+    """Return the hosts of launches; None where they use this host alone.
+
+    In this order: hosts that the user names; the nodes of the Slurm job that steptime runs in; hosts that PBS, LSF or
+    Flux names; placeholders where launches wait for an allocation.
+
+    Args:
+        launcher: that is asked for.
+        hosts: that the user asks for.
+        slurm: what the user wants of Slurm.
+        source: where the user named the hosts.
+        environment: of this process.
+
+    Raises UsageError where hosts are wanted and nobody names any, LaunchError where a scheduler does not answer.
+    """
+    if launcher not in _MAY_USE_HOSTS:
         return None
-    chosen = study.hosts or HostsChoice()
-    wants_hosts = study.launcher in ON_HOSTS or study.hosts is not None or study.slurm is not None
-    in_slurm = "SLURM_JOB_ID" in environment and study.launcher != "ssh"
-    several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and study.launcher == "auto"
-    if in_slurm and (wants_hosts or several) and (not chosen.names or study.launcher == "slurm"):
+    chosen = hosts or HostsChoice()
+    wants_hosts = launcher in ON_HOSTS or hosts is not None or slurm is not None
+    in_slurm = "SLURM_JOB_ID" in environment and launcher != "ssh"
+    several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and launcher == "auto"
+    if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
         names = chosen.names or _slurm_nodes(environment["SLURM_JOB_NODELIST"])
         return _site(names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen)
-    if study.launcher == "slurm" or (study.slurm is not None and not chosen.names):
-        count = len(chosen.names) or (study.slurm.nodes if study.slurm else 1)
+    if launcher == "slurm" or (slurm is not None and not chosen.names):
+        count = len(chosen.names) or (slurm.nodes if slurm else 1)
         return example_site(count, "slurm", chosen.workers_per_host, chosen.gpus_per_host)
     if chosen.names:
-        return _site(chosen.names, "ssh", "the study", chosen)
+        return _site(chosen.names, "ssh", source, chosen)
     if not wants_hosts:
         return None
-    names, source = _scheduled_hosts(environment)
+    names, scheduler = _scheduled_hosts(environment)
     if not names:
-        message = (
-            f"{study.name}: it runs on hosts, and nobody names any: write hosts: [n0, n1], or run it in an allocation "
-            "of Slurm (steptime submit), PBS, LSF or Flux"
-        )
-        raise StudyError([message])
-    return _site(names, "ssh", source, chosen)
+        message = "runs on hosts, and nobody names any"
+        raise UsageError([message])
+    return _site(names, "ssh", scheduler, chosen)
+
+
+def probe_site(site: Site, store: Store, observer: Observer, submission: str) -> Site:
+    """Return a site as the probe finds it, shown to the user and kept in a results folder.
+
+    Args:
+        site: the hosts.
+        store: the results folder, which all of them must share.
+        observer: of the run.
+        submission: the command that would have Slurm make an allocation.
+
+    Raises LaunchError where a host cannot be used, or where there is no allocation yet.
+    """
+    if site.is_example:
+        message = f"the launcher 'slurm' runs inside an allocation; make one with: {submission}"
+        raise LaunchError(message)
+    observer.stage(f"Probing {len(site.hosts)} hosts", None)
+    observer.working_on(site.in_words())
+    found = probed(site, store.path / "probe")
+    observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
+    before = (store.get("sites") or {}).get("sites", [])
+    store.put("sites", {"sites": [*before, asdict(found)]})
+    return found
 
 
 def launcher_on(site: Site | None, launcher: str) -> str:

@@ -3,15 +3,13 @@
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, TypeVar
 
 from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
 from steptime.environments.cache import cache_folder
-from steptime.errors import LaunchError
 from steptime.interruption import shielded
-from steptime.launchers.hosts.probe import probed
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.machine import fingerprint
@@ -41,6 +39,7 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import Observer
+from steptime.runner.site import probe_site
 from steptime.runner.training_runs import TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,
@@ -59,6 +58,7 @@ from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
 KeptRecord = TypeVar("KeptRecord", bound=TrialLaunch)
+_MOST_CHECKS_ON_HOSTS = 4
 NOT_RUN = "not run: the budget was spent before its first launch"
 
 
@@ -131,7 +131,8 @@ class StudyRun:
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
-                self._site = self._probed_site(store)
+                if self.plan.site is not None:
+                    self._site = probe_site(self.plan.site, store, self.observer, "steptime submit STUDY")
                 workloads = {
                     t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
                 }
@@ -292,25 +293,6 @@ class StudyRun:
         least_bytes = self._site.least_memory_bytes(len(cluster.hosts))
         return cluster.most_workers_of_a_host(trial.workers), least_bytes
 
-    def _probed_site(self, store: Store) -> Site | None:
-        """Return the study's hosts as the probe found them, told to the user and kept; None where there are none.
-
-        Raises LaunchError where a host cannot be used, or where there is no allocation yet.
-        """
-        site = self.plan.site
-        if site is None:
-            return None
-        if site.is_example:
-            message = "the launcher 'slurm' runs inside an allocation; submit the study with: steptime submit STUDY"
-            raise LaunchError(message)
-        self.observer.stage(f"Probing {len(site.hosts)} hosts", None)
-        self.observer.working_on(site.in_words())
-        found = probed(site, store.path / "probe")
-        self.observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
-        before = (store.get("sites") or {}).get("sites", [])
-        store.put("sites", {"sites": [*before, asdict(found)]})
-        return found
-
     def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
         """Make the environments; return what launches in them, and the trials that have one."""
         study, manifests = self.plan.study, self.plan.manifests
@@ -367,8 +349,14 @@ class StudyRun:
         on_device = any(trial.device == "cuda" for trial in trials)
         manifests = self.plan.manifests
         checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
-        equivalence.run(checked, side_by_side=1 if on_device else max(1, len(executor.cores) // 2) + 1)
+        equivalence.run(checked, side_by_side=1 if on_device else self._checks_at_once(executor))
         return self._without(trials, equivalence.failures, "not_equivalent")
+
+    def _checks_at_once(self, executor: Executor) -> int:
+        """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
+        if self._site is None:
+            return max(1, len(executor.cores) // 2) + 1
+        return min(_MOST_CHECKS_ON_HOSTS, self._site.fewest_cores(len(self._site.hosts)) // 2 + 1)
 
     def _without(
         self, trials: list[Trial], reasons: Mapping[str, str | None], status: Literal["failed", "not_equivalent"]

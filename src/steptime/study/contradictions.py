@@ -10,6 +10,8 @@ from steptime.study.study import TRAIN_AXES
 from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings
 
 _EMULATED = "emulated"
+_ON_HOSTS = {"hosts": ("auto", "ssh", "slurm", "mpi"), "slurm": ("auto", "slurm", "mpi")}
+"""The keys of a study on real hosts, and the launchers that they mean something to."""
 _BATCHES = ("batch_per_worker", "global_batch")
 
 
@@ -101,11 +103,17 @@ def _cluster(document: Document) -> Iterator[Mistake]:
         yield Mistake(
             ("launcher",), "needs the key cluster, which says how many hosts it makes; write cluster: {hosts: 2}"
         )
-    if cluster is not None and launcher != _EMULATED:
+    usable = [key for key, launchers in _ON_HOSTS.items() if launcher is None or launcher in launchers]
+    on_hosts = next((key for key in usable if document.at((key,)) is not None), None)
+    if cluster is not None and launcher != _EMULATED and on_hosts is None:  # else _hosts says it
         yield Mistake(("cluster",), f"means something to the launcher {_EMULATED!r} only; add launcher: {_EMULATED}")
     for path, _ in document.each("include"):
         if launcher != _EMULATED and document.at((*path, "cluster")) is not None:
-            yield Mistake((*path, "cluster"), f"means something to the launcher {_EMULATED!r} only")
+            reason = f"means something to the launcher {_EMULATED!r} only"
+            if on_hosts:
+                place = _place(document, (on_hosts,))
+                reason += f", and the study uses real hosts ({on_hosts}, {place}); make two studies of it"
+            yield Mistake((*path, "cluster"), reason)
         yield from _numbers_of_hosts(document, (*path, "cluster"))
     yield from _numbers_of_hosts(document, ("cluster",))
 
@@ -122,7 +130,7 @@ def _numbers_of_hosts(document: Document, cluster: Path) -> Iterator[Mistake]:
 
 def _hosts(document: Document) -> Iterator[Mistake]:
     launcher = document.at(("launcher",))
-    for key, launchers in (("hosts", ("auto", "ssh", "slurm", "mpi")), ("slurm", ("auto", "slurm", "mpi"))):
+    for key, launchers in _ON_HOSTS.items():
         if document.at((key,)) is None:
             continue
         if launcher is not None and launcher not in launchers:

@@ -20,8 +20,9 @@ from steptime.libraries.torch.checkpoint import (
     set_module_state,
     unpacked,
 )
-from steptime.libraries.torch.devices import keep_group, rendezvous_url
+from steptime.libraries.torch.devices import keep_group
 from steptime.libraries.torch.optimizers import set_rate, update_of
+from steptime.libraries.torch.store import rendezvous_url
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 
 

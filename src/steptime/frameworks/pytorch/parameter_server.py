@@ -18,6 +18,7 @@ from steptime.frameworks.pytorch.parameter_server_ablation import ParameterServe
 from steptime.libraries.torch.checkpoint import module_state, optimizer_state, set_module_state, set_optimizer_state
 from steptime.libraries.torch.devices import set_threads
 from steptime.libraries.torch.optimizers import is_linear, open_optimizer, set_rate, update_option
+from steptime.libraries.torch.store import server_url
 from steptime.libraries.torch.strategy import TorchStrategy, channels_innermost
 from steptime.worker.weights import initial_weights
 
@@ -79,7 +80,7 @@ class RpcGroup(object):
         os.environ["TP_SOCKET_IFNAME"] = os.environ["GLOO_SOCKET_IFNAME"] = context.interface
         everybody = context.workers + context.servers
         options = rpc.TensorPipeRpcBackendOptions(
-            num_worker_threads=max(2, everybody), rpc_timeout=_NEVER_S, init_method="tcp://" + context.root_address
+            num_worker_threads=max(2, everybody), rpc_timeout=_NEVER_S, init_method=server_url(context)
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=UserWarning, module="torch.distributed")  # torch's own doing

@@ -1,11 +1,11 @@
 """The device of a worker in torch: process settings, waiting and clocks; and torch's process group."""
 
 import os
-from urllib.parse import quote
 
 import torch
 from torch import distributed
 
+from steptime.libraries.torch.store import rendezvous_url
 from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import require_own_device
 
@@ -23,17 +23,6 @@ def join_group(device, context):
         world_size=context.workers,
         device_id=device.torch_device if device.backend == "nccl" else None,
     )
-
-
-def rendezvous_url(device, context):
-    """Return where the workers find each other: in a file of the run folder, on one host without CUDA devices.
-
-    Torch's other store listens on every address of the machine, and answers whoever calls.
-    """
-    path = os.path.join(context.folder, "torch-store-%d" % context.root_port)
-    if context.interface == "lo" and device.backend == "gloo" and quote(path) == path:
-        return "file://" + path
-    return "tcp://" + context.root_address
 
 
 def leave_group():

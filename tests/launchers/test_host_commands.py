@@ -1,0 +1,45 @@
+"""The commands of a launch on hosts, as a plan shows them; nothing is started."""
+
+from pathlib import Path
+
+from steptime.clusters.cluster import cluster_for
+from steptime.clusters.site import FoundHost, Site
+from steptime.launchers.hosts.commands import reach_commands, starts
+from steptime.launchers.request import Request
+from steptime.launchers.ssh_and_slurm import SlurmLauncher
+
+HOSTS = tuple(FoundHost(f"n{index}", f"10.0.0.{index}", "ib0", cores=(0, 1, 2, 3)) for index in range(2))
+PORTS = [[15_000, 15_001, 15_002], [15_000, 15_001]]
+
+
+def two_of_two(interpreter: str = "/opt/python") -> Request:
+    """Return a launch of four workers on two hosts."""
+    cluster = cluster_for(workers=4, own_servers=0, workers_per_host=2, kind="found")
+    site = Site(HOSTS, "slurm", "Slurm job 7", workers_per_host=2)
+    return Request(Path("/run"), Path(interpreter), 4, cores=(0, 1), cluster=cluster, site=site)
+
+
+def test_workers_index_the_devices_of_their_own_host():
+    planned = starts(two_of_two(), HOSTS, "MARK", PORTS)
+    found = [[(each["name"], each["environment"]["STEPTIME_LOCAL_RANK"]) for each in of_host] for of_host in planned]
+    assert found == [[("worker-0", "0"), ("worker-1", "1")], [("worker-2", "0"), ("worker-3", "1")]]
+
+
+def test_neither_slurm_nor_steptime_hides_devices_from_a_worker():
+    (command,) = reach_commands(HOSTS, "slurm").values()
+    assert not [option for option in command if "gpu" in option or "gres" in option]
+    for of_host in starts(two_of_two(), HOSTS, "MARK", PORTS):
+        for process in of_host:
+            assert "CUDA_VISIBLE_DEVICES" not in process["environment"]
+            assert process["environment"]["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+
+
+def test_a_script_that_enters_a_container_is_started_on_every_host():
+    planned = starts(two_of_two("/shared/in-container"), HOSTS, "MARK", PORTS)
+    started = [process["argv"] for of_host in planned for process in of_host]
+    assert started == [["/shared/in-container", "start.py", "job.json"]] * 4
+
+
+def test_a_dry_run_prints_one_srun_for_all_hosts():
+    (process,) = SlurmLauncher().plan(two_of_two(), "RUN", range(15_000, 15_010))
+    assert process.argv[:6] == ("srun", "--nodelist=n0,n1", "-N", "2", "-n", "2")
