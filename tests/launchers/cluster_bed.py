@@ -200,10 +200,21 @@ class ClusterBed:
         state = "up" if up else "down"
         subprocess.run(["ip", "-n", self._space(HEAD), "link", "set", port, state], check=True, capture_output=True)
 
-    def pids(self, node: str) -> list[int]:
-        """Return all processes on a node, by their numbers outside."""
-        own = _inode(Path(f"/proc/{self._first(node)}/ns/pid"))
-        return [pid for pid in _pids() if _inode(Path(f"/proc/{pid}/ns/pid")) == own]
+    def namespace(self, node: str) -> int | None:
+        """Return the number of a node's process table; None for a node that was killed."""
+        return _inode(Path(f"/proc/{self._first(node)}/ns/pid")) if node in self._outer else None
+
+    def daemon_pids(self, node: str, program: str) -> list[int]:
+        """Return the processes of a daemon on a node, by their numbers outside."""
+        own = self.namespace(node)
+        found = []
+        for pid in _pids():
+            with contextlib.suppress(OSError):
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                listens = b"listener" in Path(f"/proc/{pid}/cmdline").read_bytes()
+                if name == program and (program != "sshd" or listens) and _inode(Path(f"/proc/{pid}/ns/pid")) == own:
+                    found.append(pid)
+        return found
 
     def processes(self, node: str) -> list[str]:
         """Return the command lines of all processes on a node, without those of the bed itself."""

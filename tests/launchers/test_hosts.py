@@ -183,6 +183,31 @@ def test_a_killed_ssh_leaves_no_process_on_its_host(bed, tmp_path):
     assert not await_quiet(bed, "n0", "n1")
 
 
+def test_a_link_that_goes_down_for_a_second_fails_the_launch_with_its_host(bed, tmp_path):
+    staged(tmp_path, "import os, time; open('started-' + os.environ['STEPTIME_RANK'], 'w'); time.sleep(12)")
+    command = bed.command("head", [PYTHON, LAUNCH, str(tmp_path), "ssh", "ssh", "n0,n1", "time_limit_s=120"])
+    controller = subprocess.Popen(
+        command, env=bed.variables(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert started(tmp_path)
+    bed.set_link("n1", up=False)
+    time.sleep(1.0)
+    bed.set_link("n1", up=True)
+    said, _ = controller.communicate()
+    assert json.loads(said.splitlines()[-1])["reason"] == "the link of n1 (eth0) went down during the launch"
+
+
+def test_a_launch_of_which_a_worker_stood_still_for_a_moment_has_failed_on_hosts(bed, tmp_path):
+    program = """
+        import os, signal, subprocess, time
+        if os.environ["STEPTIME_RANK"] == "1":
+            subprocess.Popen(["sh", "-c", "sleep 0.3; kill -CONT %d" % os.getpid()])
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(1)
+    """
+    assert launch(bed, staged(tmp_path, program))["reason"] == "worker-1 on n1 is stopped by a signal"
+
+
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"])
 def test_a_dead_host_fails_the_launch_with_its_name(bed, tmp_path, launcher):
     staged(tmp_path, SLEEP)

@@ -123,6 +123,17 @@ def test_a_hung_launch_names_the_worker_that_the_others_wait_for(tmp_path, progr
     assert outcome.reason.split("; ")[-1] == cause
 
 
+def test_a_launch_of_which_a_worker_stood_still_for_a_moment_has_failed(tmp_path):
+    program = """
+        import os, signal, subprocess, time
+        if os.environ["STEPTIME_RANK"] == "1":
+            subprocess.Popen(["sh", "-c", "sleep 0.3; kill -CONT %d" % os.getpid()])
+            os.kill(os.getpid(), signal.SIGSTOP)
+        time.sleep(1)
+    """
+    assert launch(tmp_path, program, time_limit_s=60.0).reason == "worker-1 is stopped by a signal"
+
+
 def test_a_worker_that_ignores_the_request_to_end_is_killed(tmp_path):
     program = WRITE_PID + "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(60)"
     launch(tmp_path, program, workers=1, time_limit_s=4.0)  # on a busy machine Python takes more than a second to start

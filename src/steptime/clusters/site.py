@@ -75,6 +75,11 @@ class Site:
         """The names of the hosts, in order."""
         return [host.name for host in self.hosts]
 
+    @property
+    def clock_offsets_s(self) -> dict[str, float]:
+        """How far the wall clock of each host is ahead of the controller's."""
+        return {host.name: host.clock_offset_s for host in self.hosts}
+
     def first(self, count: int) -> tuple[FoundHost, ...]:
         """Return the first ``count`` hosts."""
         return self.hosts[:count]

@@ -87,6 +87,9 @@ def _wait(
         failed = {name: code for name, code in codes.items() if code}
         if failed:
             return "; ".join(f"{name} {how_it_ended(code)}" for name, code in failed.items())
+        stopped = [name for name, code in codes.items() if code is None and _was_stopped(running[name].pid)]
+        if stopped:
+            return how_it_was_stopped(", ".join(stopped))
         if all(codes[name] == 0 for name in waited_for):
             _wait_for_servers(running)
             return None
@@ -105,6 +108,18 @@ def how_it_ended(code: int) -> str:
     name = signal.Signals(-code).name
     hint = "; the system kills a process like this when memory runs out" if -code == signal.SIGKILL else ""
     return f"was ended by {name}{hint}"
+
+
+def _was_stopped(pid: int) -> bool:
+    """Say whether a signal has stopped a child since the last call, as the far end of another host does, too."""
+    with contextlib.suppress(ChildProcessError):  # it has ended
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None
+    return False
+
+
+def how_it_was_stopped(name: str) -> str:
+    """Say why a launch has failed one of whose processes stood still: its steps lasted as long as somebody pleased."""
+    return f"{name} is stopped by a signal"
 
 
 def _wait_for_servers(running: dict[str, subprocess.Popen[bytes]]) -> None:

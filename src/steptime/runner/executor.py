@@ -147,7 +147,8 @@ class Executor:
             except OSError as error:  # a full disk, or somebody removes the folder meanwhile
                 outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
                 collected = Collected({})
-            reason = _reason(outcome, collected, collected.missing(spec.workers, last_record))
+            first_error = collected.first_error(request.site.clock_offsets_s if request.site else {})
+            reason = _reason(outcome, first_error, collected.missing(spec.workers, last_record))
             if reason and any(sign in reason.lower() for sign in _NO_MEMORY):
                 reason = f"{OUT_OF_MEMORY}: {reason}"
             result = LaunchResult(
@@ -201,8 +202,7 @@ def _not_launched(reason: str) -> LaunchOutcome:
     return LaunchOutcome(ok=False, reason=reason, wall_s=0.0, commands=[])
 
 
-def _reason(outcome: LaunchOutcome, collected: Collected, missing: Sequence[int]) -> str | None:
-    error = collected.first_error()
+def _reason(outcome: LaunchOutcome, error: str | None, missing: Sequence[int]) -> str | None:
     if outcome.reason:
         return f"{error} ({outcome.reason})" if error else outcome.reason
     if error:

@@ -93,14 +93,23 @@ class Collected:
         timed = [kinds[kind] for kinds in self.records.values() for kind in ("warmup", "steps") if kind in kinds]
         return not all(math.isfinite(record["loss"]) for record in timed if record["loss"] is not None)
 
-    def first_error(self) -> str | None:
+    def first_error(self, clock_offsets_s: Mapping[str, float] | None = None) -> str | None:
         """The error of the process that failed first, in one sentence.
 
         Peers of a dead worker fail too, with errors about the connection; the cause is the one that came first. Wall
         clocks decide, because monotonic clocks of several hosts do not compare.
+
+        Args:
+            clock_offsets_s: by host, how far its wall clock is ahead; a host that is not there is right.
         """
+        offsets_s = clock_offsets_s or {}
         errors = [
-            (record["error"].get("at_wall_s", record["error"]["at_s"]), name, record["error"])
+            (
+                record["error"].get("at_wall_s", record["error"]["at_s"])
+                - offsets_s.get(record.get("process", {}).get("host", ""), 0.0),
+                name,
+                record["error"],
+            )
             for name, record in self.records.items()
             if "error" in record
         ]

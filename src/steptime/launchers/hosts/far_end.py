@@ -39,6 +39,10 @@ somebody's connection before the framework listens on it.
 """
 _ATTEMPTS = 200
 _ADDRESS_OF_INTERFACE = 0x8915
+_LINK_EVENTS = 1
+_LINK_MESSAGES = (16, 17)
+"""A link has changed, or is gone (RTM_NEWLINK, RTM_DELLINK)."""
+_HAS_CARRIER = 0x40
 _MOST_BYTES = 1 << 16
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes long to import
 _TETHER = os.path.join(_HERE, os.pardir, os.pardir, "worker", "tether.py")  # noqa: PTH118
@@ -58,6 +62,10 @@ class FarEnd:
         self._agents: dict[str, socket.socket] = {}
         """Of callers in the name of mpiexec: which connection waits for which command."""
         self._listener: socket.socket | None = None
+        self._links: socket.socket | None = None
+        """Hears from the kernel when a link of this host goes down or comes back."""
+        self._interface = ("", 0)
+        """The name and the number of the interface that the launch uses."""
         self._own_folder: str | None = None
         self._left = False
 
@@ -66,12 +74,14 @@ class FarEnd:
         silence_s = 60.0  # until the plan says
         try:
             while not self._left:
-                readable: list[Any] = [0, *([self._listener] if self._listener else [])]
+                readable: list[Any] = [0, *(each for each in (self._listener, self._links) if each)]
                 ready, _, _ = select.select(readable, [], [], _TURN_S)
                 if 0 in ready and not self._read():
                     return
                 if self._listener in ready:
                     self._accept_agent()
+                if self._links in ready:
+                    self._hear_link()
                 self._report_ends()
                 now = time.monotonic()
                 silence_s = self._plan.get("silence_s", silence_s)
@@ -125,6 +135,7 @@ class FarEnd:
 
     def _say_ports(self, asked: Message) -> None:
         address, count = asked["ports"]
+        self._watch_link(address)
         self._say(ports=ports_free_at(address, count), before=_counters())
 
     def _start_all(self, asked: Message) -> None:
@@ -189,6 +200,33 @@ class FarEnd:
             if code is not None:
                 del self._running[name]
                 self._say(ended=name, code=code)
+            elif _was_stopped(process.pid):
+                self._say(stopped=name)
+
+    def _watch_link(self, address: str) -> None:
+        """Have the kernel say from now on when the link behind an own address changes; see rtnetlink(7)."""
+        name = next((name for name, each in interface_addresses().items() if each == address), None)
+        if name is None or self._links is not None:
+            return
+        with contextlib.suppress(OSError):  # a container may forbid it; a link that stays down is noticed by silence
+            self._interface = (name, socket.if_nametoindex(name))
+            self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+            self._links.bind((0, _LINK_EVENTS))
+
+    def _hear_link(self) -> None:
+        assert self._links is not None  # noqa: S101 - it was ready
+        try:
+            data = self._links.recv(_MOST_BYTES)
+        except OSError:
+            return
+        name, number = self._interface
+        while len(data) >= struct.calcsize("=IHHII"):
+            length, kind, *_ = struct.unpack_from("=IHHII", data)
+            if kind in _LINK_MESSAGES and length >= struct.calcsize("=IHHIIBBHiII"):
+                index, flags = struct.unpack_from("=iI", data, struct.calcsize("=IHHIIBBH"))
+                if index == number and not flags & _HAS_CARRIER:
+                    self._say(link_down=name)
+            data = data[max((length + 3) & ~3, 16) :]
 
     def _listen_for_agents(self) -> str:
         """Return the program by which an mpiexec reaches another host: it asks this process, which asks the launcher.
@@ -246,6 +284,13 @@ class FarEnd:
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG) != (0, 0):
                 pass
+
+
+def _was_stopped(pid: int) -> bool:
+    """Say whether a signal has stopped a child of this process since the last call, even if it was continued since."""
+    with contextlib.suppress(ChildProcessError):  # it has ended
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None
+    return False
 
 
 def _signal(pid: int, number: int) -> None:

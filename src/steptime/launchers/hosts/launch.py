@@ -25,7 +25,7 @@ from steptime.launchers.hosts.commands import (
     variables_on,
 )
 from steptime.launchers.hosts.lines import SILENCE_S, Lines
-from steptime.launchers.processes import how_it_ended
+from steptime.launchers.processes import how_it_ended, how_it_was_stopped
 from steptime.launchers.request import HostLoad, LaunchOutcome, Process, Request
 
 _READY_S = 90.0
@@ -152,6 +152,10 @@ class _LaunchOnHosts:
         host = message["host"]
         if "agent" in message:
             self._start_proxy(lines, message)
+        if "stopped" in message:
+            return how_it_was_stopped(f"{message['stopped']} on {self._hosts[host].name}")
+        if "link_down" in message:
+            return f"the link of {self._hosts[host].name} ({message['link_down']}) went down during the launch"
         if "ended" not in message:
             return None
         name, code = message["ended"], message["code"]

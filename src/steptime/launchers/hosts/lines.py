@@ -49,7 +49,7 @@ class Lines:
         try:
             for name, argv in commands.items():
                 self._processes[name] = self._started(name, argv)
-        except LaunchError:
+        except BaseException:  # also a full disk or a signal, after which nobody else would end the first lines
             self.close()
             raise
         self._threads.append(threading.Thread(target=self._beat, name="signs of life", daemon=True))

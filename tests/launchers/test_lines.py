@@ -1,0 +1,15 @@
+"""The lines to the hosts of a launch end with the launch, whatever ends it."""
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from steptime.launchers.hosts.lines import Lines
+
+
+def test_a_line_that_cannot_be_kept_a_file_for_ends_the_lines_before_it(tmp_path: Path):
+    commands = {"host-n0": ["sleep", "600"], "missing/host-n1": ["sleep", "600"]}
+    with pytest.raises(FileNotFoundError):
+        Lines(commands, ["n0", "n1"], tmp_path)
+    assert [each.cmdline() for each in psutil.Process().children()] == []
