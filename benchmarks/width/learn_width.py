@@ -88,7 +88,8 @@ def _bounds(points: Sequence[HeldOutPoint], fitted: Mapping[str, float]) -> tupl
     """Return the ends of the intervals and what was measured, logarithms of seconds, (points,) each."""
     normal = np.random.default_rng(3).standard_normal((3, len(points), _DRAWS))
     doublings = np.log2([point.workers / point.known_workers for point in points]).clip(min=0.0)
-    waiting = np.hypot(fitted["per_doubling"] * doublings, fitted["crossing"] * np.array([p.crosses for p in points]))
+    walked = fitted["per_doubling"] * np.sqrt(doublings)
+    waiting = np.hypot(walked, fitted["crossing"] * np.array([p.crosses for p in points]))
     skewed = np.where(normal[0] > 0.0, normal[0], fitted["shorter"] * normal[0])
     longer = waiting[:, None] * skewed
     steps = np.log([[p.halved_s, p.predicted_s, p.doubled_s, p.quadrupled_s] for p in points])

@@ -33,13 +33,35 @@ def test_a_ring_of_all_workers_crosses_the_card_of_each_host():
     cost = communication_cost("allreduce", 1e9, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4))
 
     assert cost.transfer == pytest.approx(2 * 15 / 16)
-    assert cost.start == pytest.approx(2 * 3 * 1e-5)
+    assert cost.start == 0
+
+
+def test_latencies_between_hosts_count_for_messages_without_bytes():
+    cost = communication_cost("allreduce", 0.0, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4))
+
+    assert cost.total == pytest.approx(2 * 3 * 1e-5)
+
+
+def test_a_piece_goes_round_a_ring_with_the_latencies_and_bytes_of_all_links():
+    inner, outer = Link(4e9, 1e-3), Link(1e9, 1e-2)
+
+    cost = communication_cost("allreduce", 1.6e6, 16, Interconnect(outer, workers_per_host=4, inner=inner))
+
+    assert cost.total == pytest.approx(2 * (16 - 4) * (1e-3 + 1e5 / 4e9) + 2 * (4 - 1) * (1e-2 + 1e5 / 1e9))
+
+
+def test_latencies_of_a_ring_hide_behind_its_slowest_link():
+    inner, outer = Link(1e12, 1e-6), Link(1e9, 1e-5)
+
+    cost = communication_cost("allreduce", 1e9, 16, Interconnect(outer, workers_per_host=4, inner=inner))
+
+    assert cost.total == pytest.approx(2 * 15 / 16)
 
 
 def test_steps_of_a_ring_inside_hosts_cost_the_inner_latency():
     inner = Link(1e12, 1e-6)
 
-    cost = communication_cost("allreduce", 1.0, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4, inner=inner))
+    cost = communication_cost("allreduce", 0.0, 16, Interconnect(Link(1e9, 1e-5), workers_per_host=4, inner=inner))
 
     assert cost.start == pytest.approx(2 * (16 - 4) * 1e-6 + 2 * (4 - 1) * 1e-5)
 

@@ -13,6 +13,11 @@ from itertools import count
 
 import numpy as np
 
+_STALLS, _STALL_TAIL = 0.005, 2.5
+"""Share of transfers that stall, and the exponent of Pareto's distribution of how many times longer these take."""
+_ROUNDS_AT_ONCE = 64
+"""Whose factors are drawn together."""
+
 
 class Events:
     """A clock, and what is to happen when."""
@@ -101,23 +106,29 @@ class RoundsOfRings:
     def finish(self, buckets: Sequence[tuple[float, np.ndarray]]) -> float:
         """Return when the last chunk has arrived; buckets are their bytes and when each worker has them ready."""
         workers = len(self.rates)
-        free = done = np.zeros(workers)
+        free, done = np.zeros(workers), np.zeros(workers)
         for size, ready in buckets:
             chunk_s = size / workers / self.rates
             received = np.maximum(ready, done)
-            for _ in range(2 * (workers - 1)):
-                slower = self._slower(workers)
-                free = np.maximum(free, received) + slower * chunk_s
-                received = np.maximum(received, np.roll(free + slower * self.latencies_s, 1))
+            rounds = 2 * (workers - 1)
+            for first in range(0, rounds, _ROUNDS_AT_ONCE):
+                slower = self._slower((min(_ROUNDS_AT_ONCE, rounds - first), workers))
+                for sending, travelling in zip(slower * chunk_s, slower * self.latencies_s, strict=True):
+                    free = np.maximum(free, received) + sending
+                    arrived = free + travelling
+                    np.maximum(received[1:], arrived[:-1], out=received[1:])
+                    received[0] = max(received[0], arrived[-1])
             done = received
         return float(done.max())
 
-    def _slower(self, count: int) -> np.ndarray:
+    def _slower(self, shape: tuple[int, int]) -> np.ndarray:
         """Return factors as ``heavy_tailed`` draws them."""
         if not self.jitter:
-            return np.ones(count)
-        stalls = np.where(self.rng.random(count) < 0.005, self.rng.pareto(2.5, count), 0.0)
-        return np.exp(self.jitter * self.rng.standard_normal(count)) * (1.0 + stalls)
+            return np.ones(shape)
+        factors = np.exp(self.jitter * self.rng.standard_normal(shape, np.float32)).astype(np.float64)
+        stalled = self.rng.random(shape, np.float32) < _STALLS
+        factors[stalled] *= 1.0 + self.rng.pareto(_STALL_TAIL, np.count_nonzero(stalled))
+        return factors
 
 
 @dataclass(frozen=True)
@@ -150,7 +161,7 @@ def heavy_tailed(rng: np.random.Generator, jitter: float) -> Callable[[], float]
     """Return factors of transfers: log-normal around 1, and one of two hundred several times as long."""
 
     def draw() -> float:
-        stall = 1.0 + (rng.pareto(2.5) if jitter and rng.random() < 0.005 else 0.0)
+        stall = 1.0 + (rng.pareto(_STALL_TAIL) if jitter and rng.random() < _STALLS else 0.0)
         return float(np.exp(jitter * rng.standard_normal())) * stall
 
     return draw

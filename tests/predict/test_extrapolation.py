@@ -17,8 +17,8 @@ def test_beyond_is_a_ratio_in_both_directions(asked, ratio):
     assert ratio_outside(asked, [2, 4]) == ratio
 
 
-def test_each_doubling_of_workers_adds_the_same():
-    assert Extrapolation(workers=8.0).of_waiting == pytest.approx(3 * Extrapolation(workers=2.0).of_waiting)
+def test_each_doubling_of_workers_adds_the_same_variance():
+    assert Extrapolation(workers=8.0).of_waiting == pytest.approx(3**0.5 * Extrapolation(workers=2.0).of_waiting)
 
 
 @pytest.mark.parametrize("axis", ["workers", "bandwidth"])

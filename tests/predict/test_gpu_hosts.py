@@ -1,11 +1,16 @@
 """Predictions from one host of devices to several, over links of two kinds."""
 
 import pytest
-from gpu_hosts import a_gpu_observation, a_gpu_profile
+from gpu_hosts import BATCH, GPU_HOST, RESNET, a_gpu_observation, a_gpu_profile
 from test_nccl_tests import ONE, TWO
 from world import asked
 
+from steptime.model.nccl import OTHER_STEP, STEP
+from steptime.predict.links import device_link
 from steptime.predict.nccl_tests import fit_tables, parse_nccl_tests
+from steptime.predict.observation import Deployment
+from steptime.predict.step_model import Contention
+from steptime.predict.topology import step_model_of
 
 SLOW = ("workers_per_host=8", "interconnect.bandwidth=100Gbit/s")
 
@@ -91,3 +96,18 @@ def test_tables_of_nccl_tests_stand_for_the_links_of_their_hosts():
 
     assert found.refused is None
     assert found.step_s.value >= asked(profile, 8).step_s.value
+
+
+@pytest.mark.parametrize(
+    ("library", "source", "latency_s"),
+    [
+        ("nccl", "believed", STEP["nvlink"]),
+        ("gloo", "believed", OTHER_STEP["nvlink"]),
+        ("gloo", "net", STEP["nvlink"]),
+    ],
+)
+def test_other_libraries_take_longer_for_a_step_than_nccl_over_a_link_that_nobody_measured(library, source, latency_s):
+    link = device_link(GPU_HOST).model_copy(update={"source": source})
+    deployment = Deployment(8, BATCH, workers_per_host=8, collectives=library)
+
+    assert step_model_of(RESNET, deployment, link, Contention(8, 8)).link.latency == pytest.approx(latency_s)

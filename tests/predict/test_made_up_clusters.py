@@ -11,6 +11,9 @@ from events import Events, QueuedLink, RingAllReduce, RoundsOfRings
 from host_events import GPUS, a_cluster, profile_of
 from world import asked
 
+from steptime.model.collectives import Link
+from steptime.model.interconnect import Interconnect, communication_cost
+
 CLUSTERS = 5
 
 
@@ -37,6 +40,20 @@ def test_rounds_of_rings_take_as_long_as_their_chunks_as_events():
         events.at(moment, partial(ring.gradient_ready, worker))
 
     assert RoundsOfRings(rates, latencies, 0.0, rng).finish([(1e8, ready)]) == pytest.approx(events.run())
+
+
+@pytest.mark.parametrize("cards_rate", [1e10, 8e10, 2e11])
+@pytest.mark.parametrize("latency_s", [1e-6, 3e-5])
+def test_a_ring_over_links_of_two_kinds_costs_what_a_simulation_of_its_chunks_says(cards_rate, latency_s):
+    """Within 8 %, over 16 hosts of 8: latencies hide behind the cards where these are slow, and add up elsewhere."""
+    inner, cards, workers, size = Link(2e11, 1e-6), Link(cards_rate, latency_s), 16 * GPUS, 2.5e7
+    rates, latencies = np.full(workers, inner.rate), np.full(workers, inner.latency)
+    rates[GPUS - 1 :: GPUS], latencies[GPUS - 1 :: GPUS] = cards_rate, latency_s
+    simulated = RoundsOfRings(rates, latencies, 0.0, np.random.default_rng(1)).finish([(size, np.zeros(workers))])
+
+    cost = communication_cost("allreduce", size, workers, Interconnect(cards, workers_per_host=GPUS, inner=inner))
+
+    assert cost.total.item() == pytest.approx(simulated, rel=0.08)
 
 
 def test_two_hosts_are_predicted_from_one_within_their_intervals(predictions):

@@ -175,6 +175,11 @@ def _ring(
     Each worker's link and the cards of each host carry the traffic of one worker, at once; of the steps that follow
     each other, ``(p-h)`` in each pass are inside hosts and ``(h-1)`` between them. What crosses hosts passes the inner
     link on its way to the card, so that no exchange gets quicker by leaving a host.
+
+    A worker sends a piece when the piece before it has left and its neighbour's has come. A chain of pieces that wait
+    for each other therefore either queues at the slowest link, for all of its bytes, or goes round with the latencies
+    and the bytes of the links that it passes, and the longer one counts (the largest mean of a cycle of such a max-plus
+    system: F. Baccelli et al., Synchronization and Linearity, 1992): latencies hide behind a slow link.
     """
     inside = np.asarray(places.inner.start, float)
     between = np.maximum(places.cards.start, inside)
@@ -184,7 +189,9 @@ def _ring(
     outside = np.where(places.hosts > 1, places.workers, 1.0)
     over_cards = np.asarray(formula(width, outside, _rate(places.cards)), float)
     over_inner = np.asarray(formula(width, places.workers, _rate(places.inner)), float)
-    return _together(starts, np.maximum(over_cards, over_inner))
+    longest = np.maximum(over_cards, over_inner)
+    inner_share = (places.workers - places.hosts) / np.maximum(places.workers - 1, 1)
+    return _together(np.maximum(starts - inner_share * (longest - over_inner), 0.0), longest)
 
 
 def _levels(width: Array, places: _Places, formula: Callable[[Real, Real, Link], Real]) -> CommunicationCost:

@@ -92,6 +92,11 @@ _MOST_LL = ((39.0, 39.0, 20.4), (87.7, 22.5, 19.0), (141.0, 45.0, 35.0), (282.0,
 
 STEP: Mapping[Medium, float] = _LL.ring_step
 """Seconds of one step of a ring under LL, by medium: the latency that a ``Link`` of that medium has in NCCL's view."""
+OTHER_STEP: Mapping[Medium, float] = {
+    medium: float(np.sqrt(_LL.ring_step[medium] * _SIMPLE.ring_step[medium])) for medium in STEP
+}
+"""Seconds of one step of another library's ring over a link of that medium, where nobody measured it: in the middle, by
+ratio, of LL, which is quick and sends a flag with every 4 bytes, and of Simple, which reaches a link's whole rate."""
 
 
 @dataclass(frozen=True)
