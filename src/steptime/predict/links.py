@@ -9,7 +9,7 @@ from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
 from steptime.model.link_catalogue import LINKS, LinkSheet, inner_link_of
 from steptime.model.measured_links import link_of, net_summary
-from steptime.model.nccl import LAUNCH
+from steptime.model.nccl import LAUNCH, OTHER_STEP, STEP
 from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.profile import LinkEstimate, LinkSource, Machine, NetLink
 from steptime.study.strategies import strategy_named
@@ -115,6 +115,14 @@ def sheet_link(sheet: LinkSheet, *, between_hosts: bool) -> LinkEstimate:
         medium=sheet.medium,
         switch_share=sheet.switch_share,
     )
+
+
+def link_of_other_library(link: LinkEstimate) -> LinkEstimate:
+    """Return a link as another library than NCCL uses it: data sheets state latencies of NCCL's quickest protocol."""
+    if link.source in {"net", "cluster"}:
+        return link
+    longer = OTHER_STEP[link.medium] - STEP[link.medium]
+    return link.model_copy(update={"latency_s": link.latency_s + longer})
 
 
 def unknown_card() -> LinkEstimate:

@@ -11,7 +11,6 @@ import numpy as np
 
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
 from steptime.model.link_catalogue import BELIEVED, LINKS
-from steptime.model.nccl import OTHER_STEP, STEP
 from steptime.model.policies import has_policy
 from steptime.model.traffic import Traffic
 from steptime.predict.links import (
@@ -23,6 +22,7 @@ from steptime.predict.links import (
     benchmarked_link,
     inner_link,
     inside_of,
+    link_of_other_library,
     prior_spread,
     sheet_link,
     unknown_card,
@@ -85,7 +85,7 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
     graph = graph_of(key, deployment)
     algorithm = deployment.collectives or ("nccl" if key.device == "cuda" else "ring")
     if key.device == "cuda" and algorithm != "nccl":
-        link, inner = (None if each is None else _of_other_library(each) for each in (link, inner))
+        link, inner = (None if each is None else link_of_other_library(each) for each in (link, inner))
     return StepModel(
         deployment=deployment,
         graph=graph,
@@ -101,14 +101,6 @@ def step_model_of(  # noqa: PLR0913, PLR0917 - a configuration, and what joins a
 def _cores_are_full(key: GroupKey, deployment: Deployment, contention: Contention) -> bool:
     """Say whether computing leaves no core to threads that communicate; emulated hosts pin both to one core."""
     return key.device != "cuda" and (deployment.emulated or contention.workers >= contention.processors)
-
-
-def _of_other_library(link: LinkEstimate) -> LinkEstimate:
-    """Return a link as another library than NCCL uses it: data sheets state latencies of NCCL's quickest protocol."""
-    if link.source in {"net", "cluster"}:
-        return link
-    longer = OTHER_STEP[link.medium] - STEP[link.medium]
-    return link.model_copy(update={"latency_s": link.latency_s + longer})
 
 
 def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffects) -> Link:
