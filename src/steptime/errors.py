@@ -11,7 +11,8 @@
     ├── EnvironmentFailure        a framework's environment cannot be made or used
     ├── PluginError               another distribution's framework, workload, … cannot be used
     ├── StoreError                a result folder that is in use, damaged or of another schema
-    └── LaunchError               processes could not be started at all (exit code 3)
+    ├── LaunchError               processes could not be started at all (exit code 3)
+    └── Unfinished                a run cannot go on here, and goes on where it was elsewhere or later (exit code 4)
 
 A framework that fails while training raises nothing: its failure is a result, kept in the records.
 """
@@ -75,6 +76,19 @@ class LaunchError(SteptimeError):
     """Processes could not be started."""
 
     exit_code = 3
+
+
+class Unfinished(SteptimeError):  # noqa: N818 - the run has not failed
+    """A run stops before its study is done, and keeps everything; the same command resumes it.
+
+    ``for_time`` says that it is out of time, and not of hosts.
+    """
+
+    exit_code = 4
+
+    def __init__(self, message: str, *, for_time: bool = False) -> None:
+        super().__init__(message)
+        self.for_time = for_time
 
 
 def choices_message(what: str, value: str, choices: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from steptime.errors import Unfinished
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _AGAIN_S = 0.01
@@ -26,13 +28,13 @@ class Interrupted(BaseException):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
+        super().__init__("the end of its time" if number == signal.SIGALRM else signal.Signals(number).name)
         self.number = number
 
     @property
     def exit_code(self) -> int:
-        """The code that shells give to a process that the signal ended."""
-        return 128 + self.number
+        """The code that shells give to a process that the signal ended; of an alarm, that of a run that is not done."""
+        return Unfinished.exit_code if self.number == signal.SIGALRM else 128 + self.number
 
 
 class _Receiver:
@@ -65,6 +67,11 @@ class _Receiver:
 
 
 _RECEIVER = _Receiver()
+
+
+def receive(number: int, frame: FrameType | None) -> None:
+    """Take another signal than the three as one that asks this process to end: the handler for an alarm."""
+    _RECEIVER.receive(number, frame)
 
 
 def interruption() -> Interrupted | None:

@@ -103,6 +103,20 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+_ALIKE = 1.1
+"""Two times left whose ratio is below this are shown as one."""
+
+
+def time_left(least_s: float, most_s: float | None = None) -> str:
+    """Return ``about 3 min left``, or ``about 3 min to 5 min left`` where the two differ."""
+    least_s = max(0.0, least_s)
+    most_s = max(least_s, most_s or 0.0)
+    least, most = format_seconds(least_s), format_seconds(most_s)
+    if least == most or most_s <= _ALIKE * least_s:
+        return f"about {most} left"
+    return f"about {least} to {most} left"
+
+
 def format_bytes(count: float) -> str:
     """Return a size with a binary unit: ``1.5 GiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):

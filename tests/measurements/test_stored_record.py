@@ -45,7 +45,7 @@ KINDS = {
         lambda: a_launch(a_trial()),
         (
             "trial launch block status reason started_at wall_s commands environment noise flags workers "
-            "stderr cluster isolation steptime environment_variables schedule"
+            "stderr cluster isolation steptime environment_variables site lost_hosts schedule"
         ),
     ),
     "ablation": (
@@ -53,7 +53,7 @@ KINDS = {
         lambda: launch_of(0, workers=1),
         (
             "trial launch status reason started_at wall_s environment noise flags workers stderr cluster "
-            "isolation steptime schedule environment_variables"
+            "isolation steptime schedule environment_variables site lost_hosts"
         ),
     ),
     "loader": (
@@ -61,7 +61,7 @@ KINDS = {
         a_loader_launch,
         (
             "trial launch status reason started_at wall_s environment noise flags workers page_cache stderr "
-            "cluster isolation steptime schedule environment_variables"
+            "cluster isolation steptime schedule environment_variables site lost_hosts"
         ),
     ),
     "training": (
@@ -69,7 +69,7 @@ KINDS = {
         lambda: a_training(a_trial()),
         (
             "trial launch seed status reason started_at wall_s environment noise steps_per_epoch resumed_at "
-            "epochs facts flags stderr commands cluster isolation steptime environment_variables"
+            "epochs facts flags stderr commands cluster isolation steptime environment_variables site lost_hosts"
         ),
     ),
     "net": (
@@ -77,7 +77,7 @@ KINDS = {
         a_net_launch,
         (
             "launch status reason started_at wall_s commands environment noise flags alphas_s workers stderr "
-            "cluster isolation steptime environment_variables setting"
+            "cluster isolation steptime environment_variables site lost_hosts setting"
         ),
     ),
     "equivalence": (

@@ -107,12 +107,15 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as stop:
         return _interrupted(stop, arguments)
     except Exception as error:
-        from steptime.errors import SteptimeError, UsageError
+        from steptime.errors import SteptimeError, Unfinished, UsageError
 
         if hidden := interruption():
             return _interrupted(hidden, arguments)
         if isinstance(error, SteptimeError):
-            _say(error.mistakes if isinstance(error, UsageError) else [str(error)])
+            if isinstance(error, Unfinished):
+                _write([str(error), *getattr(error, "__notes__", [])])
+            else:
+                _say(error.mistakes if isinstance(error, UsageError) else [str(error)])
             return error.exit_code
         refusal = _refusal(error)
         if refusal is None:
@@ -125,8 +128,12 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
 def _interrupted(stop: Interrupted, arguments: Sequence[str] | None) -> int:
     again = shlex.join(["steptime", *(sys.argv[1:] if arguments is None else arguments)])
     lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [f"to begin again: {again}"])]
-    sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
+    _write(lines)
     return stop.exit_code
+
+
+def _write(lines: Sequence[str]) -> None:
+    sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
 
 
 def _refusal(error: Exception) -> str | None:

@@ -12,7 +12,7 @@ from rich.table import Column
 from rich.text import Text
 
 from steptime.interruption import Interrupted, shielded
-from steptime.units import format_seconds
+from steptime.units import format_seconds, time_left
 
 if TYPE_CHECKING:
     from steptime.runner.progress import Remaining
@@ -21,8 +21,6 @@ _BAR = 30
 """Most columns of the bar; it gets fewer where the terminal is narrow."""
 _OTHER_COLUMNS = 34
 """Columns of the spinner, the count and the time elapsed."""
-_ALIKE = 1.1
-"""Two times left whose ratio is below this are shown as one."""
 
 
 class LiveObserver:
@@ -96,7 +94,7 @@ class LiveObserver:
             self._item = what
             if not self._reported and self._least is not None and self._done:
                 share = (time.monotonic() - self._began) / self._done
-                self._left = _time_left((self._least - self._done) * share)
+                self._left = time_left((self._least - self._done) * share)
             if not self._console.is_terminal:
                 number = f"{self._count(self._done + 1)}:" if self._least is not None else ""
                 left = f"({self._left})" if self._left else ""
@@ -114,7 +112,7 @@ class LiveObserver:
         with self._lock:
             self._reported = True
             self._least, self._most = self._done + remaining.least, self._done + remaining.most
-            self._left = _time_left(remaining.least_s, remaining.most_s)
+            self._left = time_left(remaining.least_s, remaining.most_s)
             self._update_bar()
 
     def note(self, text: str) -> None:
@@ -160,12 +158,3 @@ class LiveObserver:
 
 def _whole() -> Column:
     return Column(no_wrap=True)
-
-
-def _time_left(least_s: float, most_s: float | None = None) -> str:
-    least_s = max(0.0, least_s)
-    most_s = max(least_s, most_s or 0.0)
-    least, most = format_seconds(least_s), format_seconds(most_s)
-    if least == most or most_s <= _ALIKE * least_s:
-        return f"about {most} left"
-    return f"about {least} to {most} left"

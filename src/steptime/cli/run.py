@@ -1,13 +1,20 @@
 """``steptime run``: measure what a study asks for."""
 
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.errors import Unfinished
 from steptime.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from steptime.runner.allocation import Allocation
+    from steptime.runner.plan import StudyPlan
 
 EXIT_NOT_EQUIVALENT = 1
 EXIT_FAILED = 3
@@ -32,6 +39,12 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, its estimated time and the exact commands; run nothing.")
     ] = False,
+    requeue: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="N", help="In a batch job of Slurm that runs out of time: queue it again, at most N times."
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the report as JSON when done (with --dry-run: the plan).")
     ] = False,
@@ -47,17 +60,23 @@ def run(
         return
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
+    from steptime.runner.allocation import Allocation, until_end
     from steptime.runner.study_run import StudyRun
 
     console = stderr_console()
     for sentence in (*plan.variables_in_words(), *(f"runs {program}" for program in plan.foreign_programs())):
         console.print(sentence, soft_wrap=True)
+    allocation = Allocation.found(requeue)
     try:
-        with LiveObserver(console) as observer:
-            counts = StudyRun(plan, observer).run()
+        with until_end(allocation), LiveObserver(console) as observer:
+            study_run = StudyRun(plan, observer, allocation)
+            counts = study_run.run()
     except Interrupted as stop:
-        stop.add_note(f"everything measured is kept in {plan.folder}")
-        stop.add_note(f"resume with: {plan.command}")
+        stop.__notes__ = _ways_on(plan, allocation if stop.number == signal.SIGALRM else None)
+        raise
+    except Unfinished as stop:
+        # A job whose whole time did not suffice for one launch would never get on.
+        stop.__notes__ = _ways_on(plan, allocation if study_run.kept or not stop.for_time else None)
         raise
     report_code = _report(plan.folder, as_json=as_json)
     if counts.not_run:
@@ -68,6 +87,22 @@ def run(
         sys.exit(EXIT_FAILED)
     if counts.not_equivalent:
         sys.exit(EXIT_NOT_EQUIVALENT)
+
+
+def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:
+    """Queue the job of ``allocation`` again, if there is one to be; say what becomes of the study, a line each."""
+    from steptime.measurements.store import Store
+    from steptime.runner.slurm_job import script_of
+
+    lines = [f"everything measured is kept in {plan.folder}"]
+    if allocation and Store.exists(plan.folder):
+        again = allocation.requeue(Store.open(plan.folder))
+        lines.append(again.sentence)
+        if again.queued:
+            return lines
+    script = script_of(plan.folder)
+    in_job = plan.site is not None and plan.site.reach == "slurm" and script.is_file()
+    return [*lines, f"resume with: {shlex.join(['sbatch', str(script)]) if in_job else plan.command}"]
 
 
 def _report(folder: Path, *, as_json: bool) -> int:

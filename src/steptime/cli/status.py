@@ -10,12 +10,19 @@ def status(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
-    """Show how many launches and trainings each trial has, also while the study runs."""
-    from steptime.cli.console import warn
+    """Show what a study is doing and how many launches and trainings each trial has.
+
+    This reads the results folder only: it may be another host that runs the study, such as the node of a Slurm job.
+    """
+    from steptime.cli.console import PlainConsole, warn
     from steptime.cli.tables import print_rows
     from steptime.measurements.store import Store
 
     store = Store.open(folder)
+    if not as_json:
+        console = PlainConsole()
+        for line in _run_lines(folder):
+            console.print(line, soft_wrap=True)
     shown = store.status()
     trials = store.trials()
     trained = any(trial.training for trial in trials)
@@ -36,3 +43,40 @@ def status(
     }
     print_rows(shown, columns, as_json=as_json)
     warn(store.problems)
+
+
+def _run_lines(folder: Path) -> list[str]:
+    """Return what the latest run of a folder does or how it ended, how much is left, and how old its last line is."""
+    from datetime import UTC, datetime
+
+    from steptime.measurements.progress import last_line_age_s, run_progress
+    from steptime.units import format_seconds, time_left
+
+    found = run_progress(folder)
+    if found is None:
+        return []
+    try:
+        since_s = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(found.at)).total_seconds())
+    except (ValueError, TypeError):
+        since_s = 0.0
+    job = f", Slurm job {found.job}" if found.job else ""
+    who = f"process {found.pid} on {found.host}{job}"
+    lines = []
+    if found.ended is not None:
+        lines.append(f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})")
+    elif found.was_killed:
+        lines.append(f"not running: {who} was killed; steptime run goes on where it was")
+    else:
+        lines.append(f"running now: {found.item or found.stage}, for {format_seconds(since_s)} ({who})")
+    if found.stage and found.ended is None:
+        total = "" if found.least is None else f" of {found.least}"
+        total += f" to {found.most}" if found.most is not None and found.most != found.least else ""
+        left = ""
+        if found.least_s is not None and not found.was_killed:
+            ends = [max(0.0, each - since_s) for each in (found.least_s, found.most_s or 0.0)]
+            left = f", {time_left(*ends)}"
+        lines.append(f"{found.stage}: {found.done}{total} done{left}")
+    age = last_line_age_s(folder)
+    if age is not None:
+        lines.append(f"last line: {format_seconds(age)} ago")
+    return [*lines, ""]

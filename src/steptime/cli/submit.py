@@ -22,6 +22,10 @@ def submit(
     option: Annotated[
         list[str] | None, typer.Option(help="A further option of sbatch, such as --option=--qos=high; repeatable.")
     ] = None,
+    requeue: Annotated[
+        int,
+        typer.Option(min=0, metavar="N", help="How often the job is queued again when it runs out of time, at most."),
+    ] = 10,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the script and the commands of a launch; submit nothing.")
     ] = False,
@@ -33,7 +37,7 @@ def submit(
 
     changes = list(overrides or [])
     plan = plan_study(study, [*changes, "launcher=slurm"], output, None)
-    job = SlurmJob(plan, study, changes, setup or [], option or [])
+    job = SlurmJob(plan, study, changes, setup or [], option or [], requeue)
     console = PlainConsole()
     console.print(job.script, soft_wrap=True, end="")
     if dry_run:

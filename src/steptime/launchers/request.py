@@ -96,3 +96,5 @@ class LaunchOutcome:
     """What kept others out of the launch's sockets; None where nothing did."""
     host_loads: list[HostLoad] = field(default_factory=list)
     """Of a launch on other hosts: what their counters say; empty where all processes ran on this host."""
+    lost_hosts: list[str] = field(default_factory=list)
+    """The names of hosts that have died, or cannot be reached any more."""

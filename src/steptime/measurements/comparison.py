@@ -98,9 +98,15 @@ def compare(
     Fewer than three common blocks count as none. When one trial has a single launch, it is taken to vary as the
     other does; when both have, only the steps within them can speak, and ``covers_launches`` is false.
 
+    Where launches ran on several sites (sets of hosts), which may differ in speed, only those of common blocks are
+    compared, each of which ran on one site; the ratio is then not that of the two step times. Without a common block
+    all launches are compared, and ``share_blocks`` says that they should not be.
+
     With ``spreads``, how launches spread is pooled over the trials of the study (docs/decisions/0011-pooled-spread.md):
     the same sum of launches, with its variance from there.
     """
+    if several_sites([*slow, *fast]) and (shared := _blocks(slow) & _blocks(fast)):
+        slow, fast = ([each for each in own if each.block in shared] for own in (slow, fast))
     a, b = _centres(slow), _centres(fast)
     if not a or not b:
         message = "a comparison needs at least one launch of each trial"
@@ -143,6 +149,21 @@ def compare(
         most=float(np.exp(max(ratios))),
         prior_freedom=prior,
     )
+
+
+def several_sites(launches: Sequence[LaunchTimes]) -> bool:
+    """Say whether ``launches`` ran on more than one set of hosts."""
+    return len({launch.site for launch in launches}) > 1
+
+
+def share_blocks(one: Measured, other: Measured) -> bool:
+    """Say whether two trials may be compared: they ran on one site only, or have a block in common."""
+    launches = [*one.launches, *other.launches]
+    return not several_sites(launches) or not _blocks(one.launches).isdisjoint(_blocks(other.launches))
+
+
+def _blocks(launches: Sequence[LaunchTimes]) -> set[int]:
+    return {launch.block for launch in launches}
 
 
 def _parts(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int]) -> list[_Part]:

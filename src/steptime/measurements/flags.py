@@ -11,6 +11,7 @@ from steptime.measurements.pooled_conditions import (
     ScheduledLaunch,
     pooled_isolation,
     pooled_schedules,
+    pooled_sites,
     pooled_versions,
     versions_of,
 )
@@ -47,6 +48,7 @@ def trial_flags(
     apart = [launch for launch in ablations if launch.status == "ok"]
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
+    found += pooled_sites(launches)
     if len(launches) == 1:
         found.append(SINGLE_LAUNCH)
     if failed:

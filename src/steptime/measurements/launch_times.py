@@ -1,7 +1,7 @@
 """The step times of one launch, from the step ends of its workers, and their median, mean and standard errors."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -86,6 +86,8 @@ class LaunchTimes:
     """Standard error of ``log_median`` as the launch alone shows it."""
     mean_error: float
     """Likewise of ``log_mean``."""
+    site: tuple[str, ...] | None = None
+    """The hosts that the run could use; None where the study names none."""
 
     def log_location(self, statistic: Statistic) -> float:
         """The logarithm of the median or of the mean."""
@@ -101,7 +103,9 @@ def launch_times(launch: Launch, strategy: str) -> LaunchTimes | None:
     times = step_times(launch, strategy) if launch.status == "ok" else np.empty(0)
     # Successive ends of all workers of an asynchronous strategy can coincide on the clock.
     times = times[times > 0.0]
-    return reduce_times(times, launch.block) if len(times) else None
+    if not len(times):
+        return None
+    return replace(reduce_times(times, launch.block), site=tuple(launch.site) if launch.site is not None else None)
 
 
 def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:

@@ -40,7 +40,15 @@ class IsolatedLaunch(Protocol):
     def isolation(self) -> str | None: ...
 
 
+class SitedLaunch(Protocol):
+    """A launch whose record says which hosts the run could use."""
+
+    @property
+    def site(self) -> Sequence[str] | None: ...
+
+
 POOLED = "pooled over different"
+SEVERAL_SITES = "launches on several sites"
 _LIBRARY = "library "
 _OLDER = "not recorded"
 
@@ -89,6 +97,12 @@ def pooled_isolation(launches: Sequence[IsolatedLaunch]) -> list[str]:
     """Return a flag where the sockets of only some ``launches`` were kept from others, or in different ways."""
     kinds = [launch.isolation or "none" for launch in launches]
     return [f"{POOLED} isolation: {_listed(kinds)}"] if len(set(kinds)) > 1 else []
+
+
+def pooled_sites(launches: Sequence[SitedLaunch]) -> list[str]:
+    """Return a flag where ``launches`` ran on several sites (sets of hosts)."""
+    sites = [_OLDER if launch.site is None else ", ".join(launch.site) for launch in launches]
+    return [f"{SEVERAL_SITES}: {_listed(sites)}"] if len(set(sites)) > 1 else []
 
 
 def _listed(values: Sequence[str]) -> str:

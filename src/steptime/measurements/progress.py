@@ -1,16 +1,26 @@
-"""How far a study is: the launches of each trial, counted from its records.
+"""How far a study is: the launches of each trial, counted from its records, and what its latest run says of itself.
 
-Nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
+Of the counts nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
 """
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypedDict
 
+from pydantic import TypeAdapter
+
+from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.launch_times import step_times
+from steptime.measurements.plain_file import read_plain
+from steptime.measurements.record_fields import STRICT
 from steptime.measurements.records import Launch
+from steptime.process_identity import ProcessIdentity
 from steptime.study.trial import Trial, Tuning
 
 
@@ -34,6 +44,66 @@ class TrialProgress(TypedDict):
     """UTC, ISO 8601."""
     reason: str | None
     """Why the trial is not launched again; without such a verdict, of its first failure."""
+
+
+PROGRESS = "progress.json"
+"""The file of a results folder in which a run keeps how far it is."""
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far the latest run of a folder is, as it says itself."""
+
+    __pydantic_config__ = STRICT
+
+    process: str = ""
+    """Its ``ProcessIdentity``."""
+    pid: int = 0
+    host: str = ""
+    job: str | None = None
+    """The number of its Slurm job; None outside one."""
+    stage: str = ""
+    item: str = ""
+    """That is worked on now; empty between two."""
+    done: int = 0
+    """Items of the stage."""
+    least: int | None = None
+    """Items of the stage in any case, those that are over included; None where that is not known."""
+    most: int | None = None
+    least_s: float | None = None
+    """Seconds that the stage still takes, when its item began; None where nothing tells."""
+    most_s: float | None = None
+    at: str = ""
+    """When the item began, or the run ended: UTC, ISO 8601."""
+    ended: str | None = None
+    """How the run ended; None while it runs, and where it was killed."""
+
+    def to_json(self) -> bytes:
+        """Return the file's content."""
+        return (json.dumps(asdict(self), indent=1, sort_keys=True) + "\n").encode()
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the run is known to have ended without saying so; False for one that cannot be seen from here."""
+        identity = ProcessIdentity.parse(self.process)
+        return self.ended is None and identity is not None and identity.has_ended
+
+
+def run_progress(folder: Path) -> RunProgress | None:
+    """Return how far the latest run of a results folder is; None where none has said so in a form that is known."""
+    try:
+        return TypeAdapter(RunProgress).validate_json(read_plain(folder / PROGRESS))
+    except (OSError, StoreError, ValueError):
+        return None
+
+
+def last_line_age_s(folder: Path) -> float | None:
+    """Return the seconds since a launch was last kept in a results folder; None where none was.
+
+    By the clock of the file system, which may differ from that of this host.
+    """
+    found = [path.stat().st_mtime for path in folder.glob("trials/*/*.jsonl")]
+    return max(0.0, time.time() - max(found)) if found else None
 
 
 def trial_progress(

@@ -43,7 +43,8 @@ class Launch(TrialLaunch):
     stands_before: ClassVar = {"trial": "launch", "block": "status", "commands": "environment", "workers": "stderr"}
 
     block: Count
-    """Index of the randomised block in which it ran; the launches of one block are neighbours in time."""
+    """Number of the randomised block in which it ran. The launches of one block are neighbours in time, and ran on one
+    site."""
     commands: list[list[str]]
     """The argument list of every process, in the order of their start."""
     workers: list[WorkerSteps] = field(default_factory=list)

@@ -7,6 +7,7 @@
     study-N.yaml, .json     the same of run N, where a later run of the folder has another study
     machine.json            the machine that ran it
     NAME.json               what else the runner wants kept, by ``put``: verdicts, skipped, tiers, implementations
+    progress.json           how far the latest run is, or how it ended
     equivalence.jsonl       one line per result of the equivalence check
     net.jsonl               one line per launch of the network benchmark
     trials/ID/trial.json    one configuration

@@ -5,7 +5,8 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
    ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
    framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
-   ``schedule`` and ``environment_variables`` of a launch; the kinds ``loader`` and ``training``.
+   ``schedule``, ``environment_variables``, ``site`` and ``lost_hosts`` of a launch; the kinds ``loader`` and
+   ``training``.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,6 +85,11 @@ class LaunchRecord(StoredRecord):
     environment_variables: dict[str, str] | None = None
     """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
     user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
+    site: list[str] | None = None
+    """The names of all hosts that the run could use, in order: launches on another list ran on another site. None where
+    the study names no hosts, and in records from before it was kept."""
+    lost_hosts: list[str] = field(default_factory=list)
+    """Hosts that died during the launch, which then says nothing of what it launched and is repeated."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
     Efficiency,
@@ -87,6 +88,9 @@ def summarise(store: Store) -> Summary:
     spreads = pool_spread({each.trial.id: each.estimate.launches for each in alone if each.estimate})
     results = [_with_spread(each, spreads.get(each.trial.id)) for each in alone]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
+    for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
+        del ranked[trial_id]
+        verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
     trials = [
@@ -120,6 +124,9 @@ def summarise(store: Store) -> Summary:
         accuracy=accuracy_places(
             [each.trial for each in results if each.trial.id not in verdicts],
             {each.trial.id: each.training for each in results if each.training},
+        ),
+        sites=site_forms(
+            [launch for each in results if each.estimate for launch in each.estimate.launches], store.get("sites") or {}
         ),
         equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
@@ -324,21 +331,19 @@ def _ratio(found: Comparison) -> dict[str, float]:
 
 
 def _ranking(results: Sequence[_Result]) -> list[RankedTrial]:
-    groups: dict[str, list[tuple[float, _Result]]] = {}
+    groups: dict[str, list[Measured]] = {}
     for result in results:
         if result.estimate:
-            groups.setdefault(result.trial.group, []).append((result.estimate.median, result))
+            groups.setdefault(result.trial.group, []).append(_measured(result))
     places = []
     for group, members in groups.items():
-        members.sort(key=lambda member: member[0])
-        best = members[0][1]
-        for rank, (_, result) in enumerate(members, 1):
-            places.append(_place(group, rank, result, best))
+        best, *others = best_first(members)
+        places += [_place(group, rank, each, best) for rank, each in enumerate([best, *others], 1)]
     return places
 
 
-def _place(group: str, rank: int, result: _Result, best: _Result) -> RankedTrial:
-    if result is best or result.estimate is None or best.estimate is None:
+def _place(group: str, rank: int, result: Measured, best: Measured) -> RankedTrial:
+    if result is best:
         value = LaunchValue(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0)
         return RankedTrial(
             group=group,
@@ -348,7 +353,7 @@ def _place(group: str, rank: int, result: _Result, best: _Result) -> RankedTrial
             tied_with_best=True,
             launches_to_settle=None,
         )
-    ratio = compare_trials(_measured(result), _measured(best))
+    ratio = compare_trials(result, best)
     return RankedTrial(
         group=group,
         rank=rank,

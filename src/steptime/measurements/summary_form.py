@@ -250,6 +250,19 @@ class PaperForm(JsonForm):
     address: str
 
 
+class SiteForm(JsonForm):
+    """One set of hosts that launches ran on."""
+
+    hosts: list[str]
+    """The names of all hosts that the run could use."""
+    sources: list[str]
+    """Who named them: ``the study``, ``Slurm job 7``, …"""
+    launches: int
+    """Timed launches that ended well."""
+    blocks: list[int]
+    """The blocks of these launches, in order; no other site has launches in them."""
+
+
 class Summary(JsonForm):
     """A study and everything that it found."""
 
@@ -271,6 +284,8 @@ class Summary(JsonForm):
     """Who limits, loader or training, wherever both were measured alone."""
     accuracy: list[AccuracyPlace] = Field(default_factory=list)
     """The trained trials of each workload and dataset, most accurate first."""
+    sites: list[SiteForm] = Field(default_factory=list)
+    """The sets of hosts that launches ran on, in the order of their blocks; empty where the study names no hosts."""
     equivalence: list[EquivalenceSummary]
     published: list[PublishedRatio] = Field(default_factory=list)
     models: list[ModelComparison] = Field(default_factory=list)

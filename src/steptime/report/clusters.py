@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from steptime.measurements.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
 from steptime.measurements.summary_form import Summary
-from steptime.report.number_format import UNKNOWN, Shown, count, number
+from steptime.report.number_format import UNKNOWN, Shown, count, listed, number
 from steptime.report.trial_names import Names
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
@@ -90,9 +90,35 @@ def clusters(summary: Summary, names: Names) -> list[ClusterRows]:
 def about(summary: Summary) -> tuple[str, str]:
     """Return the heading above the hosts of a study, and what they are."""
     kinds = {trial.cluster.kind for trial in summary.trials if trial.cluster}
-    if "found" not in kinds:
+    if "found" not in kinds and not summary.sites:
         return "Emulated hosts", EXPLANATION
     return "Hosts", ABOUT_FOUND if kinds == {"found"} else f"{ABOUT_FOUND} {EXPLANATION}"
+
+
+def sites(summary: Summary) -> list[str]:
+    """Return a sentence for each set of hosts that launches ran on, and what several of them mean for comparisons."""
+    found = [
+        f"{', '.join(site.hosts)}{f' ({listed(site.sources)})' if site.sources else ''}: "
+        f"{count(site.launches, 'launch')} in {_blocks(site.blocks)}"
+        for site in summary.sites
+    ]
+    if len(found) > 1:
+        found.append(
+            "Each block of launches ran on one set of hosts; trials are compared by launches of the same blocks only."
+        )
+    return found
+
+
+def _blocks(numbers: Sequence[int]) -> str:
+    """``block 3``, or ``blocks 3 to 7 and 9``."""
+    stretches: list[list[int]] = []
+    for number_ in numbers:
+        if stretches and number_ == stretches[-1][-1] + 1:
+            stretches[-1].append(number_)
+        else:
+            stretches.append([number_])
+    words = [str(each[0]) if len(each) == 1 else f"{each[0]} to {each[-1]}" for each in stretches]
+    return f"{'block' if len(numbers) == 1 else 'blocks'} {listed(words)}"
 
 
 def _rows(name: str, found: ClusterForm) -> ClusterRows:

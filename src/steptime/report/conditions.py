@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.summary_form import TrialSummary
 from steptime.report.number_format import UNKNOWN, count, number
 from steptime.units import format_bytes, format_seconds
@@ -54,6 +55,13 @@ _MARKS = (
         (
             "Launches of several versions or schedules are in one number, which is that of none of them. Remove the "
             "older ones, or measure into another folder."
+        ),
+    ),
+    (
+        SEVERAL_SITES,
+        (
+            "The step time is that of launches on several sets of hosts together. Ratios are of launches of the same "
+            "blocks, each of which ran on one set."
         ),
     ),
     ("launches failed", "Some launches ended with an error and are not in the number."),

@@ -150,6 +150,8 @@ class _Report:
             yield "Skipped, because they cannot be", "bold", summary.skipped, "dim"
         if summary.problems:
             yield "Damaged records, left out", "bold", summary.problems, "yellow"
+        if sites := clusters.sites(summary):
+            yield f"Measured on {count(len(summary.sites), 'set')} of hosts", "bold", sites, "dim"
         if self._groups:
             level = self._groups[0].rows[0].trial.step_time_s.level
             yield (

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from steptime.measurements.stored_record import LaunchRecord
+from steptime.runner.allocation import Allocation
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.launch_spec import Launchable
 from steptime.runner.progress import Observer, Remaining
@@ -43,6 +44,8 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     """Shown while its launches run."""
     guess_s: float
     """A guess of the seconds that a launch takes, shown for as long as none has been seen."""
+    goes_on: ClassVar[bool] = False
+    """Whether a launch that was cut short goes on where it was when it is launched again."""
     crash_repeats: ClassVar[int] = 0
     """How often a launch that a signal ended is repeated at once, without a record."""
 
@@ -100,7 +103,9 @@ class Schedule(Generic[Configuration, Record]):
     seed: str
     """Decides the order within the blocks."""
     records: dict[str, list[Record]] = field(default_factory=dict)
-    """By configuration id, those of earlier runs included; without failed ones where the rule does not count these."""
+    """By configuration id, those of earlier runs included; without failed ones where the rule does not count these.
+
+    Those in which a host died do not count either."""
     prior_s: Callable[[Configuration], float | None] = lambda _: None
     """The seconds of a first launch, where launches of another kind tell."""
 
@@ -190,7 +195,7 @@ class Schedule(Generic[Configuration, Record]):
         return Remaining(least, most, least_s, most_s)
 
     def _records(self, configuration: Configuration) -> list[Record]:
-        return self.records.get(configuration.id, [])
+        return [record for record in self.records.get(configuration.id, []) if not record.lost_hosts]
 
 
 @dataclass(frozen=True)
@@ -203,6 +208,8 @@ class BlockRunner(Generic[Configuration, Record]):
     observer: Observer
     deadline: float | None = None
     """On ``clock``; a launch that is expected to end after it is not begun. None for no budget."""
+    allocation: Allocation | None = None
+    """That the launches must end in: the first launch that would not stops the run with Unfinished."""
     clock: Callable[[], float] = time.monotonic
 
     def run(self, schedule: Schedule[Configuration, Record]) -> int:
@@ -233,6 +240,9 @@ class BlockRunner(Generic[Configuration, Record]):
 
     def _launch(self, schedule: Schedule[Configuration, Record], configuration: Configuration, number: int) -> None:
         what = self.runs.describe(configuration, number)
+        if self.allocation:
+            whole_s = schedule.at_least_s(configuration, self.runs.guess_s)
+            self.allocation.require(START_S if self.runs.goes_on else whole_s, what)
         self.observer.working_on(what)
         job, folder = self.runs.job(configuration, number), self.runs.folder(configuration, number)
         for _ in range(1 + self.runs.crash_repeats):
@@ -240,6 +250,8 @@ class BlockRunner(Generic[Configuration, Record]):
                 result = self.executor.launch(configuration, job, folder, keep_folder=number == 0)
             if not result.crashed:
                 break
+        if self.allocation and result.reason:
+            self.allocation.await_signal()
         fields = self.executor.record_fields(configuration, result)
         record = self.runs.record(configuration, number, result, fields)
         self.keep(record)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import steptime
-from steptime.clusters.site import Site
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
@@ -21,6 +20,7 @@ from steptime.launchers.request import Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.runner.launch_spec import EnvironmentKey, Launchable, LaunchSpec, environment_key
+from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
 
@@ -62,6 +62,8 @@ class LaunchResult:
     """UTC, ISO 8601."""
     wall_s: float = 0.0
     noise: dict[str, float | None] = field(default_factory=dict)
+    site: list[str] | None = None
+    """The names of the hosts that the run could use; None where it uses this one."""
 
     @property
     def crashed(self) -> bool:
@@ -94,8 +96,8 @@ class Executor:
     """Whether nobody else may reach the sockets of a launch."""
     environment_names: Mapping[EnvironmentKey, str] = field(default_factory=dict)
     """The environment of a framework on a device with a loader, where it is not named after the framework alone."""
-    site: Site | None = None
-    """The hosts of launches that use some."""
+    hosts: LivingHosts | None = None
+    """Of launches that use some; None where all run on this host."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 
@@ -117,7 +119,7 @@ class Executor:
         """Fill the run folder, start the processes of one launch, wait for their end and read their records.
 
         A port that another program took between its choice and its use is no fault of the framework: such a launch
-        is repeated once with other ports.
+        is repeated once with other ports. Raises Unfinished where too many hosts have died since the last launch.
 
         Args:
             configuration: a trial or a setting of the network benchmark.
@@ -132,7 +134,8 @@ class Executor:
         spec = LaunchSpec.of(configuration, manifest)
         cores = self.cores if pinned else ()
         request = spec.request(folder, interpreter, cores, self.time_limit_s, self.isolation)
-        request = replace(request, cancelled=self.cancelled, site=self.site if spec.on_site else None)
+        site = self.hosts.current() if self.hosts else None
+        request = replace(request, cancelled=self.cancelled, site=site if spec.on_site else None)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         for _ in range(2):
@@ -158,10 +161,13 @@ class Executor:
                 stderr=stderr_tails(folder) if reason else {},
                 started_at=started_at.isoformat(timespec="milliseconds"),
                 wall_s=time.monotonic() - started,
+                site=site.names if site else None,
                 noise=_noise_of_hosts(outcome) or difference(before, snapshot(), _children_cpu_s() - own_before),
             )
             if not result.port_was_taken:
                 break
+        if self.hosts:
+            self.hosts.lose(result.outcome.lost_hosts)
         if not keep_folder and not result.reason:
             shutil.rmtree(folder, ignore_errors=True)
         return result
@@ -169,9 +175,10 @@ class Executor:
     def _workers_and_cores_of_a_host(self, configuration: Launchable) -> tuple[int, int]:
         """Return how many workers share a host, and the fewest cores that a host has for them."""
         cluster = configuration.cluster
-        if self.site is None or cluster is None or cluster.kind == "emulated":
+        if self.hosts is None or cluster is None or cluster.kind == "emulated":
             return configuration.workers, len(self.cores)
-        return cluster.most_workers_of_a_host(configuration.workers), self.site.fewest_cores(len(cluster.hosts))
+        fewest = self.hosts.site.fewest_cores(len(cluster.hosts))
+        return cluster.most_workers_of_a_host(configuration.workers), fewest
 
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""
@@ -190,6 +197,8 @@ class Executor:
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
             "isolation": result.outcome.isolation,
             "environment_variables": {**passed(os.environ), **configuration.environment_variables},
+            "site": result.site,
+            "lost_hosts": result.outcome.lost_hosts,
         }
 
 

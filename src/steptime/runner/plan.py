@@ -90,6 +90,17 @@ class StudyPlan:
         chosen = self.study.loader_alone
         return self.loader_launches * (START_S + 2 * chosen.seconds) if chosen else 0.0
 
+    @property
+    def most_hosts(self) -> int:
+        """How many hosts of the site the largest trial needs; 0 without a site."""
+        used = (trial.cluster for trial in self.expansion.trials if trial.cluster and trial.cluster.kind == "found")
+        return max((len(cluster.hosts) for cluster in used), default=0) if self.site else 0
+
+    @property
+    def spare_hosts(self) -> int:
+        """How many hosts of the site no trial needs, as long as none dies."""
+        return len(self.site.hosts) - self.most_hosts if self.site else 0
+
     def commands(self, trial: Trial) -> list[str]:
         """Return one shell line per process of ``trial``'s first launch, with its environment variables.
 

@@ -1,7 +1,18 @@
 """How the runner reports its progress, to whoever shows it."""
 
-from dataclasses import dataclass
-from typing import Protocol
+import contextlib
+import os
+import socket
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from steptime.errors import StoreError
+from steptime.measurements.plain_file import write_whole
+from steptime.measurements.progress import PROGRESS, RunProgress
+from steptime.process_identity import ProcessIdentity
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,56 @@ class Silent:
     def remaining(self, remaining: Remaining) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+
+class KeptProgress:
+    """Passes progress on to an observer, and keeps it in the results folder for ``steptime status`` on any host.
+
+    It is written when a stage or an item begins and at the end of the run. A folder that cannot be written is for the
+    records to complain about.
+    """
+
+    def __init__(self, observer: Observer, folder: Path, allocation: str | None) -> None:
+        """Pass on to ``observer`` and write into ``folder``; ``allocation`` names the job that the run is in."""
+        self._observer = observer
+        self._path = folder / PROGRESS
+        self._writing = threading.Lock()
+        self._now = RunProgress(
+            process=str(ProcessIdentity.own()), pid=os.getpid(), host=socket.gethostname(), job=allocation
+        )
+
+    def stage(self, title: str, total: int | None) -> None:
+        self._write(stage=title, item="", done=0, least=total, most=total, least_s=None, most_s=None)
+        self._observer.stage(title, total)
+
+    def working_on(self, what: str) -> None:
+        self._write(item=what)
+        self._observer.working_on(what)
+
+    def finished(self, what: str, *, ok: bool = True) -> None:
+        with self._writing:
+            self._now = replace(self._now, done=self._now.done + 1)
+        self._observer.finished(what, ok=ok)
+
+    def remaining(self, remaining: Remaining) -> None:
+        with self._writing:
+            least, most = self._now.done + remaining.least, self._now.done + remaining.most
+            times = {"least_s": remaining.least_s, "most_s": remaining.most_s}
+            self._now = replace(self._now, least=least, most=most, **times)
+        self._observer.remaining(remaining)
+
+    def note(self, text: str) -> None:
+        self._observer.note(text)
+
+    def end(self, how: str) -> None:
+        """Keep how the run ended."""
+        self._write(ended=how, item="")
+
+    def _write(self, **changes: Any) -> None:  # noqa: ANN401 - the fields of the progress
+        with self._writing:
+            self._now = replace(self._now, at=datetime.now(UTC).isoformat(timespec="seconds"), **changes)
+            with contextlib.suppress(StoreError, OSError):
+                write_whole(self._path, self._now.to_json())
 
 
 class SampleProgress:

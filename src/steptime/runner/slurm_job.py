@@ -15,6 +15,15 @@ from steptime.units import parse_duration
 _LIMIT_S = 120.0
 
 
+_SIGNAL_BEFORE_S = 300
+"""So long before its end, give or take a minute, the job is to ask again how much time it has."""
+
+
+def script_of(folder: Path) -> Path:
+    """Return the batch script of the study whose results are in ``folder``."""
+    return folder.with_name(f"{folder.name}.job.sh")
+
+
 @dataclass(frozen=True)
 class SlurmJob:
     """What is submitted."""
@@ -27,11 +36,13 @@ class SlurmJob:
     """Lines of shell before the run, such as ``module load cuda``; of the user's own command line, never of a study."""
     options: Sequence[str] = ()
     """Further options of sbatch, likewise."""
+    requeues: int = 10
+    """How often the job may be queued again when it runs out of time."""
 
     @property
     def script_path(self) -> Path:
         """Next to the results folder, which holds nothing but results."""
-        return self.plan.folder.with_name(f"{self.plan.folder.name}.job.sh")
+        return script_of(self.plan.folder)
 
     @property
     def log_pattern(self) -> Path:
@@ -43,12 +54,13 @@ class SlurmJob:
         """The batch script.
 
         ``exec`` makes steptime the batch process itself: when that dies, Slurm ends every step. A job that is requeued
-        goes on where it was, since a run on the same folder resumes.
+        goes on where it was, since a run on the same folder resumes. ``trap`` keeps the early signal, which may come at
+        once after a requeue, from ending the shell.
         """
         command = [sys.executable, "-P", "-m", "steptime", "run", self.study, *self.overrides, "launcher=slurm"]
-        command += ["-o", str(self.plan.folder.absolute())]
+        command += ["-o", str(self.plan.folder.absolute()), "--requeue", str(self.requeues)]
         directives = [f"#SBATCH {option}" for option in (*self._own_options(), *self.options)]
-        return "\n".join(["#!/bin/bash", *directives, *self.setup, f"exec {shlex.join(command)}", ""])
+        return "\n".join(["#!/bin/bash", *directives, "trap '' USR1", *self.setup, f"exec {shlex.join(command)}", ""])
 
     def _own_options(self) -> list[str]:
         chosen = self.plan.study.slurm or SlurmChoice()
@@ -58,6 +70,8 @@ class SlurmJob:
             "--exclusive",
             "--requeue",
             "--open-mode=append",
+            f"--signal=B:USR1@{_SIGNAL_BEFORE_S}",
+            *(["--no-kill"] if self.plan.spare_hosts else []),
             f"--output={shlex.quote(str(self.log_pattern))}",
         ]
         if chosen.time is not None:

@@ -2,14 +2,15 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypedDict, TypeVar
 
 from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
 from steptime.environments.cache import cache_folder
-from steptime.interruption import shielded
+from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.machine import fingerprint
@@ -17,6 +18,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.measurements.tiers import merged_tiers
+from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import LOADER_SHARE, TRAINING_SHARE, BlockRunner, deadlines
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
@@ -28,6 +30,7 @@ from steptime.runner.host import memory_shortage, usable_cores
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.largest_batch import BatchSearch
 from steptime.runner.launch_spec import environment_key
+from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
@@ -38,7 +41,7 @@ from steptime.runner.preparation import (
     reference_loader_of,
     training_split,
 )
-from steptime.runner.progress import Observer
+from steptime.runner.progress import KeptProgress, Observer
 from steptime.runner.site import probe_site
 from steptime.runner.training_runs import TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
@@ -106,6 +109,10 @@ class StudyRun:
 
     plan: StudyPlan
     observer: Observer
+    allocation: Allocation | None = None
+    """That the run is in."""
+    kept: int = 0
+    """Launches that this run has kept."""
     _verdicts: dict[str, Verdict] = field(default_factory=dict)
     _unranked: dict[str, Verdict] = field(default_factory=dict)
     """Of trials that are measured and change what is computed."""
@@ -118,12 +125,12 @@ class StudyRun:
         """Prepare, check, launch and store.
 
         Raises StoreError when the folder is in use, and Interrupted when a signal stops it; everything
-        measured before is kept.
+        measured before is kept. Raises Unfinished where its allocation has no time left for another launch.
         """
         self.plan.check_isolation()
         end_orphans()
         study, store = self.plan.study, self._store()
-        with store.lock():
+        with store.lock(), self._kept_progress():
             store.set_machine(fingerprint())
             store.put("skipped", {"lines": skipped_in_words(self.plan.expansion.skipped)})
             store.put("tiers", merged_tiers(store.get("tiers") or {}, self.plan.expansion.tiers))
@@ -137,7 +144,7 @@ class StudyRun:
                     t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
                 }
                 trials = self._fitting(workloads)
-                executor, trials = self._executor(trials)
+                executor, trials = self._executor(trials, store)
                 datasets = prepare_datasets(
                     {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
                 )
@@ -160,9 +167,9 @@ class StudyRun:
                 trials = [trial for trial in trials if not trial.training]
                 until = _Deadlines.of(study, self.plan.budget_s, time.monotonic(), mixed=bool(trained and trials))
                 timed = timed_schedule(study, trials, store)
-                runs = timed_runs(inputs, timing_of(study))
+                runs = timed_runs(inputs, timing_of(study), timed)
                 keep = self._keeping(store, store.append)
-                BlockRunner(executor, runs, keep, self.observer, until.timed).run(timed)
+                BlockRunner(executor, runs, keep, self.observer, until.timed, self.allocation).run(timed)
                 self._explain(store, executor, trials, inputs, timed.records, until)
                 if trained:
                     self._train(store, executor, trained, TrainingRuns(inputs, splits), until.all)
@@ -174,6 +181,22 @@ class StudyRun:
                 with shielded():
                     self._keep_verdicts(store)
         return self._count(store)
+
+    @contextmanager
+    def _kept_progress(self) -> Iterator[None]:
+        """Keep progress in the results folder meanwhile, and how the run ended."""
+        job = self.allocation.job if self.allocation else None
+        shown, kept = self.observer, KeptProgress(self.observer, self.plan.folder, job)
+        self.observer, how = kept, "done"
+        try:
+            yield
+        except BaseException as error:
+            how = f"interrupted by {error}" if isinstance(error, Interrupted) else str(error)
+            raise
+        finally:
+            self.observer = shown
+            with shielded():
+                kept.end(how)
 
     def _explain(  # noqa: PLR0913, PLR0917 - what a run has prepared
         self,
@@ -191,12 +214,12 @@ class StudyRun:
             schedule = ablation_schedule(study, trials, store, timed, ablation.seconds)
             keep_ablation = self._keeping(store, store.append_ablation)
             apart = ablation_runs(inputs, ablation)
-            BlockRunner(executor, apart, keep_ablation, self.observer, until.apart).run(schedule)
+            BlockRunner(executor, apart, keep_ablation, self.observer, until.apart, self.allocation).run(schedule)
         if study.loader_alone is not None:
             alone = loader_runs(inputs, study.loader_alone.seconds)
             keep_alone = self._keeping(store, store.append_loader)
             schedule_alone = loader_schedule(study, trials, store, timed)
-            BlockRunner(executor, alone, keep_alone, self.observer, until.alone).run(schedule_alone)
+            BlockRunner(executor, alone, keep_alone, self.observer, until.alone, self.allocation).run(schedule_alone)
 
     def _find_largest_batches(
         self,
@@ -228,7 +251,9 @@ class StudyRun:
         limit = study.training.time_limit if study.training else study.time_limit
         schedule = training_schedule(study, trials, store, runs)
         keep = self._keeping(store, store.append_training)
-        BlockRunner(replace(executor, time_limit_s=limit), runs, keep, self.observer, until).run(schedule)
+        BlockRunner(replace(executor, time_limit_s=limit), runs, keep, self.observer, until, self.allocation).run(
+            schedule
+        )
         for trial in trials:
             if not store.trainings(trial.id):
                 self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
@@ -258,6 +283,7 @@ class StudyRun:
                 folder = self.plan.folder / "trials" / record.trial
                 self.observer.note(f"{folder} was removed during the run, with its records; run again to repeat them")
             append(record)
+            self.kept += 1
 
         return keep
 
@@ -293,7 +319,7 @@ class StudyRun:
         least_bytes = self._site.least_memory_bytes(len(cluster.hosts))
         return cluster.most_workers_of_a_host(trial.workers), least_bytes
 
-    def _executor(self, trials: list[Trial]) -> tuple[Executor, list[Trial]]:
+    def _executor(self, trials: list[Trial], store: Store) -> tuple[Executor, list[Trial]]:
         """Make the environments; return what launches in them, and the trials that have one."""
         study, manifests = self.plan.study, self.plan.manifests
         needed = dict.fromkeys(environment_key(trial) for trial in trials)
@@ -305,7 +331,9 @@ class StudyRun:
         prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
         names = {each: spec.name for each, spec in specs.items()}
         executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
-        executor = replace(executor, site=self._site)
+        if self._site:
+            probe = partial(self._probe, store=store)
+            executor = replace(executor, hosts=LivingHosts(self._site, self.plan.most_hosts, probe, self.observer.note))
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 

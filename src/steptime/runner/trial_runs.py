@@ -73,14 +73,31 @@ def described(trial: Trial) -> str:
     return f"{trial.framework} {trial.strategy}{tier}, {trial.workload}, {workers}"
 
 
-def timed_runs(inputs: TrialInputs, timing: TimingSchedule) -> TrialRuns[Launch]:
-    """Return the timed launches."""
+def block_on_site(schedule: Schedule[Trial, Launch], number: int, site: Sequence[str] | None) -> int:
+    """Return the block of a timed launch ``number`` on ``site``: one that holds no launch of another site.
+
+    Blocks are numbered as the launches of their trials until a run goes on on another site. There the block that was
+    begun elsewhere is begun anew, under the first number that is free.
+    """
+    known = [launch for records in schedule.records.values() for launch in records]
+    last = max((launch.block for launch in known if launch.site != site), default=-1)
+    here = [launch.block - launch.launch for launch in known if launch.site == site and launch.block > last]
+    if here:
+        return max(here) + number
+    if last < 0:
+        return number
+    return last + 1 + number - min([number, *map(schedule.count, schedule.unfinished())])
+
+
+def timed_runs(inputs: TrialInputs, timing: TimingSchedule, schedule: Schedule[Trial, Launch]) -> TrialRuns[Launch]:
+    """Return the timed launches of ``schedule``."""
 
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> Launch:
         workers = [] if result.reason else worker_steps(result.collected, trial.workers)
         commands = result.outcome.commands
         fields = {**fields, "trial": trial.id, "schedule": timing.to_json(), "commands": commands}
-        return Launch(**fields, launch=number, block=number, workers=workers)
+        block = block_on_site(schedule, number, fields["site"])
+        return Launch(**fields, launch=number, block=block, workers=workers)
 
     return TrialRuns(
         title="Racing",

@@ -65,8 +65,10 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
     launch = _LaunchOnHosts(request, site, hosts)
     with Lines(commands, [host.name for host in hosts], request.folder) as lines:
         reason: str | None = "the launch was not finished"
+        lost: list[str] = []
         try:
             reason = launch.run(lines, started + request.time_limit_s)
+            lost = lines.lost() if reason else []
         finally:
             with shielded():
                 launch.end(lines)
@@ -79,6 +81,7 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
         list(commands.values()),
         cluster=launch.findings(),
         host_loads=launch.loads(),
+        lost_hosts=lost,
     )
 
 

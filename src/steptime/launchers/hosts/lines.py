@@ -22,6 +22,8 @@ _BEAT_S = 1.0
 _POLL_S = 0.05
 _TAIL_LINES = 3
 _CLOSE_S = 3.0
+_SSH_FAILED = 255
+"""The exit code of an ssh that has lost its connection; any other is that of the far end."""
 
 
 class Lines:
@@ -109,6 +111,19 @@ class Lines:
             if silent
             else None
         )
+
+    def lost(self) -> list[str]:
+        """Return the hosts that have fallen silent, and those whose own line has ended with ssh's failure."""
+        now = time.monotonic()
+        silent = {host for host, at in self._heard.items() if host not in self._left and now - at > SILENCE_S}
+        ended = {
+            index
+            for index, host in enumerate(self.hosts)
+            if (process := self._processes.get(f"host-{host}")) is not None
+            and process.poll() == _SSH_FAILED
+            and index not in self._left
+        }
+        return [self.hosts[host] for host in sorted(silent | ended)]
 
     def has_left(self, host: int) -> None:
         """Note that a far end has said its last word."""

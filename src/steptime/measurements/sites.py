@@ -1,0 +1,99 @@
+"""The sites of a study's launches: sets of hosts, which may differ in speed, and what may be compared over them.
+
+A job that Slurm starts again may get other hosts, and a study goes on without a host that has died. Each block of
+launches ran on one site, so that trials are compared within blocks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from steptime.measurements.comparison import Measured, compare_trials, several_sites, share_blocks
+from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.summary_form import SiteForm
+
+
+def best_first(members: Sequence[Measured]) -> list[Measured]:
+    """Return the trials of a group by their step times; without those that may not be compared with the best.
+
+    Where launches ran on several sites, the order is that of the ratios of launches of common blocks: a trial that ran
+    on slower hosts more often than others is no slower for that.
+    """
+    ordered = sorted(members, key=_step_time)
+    if not several_sites([launch for member in members for launch in member.launches]):
+        return ordered
+    # Not a trial that was alone on a site of its own, whatever its speed.
+    best = max(ordered, key=lambda member: sum(share_blocks(member, other) for other in ordered))
+    ratios: list[tuple[float, Measured]] = []
+    for _ in ordered:
+        shared = [member for member in ordered if share_blocks(member, best)]
+        ratios = sorted(((_ratio(member, best), member) for member in shared), key=lambda each: each[0])
+        if ratios[0][1] is best:
+            break
+        best = ratios[0][1]
+    return [best, *(member for _, member in ratios if member is not best)]
+
+
+def incomparable(points: Iterable[Measured]) -> dict[str, str]:
+    """Return why trials have no rank that ran on other hosts than the best of their group only, by trial id."""
+    groups: dict[str, list[Measured]] = {}
+    for point in points:
+        groups.setdefault(point.trial.group, []).append(point)
+    return {
+        member.trial.id: (
+            f"it ran on other hosts than the best of its group ({_hosts(member)}), and no block of launches has both; "
+            "a larger launches.min would compare them"
+        )
+        for members in groups.values()
+        for member in set_apart(members)
+    }
+
+
+def set_apart(members: Sequence[Measured]) -> list[Measured]:
+    """Return the members of a group that ``best_first`` leaves out."""
+    kept = {member.trial.id for member in best_first(members)}
+    return [member for member in members if member.trial.id not in kept]
+
+
+def site_forms(launches: Iterable[LaunchTimes], kept: Mapping[str, Any]) -> list[SiteForm]:
+    """Return the sites of launches in the order of their blocks; none where no launch names its hosts.
+
+    Args:
+        launches: of all trials.
+        kept: the object ``sites`` of the results folder, by which each run says who named its hosts.
+    """
+    found: dict[tuple[str, ...], list[int]] = {}
+    for launch in launches:
+        if launch.site is not None:
+            found.setdefault(launch.site, []).append(launch.block)
+    forms = [
+        SiteForm(hosts=list(hosts), sources=_sources(hosts, kept), launches=len(blocks), blocks=sorted(set(blocks)))
+        for hosts, blocks in found.items()
+    ]
+    return sorted(forms, key=lambda form: form.blocks)
+
+
+def _step_time(member: Measured) -> float:
+    """Return the logarithm of the step time of a trial, see ``interval.step_time``."""
+    return fmean(launch.log_median for launch in member.launches)
+
+
+def _ratio(member: Measured, best: Measured) -> float:
+    return 1.0 if member is best else compare_trials(member, best).ratio
+
+
+def _hosts(member: Measured) -> str:
+    sites = dict.fromkeys(launch.site for launch in member.launches)
+    return "; ".join(", ".join(site) if site else "not recorded" for site in sites)
+
+
+def _sources(hosts: Sequence[str], kept: Mapping[str, Any]) -> list[str]:
+    """Return who named the hosts, each once; somebody else may have written the object."""
+    sites = kept.get("sites")
+    found = []
+    for site in sites if isinstance(sites, list) else []:
+        named = site.get("hosts") if isinstance(site, dict) else None
+        names = [each.get("name") for each in named if isinstance(each, dict)] if isinstance(named, list) else []
+        if names == list(hosts) and isinstance(site.get("source"), str):
+            found.append(site["source"])
+    return list(dict.fromkeys(found))

@@ -1,0 +1,65 @@
+"""What ``steptime status`` says of a run that goes on, has ended or was killed, by the results folder alone."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from steptime.cli.app import run_program
+from steptime.measurements.progress import PROGRESS, RunProgress
+from steptime.measurements.store import Store
+from steptime.process_identity import ProcessIdentity
+
+RUNNING = RunProgress(
+    process=str(ProcessIdentity.own()),
+    pid=12,
+    host="n0",
+    job="7",
+    stage="Racing",
+    item="pytorch allreduce, lenet5, 2 workers, launch 3",
+    done=4,
+    least=10,
+    most=20,
+    least_s=120.0,
+    most_s=300.0,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Store.create(tmp_path / "results", study_text="", study_json={"name": "x"}).path
+
+
+def said(folder: Path, progress: RunProgress | None, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the lines of the verb for a run that was at ``progress`` a minute ago."""
+    if progress is not None:
+        then = datetime.now(UTC) - timedelta(minutes=1)
+        (folder / PROGRESS).write_bytes(replace(progress, at=then.isoformat(timespec="seconds")).to_json())
+    assert run_program(["status", str(folder)]) == 0
+    return capfd.readouterr().out.splitlines()
+
+
+def test_a_running_study_says_what_it_does_and_how_much_is_left(folder, capfd):
+    now, stage, *_ = said(folder, RUNNING, capfd)
+    assert now.startswith("running now: pytorch allreduce, lenet5, 2 workers, launch 3, for ")
+    assert now.endswith("(process 12 on n0, Slurm job 7)")
+    assert stage.startswith("Racing: 4 of 10 to 20 done, about ")
+
+
+def test_a_study_that_ended_says_how(folder, capfd):
+    (now, *_) = said(folder, replace(RUNNING, ended="out of time", item=""), capfd)
+    assert now.startswith("not running: out of time, ")
+
+
+def test_a_study_that_was_killed_on_this_host_is_not_running(folder, capfd):
+    own = ProcessIdentity.own()
+    gone = str(replace(own, started=own.started + 1))
+    (now, *_) = said(folder, replace(RUNNING, process=gone), capfd)
+    assert now == "not running: process 12 on n0, Slurm job 7 was killed; steptime run goes on where it was"
+
+
+@pytest.mark.parametrize("damage", ["{", '{"done": "many"}', "[]"])
+def test_a_damaged_file_of_progress_is_left_out(folder, capfd, damage):
+    (folder / PROGRESS).write_text(damage)
+    assert not any("running" in line for line in said(folder, None, capfd))
