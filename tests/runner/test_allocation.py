@@ -19,17 +19,17 @@ from steptime.runner.allocation import RESERVE_S, Allocation
 from steptime.runner.plan import plan_study
 from steptime.runner.study_run import StudyRun
 
-SHORT = f"0:{round(RESERVE_S) + 1}"
-"""What squeue says when launches have a second left."""
-
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose files ``left`` and ``refuses`` are what squeue and scontrol say; ``asked`` has what was asked."""
+    """A folder whose files ``left`` and ``refuses`` are what squeue and scontrol say; ``asked`` has what was asked.
+
+    Where it has a file ``ends``, the time until then (seconds since 1970) is what squeue says.
+    """
     folder = tmp_path / "slurm"
     folder.mkdir()
     programs = {
-        "squeue": f"cat {folder}/left",
+        "squeue": f'[ -e {folder}/ends ] && echo "0:$(($(cat {folder}/ends) - $(date +%s)))" || cat {folder}/left',
         "scontrol": f'echo "$@" >>{folder}/asked; [ ! -e {folder}/refuses ] || {{ cat {folder}/refuses >&2; exit 1; }}',
     }
     for name, line in programs.items():
@@ -133,11 +133,9 @@ def test_a_study_that_is_cut_twice_ends_with_the_launches_of_an_uncut_one(slurm,
 
 
 def test_a_run_out_of_time_queues_its_job_again_and_says_so(slurm, tmp_path, capfd):
-    (slurm / "left").write_text(SHORT)
+    (slurm / "ends").write_text(f"{round(time.time() + RESERVE_S + 3.0)}")
     study = tmp_path / "small.yaml"
-    study.write_text(
-        STUDY.replace("seconds_per_launch: 0.1", "seconds_per_launch: 60").replace("max: 2}", "max: 1000000}")
-    )
+    study.write_text(STUDY.replace("min: 1, max: 2", "min: 1000000, max: 1000000"))
     code = run_program(["run", str(study), "-o", str(tmp_path / "results"), "--requeue", "3"])
     assert code == Unfinished.exit_code
     last = capfd.readouterr().err.splitlines()[-1]
