@@ -43,7 +43,7 @@ loaders: [synthetic]
 equivalence: {{enabled: false}}
 launches: {{min: {launches}, max: {launches}}}
 seconds_per_launch: {seconds}
-steps: {{warmup: 1, min: 1}}
+steps: {{warmup: 5, min: 5}}
 time_limit: 60s
 """
 _PATIENCE_S = 900.0

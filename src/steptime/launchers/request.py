@@ -97,4 +97,4 @@ class LaunchOutcome:
     host_loads: list[HostLoad] = field(default_factory=list)
     """Of a launch on other hosts: what their counters say; empty where all processes ran on this host."""
     lost_hosts: list[str] = field(default_factory=list)
-    """The names of hosts that have died, or cannot be reached any more."""
+    """The names of hosts that were not heard any more, of which at least one has died."""

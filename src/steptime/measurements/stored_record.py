@@ -89,7 +89,8 @@ class LaunchRecord(StoredRecord):
     """The names of all hosts that the run could use, in order: launches on another list ran on another site. None where
     the study names no hosts, and in records from before it was kept."""
     lost_hosts: list[str] = field(default_factory=list)
-    """Hosts that died during the launch, which then says nothing of what it launched and is repeated."""
+    """Hosts that were not heard any more, so that the launch says nothing of what it launched and is repeated. One of
+    them has died; srun forwards nothing of the others then."""
 
 
 @dataclass(frozen=True, kw_only=True)

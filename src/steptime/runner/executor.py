@@ -167,7 +167,7 @@ class Executor:
             if not result.port_was_taken:
                 break
         if self.hosts:
-            self.hosts.lose(result.outcome.lost_hosts)
+            self.hosts.doubt(result.outcome.lost_hosts)
         if not keep_folder and not result.reason:
             shutil.rmtree(folder, ignore_errors=True)
         return result

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from steptime.clusters.site import Site
 from steptime.errors import LaunchError, Unfinished
+from steptime.launchers.hosts.probe import answering
+from steptime.measurements.store import Store
+from steptime.runner.progress import Observer
+from steptime.runner.site import probe_site
 
 _MOST_RETURNS = 3
 """How often hosts that were lost may be used again; a link that comes and goes ends the run then."""
@@ -13,7 +17,7 @@ _MOST_RETURNS = 3
 
 @dataclass
 class LivingHosts:
-    """The hosts of one run. A host that has died is left out; where too few are left, all are tried once more."""
+    """The hosts of one run, without those that do not answer any more."""
 
     site: Site
     """The hosts that launches use, as they were found."""
@@ -21,12 +25,13 @@ class LivingHosts:
     """The most hosts that a launch of the run needs."""
     probe: Callable[[Site], Site]
     """Asks hosts what they have; raises LaunchError where one does not answer."""
+    answering: Callable[[Site], Sequence[str]]
+    """Returns the names of the hosts that answer now."""
     note: Callable[[str], None]
     """Takes what the user should read."""
     _all: Site = field(init=False)
-    _lost: list[str] = field(default_factory=list, init=False)
-    _unused: bool = field(default=False, init=False)
-    """Whether a host was lost since the last probe."""
+    _in_doubt: bool = field(default=False, init=False)
+    """Whether a host was not heard any more since the last look."""
     _returns: int = field(default=0, init=False)
     _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -34,45 +39,45 @@ class LivingHosts:
         """Remember which hosts the run began with."""
         self._all = self.site
 
-    def lose(self, names: Sequence[str]) -> None:
-        """Note that hosts have died; the next launch does without them."""
+    def doubt(self, names: Sequence[str]) -> None:
+        """Note that hosts were not heard any more; before the next launch all are asked whether they answer."""
         with self._changing:
-            new = [name for name in names if name not in self._lost]
-            self._lost += new
-            self._unused = self._unused or bool(new)
+            self._in_doubt = self._in_doubt or bool(names)
 
     def current(self) -> Site:
-        """Return the hosts for a launch, asked anew where one of them has died.
+        """Return the hosts for a launch, asked anew where one was not heard any more.
 
         Raises Unfinished where fewer are left than launches need.
         """
         with self._changing:
-            if self._unused:
-                self.site = self._without_lost()
-                self._unused = False
+            if self._in_doubt:
+                self.site = self._living()
+                self._in_doubt = False
             return self.site
 
-    def _without_lost(self) -> Site:
-        lost = ", ".join(self._lost)
-        left = [host for host in self._all.hosts if host.name not in self._lost]
-        if len(left) >= self.needed:
-            self.note(f"lost: {lost}; the study goes on with {', '.join(host.name for host in left)}")
-            return self._probed(replace(self._all, hosts=tuple(left)), lost)
-        self._returns += 1
-        if self._returns > _MOST_RETURNS:
-            raise self._too_few(lost, f"they were lost {self._returns} times")
-        found = self._probed(self._all, lost)
-        self.note(f"{lost} was lost, and answers again")
-        self._lost = []
-        return found
-
-    def _probed(self, site: Site, lost: str) -> Site:
+    def _living(self) -> Site:
+        names = set(self.answering(self._all))
+        left = tuple(host for host in self._all.hosts if host.name in names)
+        lost = ", ".join(host.name for host in self._all.hosts if host.name not in names)
+        if len(left) < self.needed:
+            message = (
+                f"too few hosts: {lost} cannot be reached, and launches need {self.needed} of {len(self._all.hosts)}"
+            )
+            raise Unfinished(message)
+        if not lost:
+            self._returns += 1
+            if self._returns > _MOST_RETURNS:
+                message = f"hosts were lost {self._returns} times and answered again: their links do not last"
+                raise Unfinished(message)
+        words = f"lost: {lost}; the study goes on with" if lost else "all hosts answer again:"
+        self.note(f"{words} {', '.join(host.name for host in left)}")
         try:
-            return self.probe(site)
+            return self.probe(replace(self._all, hosts=left))
         except LaunchError as error:
-            raise self._too_few(lost, str(error)) from error
+            message = f"hosts cannot be used any more: {error}"
+            raise Unfinished(message) from error
 
-    def _too_few(self, lost: str, why: str) -> Unfinished:
-        return Unfinished(
-            f"too few hosts: lost {lost}, and launches need {self.needed} of {len(self._all.hosts)}: {why}"
-        )
+
+def living_hosts(site: Site, needed: int, store: Store, observer: Observer) -> LivingHosts:
+    """Return the hosts of a run that were found; those that are left when one dies are kept in its results folder."""
+    return LivingHosts(site, needed, lambda left: probe_site(left, store, observer, ""), answering, observer.note)

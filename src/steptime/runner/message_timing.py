@@ -19,6 +19,7 @@ from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.host import usable_cores
 from steptime.runner.jobs import SCHEMA
 from steptime.runner.launch_spec import environment_key
+from steptime.runner.living_hosts import living_hosts
 from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Observer
@@ -159,7 +160,10 @@ class NetRun:
         store = self._store()
         with store.lock():
             store.set_machine(fingerprint())
-            site = None if self.site is None else probe_site(self.site, store, self.observer, "salloc -N 2")
+            hosts = None
+            if self.site is not None:
+                site = probe_site(self.site, store, self.observer, "salloc -N 2")
+                hosts = living_hosts(site, len(site.hosts), store, self.observer)
             accelerators = find_accelerators()
             needed = dict.fromkeys(environment_key(setting) for setting in self.plan.settings)
             specs = {
@@ -175,7 +179,7 @@ class NetRun:
             _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
             cores, limit_s = usable_cores(), self.time_limit_s
             not_run = BlockRunner(
-                executor=Executor(self.manifests, there, cores, limit_s, environment_names=names, site=site),
+                executor=Executor(self.manifests, there, cores, limit_s, environment_names=names, hosts=hosts),
                 runs=MessageRuns(self.folder / RUN_FOLDERS),
                 keep=store.append_net,
                 observer=self.observer,

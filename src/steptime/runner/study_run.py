@@ -30,7 +30,7 @@ from steptime.runner.host import memory_shortage, usable_cores
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.largest_batch import BatchSearch
 from steptime.runner.launch_spec import environment_key
-from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.living_hosts import living_hosts
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
@@ -332,8 +332,7 @@ class StudyRun:
         names = {each: spec.name for each, spec in specs.items()}
         executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
         if self._site:
-            probe = partial(self._probe, store=store)
-            executor = replace(executor, hosts=LivingHosts(self._site, self.plan.most_hosts, probe, self.observer.note))
+            executor = replace(executor, hosts=living_hosts(self._site, self.plan.most_hosts, store, self.observer))
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._without(trials, failures, "failed")
 

@@ -1,6 +1,8 @@
 """The probe of a site: what each of its hosts has, asked before anything is launched, and what does not fit."""
 
+import contextlib
 import secrets
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -18,6 +20,8 @@ from steptime.launchers.hosts.lines import Lines
 from steptime.launchers.process_env import foreign_variables
 
 _READY_S = 90.0
+_ANSWER_S = 20.0
+"""So long a host has to start a program that does nothing."""
 _SHOWN_S = 90.0
 """After so long a new file must show on every host: NFS may remember for a minute that a file was not there."""
 _SILENCE_S = 300.0
@@ -79,6 +83,32 @@ def probed(site: Site, folder: Path) -> Site:
         for index, name in enumerate(names)
     )
     return replace(site, hosts=hosts, paths=tuple(_paths(site, hosts)))
+
+
+def answering(site: Site) -> list[str]:
+    """Return the names of the hosts that start a program now; each is asked by itself.
+
+    A launch cannot tell: where one node dies, srun forwards nothing of the others either.
+    """
+    deadline = time.monotonic() + _ANSWER_S
+    asked = {
+        host.name: subprocess.Popen(
+            single_command(host, site.reach, ["true"]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for host in site.hosts
+    }
+    try:
+        for process in asked.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, deadline - time.monotonic()))
+        return [name for name, process in asked.items() if process.poll() == 0]
+    finally:
+        for process in asked.values():
+            process.kill()
+            process.wait()
 
 
 def _gathered(lines: Lines, kind: str, limit_s: float) -> list[dict[str, Any]]:
