@@ -92,8 +92,7 @@ class KeptProgress:
     def remaining(self, remaining: Remaining) -> None:
         with self._writing:
             least, most = self._now.done + remaining.least, self._now.done + remaining.most
-            times = {"least_s": remaining.least_s, "most_s": remaining.most_s}
-            self._now = replace(self._now, least=least, most=most, **times)
+            self._now = replace(self._now, least=least, most=most, least_s=remaining.least_s, most_s=remaining.most_s)
         self._observer.remaining(remaining)
 
     def note(self, text: str) -> None:
