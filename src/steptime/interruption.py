@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from steptime.errors import Unfinished
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _AGAIN_S = 0.01
+_UNFINISHED = 4
+"""The exit code of a run that is not done and goes on later, that of ``errors.Unfinished`` as well."""
 
 
 class Interrupted(BaseException):
@@ -34,7 +34,7 @@ class Interrupted(BaseException):
     @property
     def exit_code(self) -> int:
         """The code that shells give to a process that the signal ended; of an alarm, that of a run that is not done."""
-        return Unfinished.exit_code if self.number == signal.SIGALRM else 128 + self.number
+        return _UNFINISHED if self.number == signal.SIGALRM else 128 + self.number
 
 
 class _Receiver:
