@@ -9,7 +9,7 @@ from steptime.errors import LaunchError, Unfinished
 from steptime.launchers.hosts.probe import answering
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
-from steptime.runner.site import probe_site
+from steptime.runner.site import found_site
 
 _MOST_RETURNS = 3
 """How often hosts that were lost may be used again; a link that comes and goes ends the run then."""
@@ -80,4 +80,4 @@ class LivingHosts:
 
 def living_hosts(site: Site, needed: int, store: Store, observer: Observer) -> LivingHosts:
     """Return the hosts of a run that were found; those that are left when one dies are kept in its results folder."""
-    return LivingHosts(site, needed, lambda left: probe_site(left, store, observer, ""), answering, observer.note)
+    return LivingHosts(site, needed, lambda left: found_site(left, store, observer), answering, observer.note)

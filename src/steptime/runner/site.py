@@ -106,6 +106,11 @@ def probe_site(site: Site, store: Store, observer: Observer, submission: str) ->
         raise LaunchError(message)
     observer.stage(f"Probing {len(site.hosts)} hosts", None)
     observer.working_on(site.in_words())
+    return found_site(site, store, observer)
+
+
+def found_site(site: Site, store: Store, observer: Observer) -> Site:
+    """Return a site as the probe finds it, as ``probe_site`` does, within whatever stage the run is in."""
     found = probed(site, store.path / "probe")
     observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
     before = (store.get("sites") or {}).get("sites", [])
