@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/hosts/forecast_across_hosts.py FOLDER [--frameworks reference pytorch] [--rate 200mbit]
+    python benchmarks/hosts/forecast_across_hosts.py FOLDER [--frameworks reference pytorch] [--launches 3]
 
 The hosts are nodes of a bed (``tests/launchers/cluster_bed.py``) with links shaped by ``tc``. Nodes are dealt out to
 the cores, and each has 45 % of one, so that four nodes on two cores compute as fast as one does. The commands are those
@@ -38,9 +38,9 @@ device: cpu
 launcher: ssh
 hosts: [n0, n1, n2, n3]
 exclude: [{{strategies: allreduce, workers: 1}}]
-launches: {{min: 3, max: 3}}
-seconds_per_launch: 3
-breakdown: {{launches: 2, seconds: 3}}
+launches: {{min: {launches}, max: {launches}}}
+seconds_per_launch: 2
+breakdown: {{launches: {launches}, seconds: 2}}
 equivalence: {{enabled: false}}
 time_limit: 900
 """
@@ -80,13 +80,13 @@ def checked(bed: ClusterBed, command: list[str], node: str = HEAD) -> str:
     return done.stdout
 
 
-def measure(bed: ClusterBed, folder: Path, frameworks: list[str]) -> None:
+def measure(bed: ClusterBed, folder: Path, frameworks: list[str], launches: int) -> None:
     """Measure one and two hosts, fit, predict four, and measure four."""
     steptime = [sys.executable, "-m", "steptime"]
     study, known, beyond = folder / "forecast.yaml", folder / "known", folder / "beyond"
-    study.write_text(STUDY.format(frameworks=", ".join(frameworks)))
+    study.write_text(STUDY.format(frameworks=", ".join(frameworks), launches=launches))
     checked(bed, [*steptime, "run", str(study), "-o", str(known)])
-    short = ["--launches", "2", "--repeats", "20", "-o", str(known)]
+    short = ["--launches", str(launches), "--repeats", "20", "-o", str(known)]
     checked(bed, [*steptime, "net", *(BACK_ENDS[each] for each in frameworks), "--hosts", "n0,n1", *short])
     profile = folder / "profile.json"
     (folder / "fit.txt").write_text(checked(bed, [*steptime, "fit", str(known), "-o", str(profile)]))
@@ -129,13 +129,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--frameworks", nargs="*", default=["reference", "pytorch"], choices=BACK_ENDS)
     parser.add_argument("--rate", default="200mbit", help="of every link, as tc writes it")
+    parser.add_argument("--launches", type=int, default=3, help="of each trial and back end")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the bed is to be taken down
     folder = given.folder.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "measured.json").exists():
         with shaped_bed(given.rate) as bed:
-            measure(bed, folder, given.frameworks)
+            measure(bed, folder, given.frameworks, given.launches)
     print_table(folder)
 
 

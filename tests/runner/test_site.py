@@ -27,6 +27,10 @@ def test_hosts_of_the_study_are_reached_by_ssh():
     assert (found.names, found.reach, found.source) == (["n0", "user@n1"], "ssh", "the study")
 
 
+def test_hosts_are_named_on_the_command_line_as_other_lists_are():
+    assert site(hosts="n0,user@n1").names == ["n0", "user@n1"]
+
+
 def test_hosts_of_pbs_are_taken_once_each_in_their_order(tmp_path):
     nodes = tmp_path / "nodes"
     nodes.write_text("b\nb\na\n")

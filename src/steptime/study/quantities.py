@@ -48,8 +48,10 @@ class NamesAllowed:
 
 
 def from_names(value: Any) -> Any:  # noqa: ANN401
-    """Return the mapping that a bare list of names stands for."""
-    return {"names": value} if isinstance(value, (str, list)) else value
+    """Return the mapping that a bare list of names stands for, or names that commas separate, as on a command line."""
+    if isinstance(value, str):
+        return {"names": [name.strip() for name in value.split(",")]}
+    return {"names": value} if isinstance(value, list) else value
 
 
 def from_name(value: Any) -> Any:  # noqa: ANN401
