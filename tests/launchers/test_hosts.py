@@ -223,8 +223,9 @@ def test_a_dead_host_fails_the_launch_with_its_name(bed, tmp_path, launcher):
     bed.kill("n3")
     said, _ = controller.communicate()
     bed.revive("n3")
-    reason = json.loads(said.splitlines()[-1])["reason"]
-    assert "n3" in reason
+    outcome = json.loads(said.splitlines()[-1])
+    assert "n3" in outcome["reason"]
+    assert "n3" in outcome["lost_hosts"]
     assert not await_quiet(bed, "n0")
 
 

@@ -73,6 +73,7 @@ EXCLUDED: dict[str, str] = {
     **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
+    "sites": "the sets of hosts that launches ran on are a new key",
     **dict.fromkeys(("paper", "models", "prediction"), "papers, their models and a study's predictions are new keys"),
     **dict.fromkeys(("accuracy", "training", "equivalence/optimizer"), "trainings and their optimizers are new keys"),
     **dict.fromkeys(("interval_shares", "narrowed_by"), "what an interval is made of is a new key"),
