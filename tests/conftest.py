@@ -22,8 +22,10 @@ settings.load_profile("steady")
 
 HERE = Path(__file__).parent
 # `launching` starts processes of a framework, `program` the program as a user types it, `standin` is a framework of a
-# few lines that no launcher can tell from a real one.
-sys.path += [str(HERE / folder) for folder in ("frameworks", "end_to_end", "worker", "launchers", "corpus")]
+# few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
+# pictures.
+_SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets")
+sys.path += [str(HERE / folder) for folder in _SHARED]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
 

@@ -3,22 +3,11 @@
 from pathlib import Path
 
 import pytest
+from small_study import CHECKED_STUDY
 
 from steptime.cli import run as verb
 from steptime.runner.equivalence import distance
 from steptime.runner.study_run import StudyRun, TrialCounts
-
-STUDY = """\
-version: 1
-name: small
-workloads: [{name: lenet5, batch_per_worker: 4}]
-frameworks: [reference]
-workers: [1]
-loaders: [synthetic]
-launches: {min: 1, max: 1}
-seconds_per_launch: 0.1
-steps: {warmup: 1, min: 1, max: 2}
-"""
 
 
 @pytest.fixture
@@ -26,7 +15,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A study file in an empty current folder, with an empty cache."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
-    Path("small.yaml").write_text(STUDY)
+    Path("small.yaml").write_text(CHECKED_STUDY)
     return "small.yaml"
 
 
@@ -72,3 +61,24 @@ def test_trials_that_the_budget_left_out_are_counted_with_the_command_that_goes_
     exit_code(study)
 
     assert "the budget left out 3 trials; to go on: steptime run small.yaml -o results" in capfd.readouterr().err
+
+
+def planned(capfd: pytest.CaptureFixture[str], *overrides: str) -> str:
+    """Return what a dry run says of the shipped study ``schedules``."""
+    verb.run("schedules", list(overrides), Path("results"), None, dry_run=True, as_json=False)
+    return " ".join(capfd.readouterr().out.split())
+
+
+def test_a_plan_tells_trainings_apart(capfd):
+    said = planned(capfd, "frameworks=reference")
+
+    assert "reference single, sgd, constant, 25 epochs" in said
+    assert "reference single, adam, one_cycle, 25 epochs" in said
+
+
+def test_a_plan_says_that_the_time_of_trainings_is_a_guess_and_that_a_budget_ends_before(capfd):
+    said = planned(capfd, "frameworks=reference", "optimizer=sgd", "budget=10m")
+
+    assert "about 22 min 0 s of launches" in said
+    assert "a guess of 1 min 6 s for each of 20 trainings, until the first has ended" in said
+    assert "the budget ends them after 10 min 0 s; the same command goes on" in said

@@ -52,10 +52,6 @@ def test_the_protocols_example_is_what_is_written(folder: Path, cache: Path) -> 
     }
 
 
-def test_synthetic_batches_need_no_dataset() -> None:
-    assert loader_json(None, (3, 64, 64), "synthetic") == {"kind": "synthetic", "distinct_batches": 1}
-
-
 def test_arrays_of_another_shape_are_refused_with_both_shapes(digits: Dataset) -> None:
     with pytest.raises(DatasetError, match=r"samples of 1x28x28, the workload wants 3x64x64"):
         loader_json(digits, (3, 64, 64), "native")

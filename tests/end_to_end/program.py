@@ -25,6 +25,12 @@ seconds_per_launch: 0.2
 steps: {warmup: 2, min: 5, max: 20}
 """
 
+DIGITS_STUDY = """\
+workloads: {name: lenet5, dataset: digits}
+frameworks: reference
+equivalence: {enabled: false}
+"""
+
 
 def steptime(*arguments: str, cwd: Path, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``steptime`` to its end; ``check`` is the exit code that is expected, None for any."""

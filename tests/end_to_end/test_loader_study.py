@@ -4,24 +4,16 @@ import json
 from pathlib import Path
 
 import pytest
-from program import steptime
+from program import DIGITS_STUDY, steptime, write_study
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small study of the reference on digits, with its loader alone."""
     folder = tmp_path_factory.mktemp("loaders")
-    (folder / "study.yaml").write_text(
-        "workloads: {name: lenet5, dataset: digits}\n"
-        "frameworks: reference\n"
-        "loaders: [synthetic, native]\n"
-        "batch_per_worker: 8\n"
-        "launches: {min: 1, max: 1}\n"
-        "seconds_per_launch: 0.2s\n"
-        "equivalence: {enabled: false}\n"
-        "loader_alone: {launches: 2, seconds: 0.2s}\n"
-    )
-    steptime("run", "study.yaml", "-o", "results", cwd=folder)
+    alone = "launches: {min: 1, max: 1}\nseconds_per_launch: 0.2s\nloader_alone: {launches: 2, seconds: 0.2s}\n"
+    study = write_study(folder, f"{DIGITS_STUDY}loaders: [synthetic, native]\nbatch_per_worker: 8\n{alone}")
+    steptime("run", study, "-o", "results", cwd=folder)
     return folder / "results"
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from simulated import ENDED
 
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
 
@@ -55,12 +56,7 @@ def launch_of(  # noqa: PLR0913 - what a launch is made of
     return AblationLaunch(
         trial="made-up",
         launch=seed,
-        status="ok",
-        reason=None,
-        started_at="2026-01-01T00:00:00.000Z",
-        wall_s=1.0,
-        environment={},
-        noise={},
+        **ENDED,
         workers=[
             WorkerAblation(
                 rank=rank,

@@ -12,6 +12,9 @@ from steptime.measurements.records import EquivalenceResult, Launch, WorkerSteps
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
 
+ENDED = {"status": "ok", "reason": None, "started_at": "2026-01-01", "wall_s": 1.0, "environment": {}, "noise": {}}
+"""Fields of the record of any launch that ended well."""
+
 
 def a_trial(**changes: Any) -> Trial:
     """Return a configuration; ``changes`` replace its fields."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
+from simulated import ENDED, a_trial
 
 from steptime.measurements.estimate import Estimate
 from steptime.measurements.loaders.form import LoaderVerdict
@@ -14,22 +15,17 @@ BATCH = 10
 
 
 def trial(loader: str = "native", processes: int = 0, **changes: object) -> Trial:
-    fields: dict[str, object] = {
-        "framework": "reference",
-        "strategy": "single",
+    fields = {
         "workload": "lenet5",
         "input_shape": (3, 28, 28),
         "classes": 18,
         "dataset": None if loader == "synthetic" else "photos",
         "loader": loader,
         "loader_processes": processes,
-        "device": "cpu",
-        "precision": "fp32",
-        "workers": 1,
         "batch_per_worker": BATCH,
         "cores_per_worker": 4,
     }
-    return Trial.model_validate({**fields, **changes})
+    return a_trial(**{**fields, **changes})
 
 
 def step(seconds: float, width: float = 0.01) -> Estimate:
@@ -53,20 +49,7 @@ def alone(of: Trial, batch_s: float, *, first_s: float | None = None, ahead: int
         ]
         workers = [WorkerLoading(rank, "here", stretches, 20, ahead, {}) for rank in range(of.workers)]
         cache = PageCache(1.0, 0.0, 100)
-        launches.append(
-            LoaderLaunch(
-                trial=of.id,
-                launch=number,
-                status="ok",
-                reason=None,
-                started_at="2026-01-01",
-                wall_s=1.0,
-                environment={},
-                noise={},
-                workers=workers,
-                page_cache=cache,
-            )
-        )
+        launches.append(LoaderLaunch(trial=of.id, launch=number, workers=workers, page_cache=cache, **ENDED))
     return launches
 
 

@@ -5,15 +5,13 @@ from dataclasses import replace
 
 import pytest
 from launch_phases import launch_of
-from simulated import a_check, a_launch, a_training, a_trial, a_worker, an_epoch
+from simulated import ENDED, a_check, a_launch, a_training, a_trial, a_worker, an_epoch
 
 from steptime.measurements.ablation.records import read_ablation
 from steptime.measurements.accuracy.records import read_training
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch, PageCache, WorkerLoading, read_loader
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits, read_net
 from steptime.measurements.records import read_equivalence, read_launch
-
-ENDED = {"status": "ok", "reason": None, "started_at": "2026-01-01", "wall_s": 1.0, "environment": {}, "noise": {}}
 
 
 def a_loader_launch() -> LoaderLaunch:

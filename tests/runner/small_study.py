@@ -12,3 +12,6 @@ launches: {min: 2, max: 2}
 seconds_per_launch: 0.1
 steps: {warmup: 1, min: 1, max: 2}
 """
+
+CHECKED_STUDY = STUDY.replace("equivalence: {enabled: false}\n", "")
+"""The same, with the equivalence check."""

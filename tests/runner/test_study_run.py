@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_study import STUDY
+from small_study import CHECKED_STUDY, STUDY
 
 from steptime.cli.app import run_program
 from steptime.frameworks.manifest import Manifest
@@ -113,9 +113,8 @@ def test_a_trial_that_changes_what_is_computed_is_measured_and_has_no_rank(tmp_p
 def test_a_trial_that_alters_the_training_is_not_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(Manifest, "altering", lambda _manifest, _options: "compression: 2bit")
     monkeypatch.setattr(Checker, "check", lambda *_: pytest.fail("it was checked"))
-    text = STUDY.replace("equivalence: {enabled: false}\n", "")
 
-    (trial,) = summarise(run(tmp_path, text)).trials
+    (trial,) = summarise(run(tmp_path, CHECKED_STUDY)).trials
     assert (trial.status, trial.launches) == ("unranked", 2)
 
 

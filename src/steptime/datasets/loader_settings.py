@@ -15,23 +15,24 @@ _ASPECT = (3 / 4, 4 / 3)
 _NORMALS = {1: _GREY, 3: _IMAGENET}
 
 
-def loader_json(
-    dataset: Dataset | None, input_shape: tuple[int, ...], loader: str, processes: int = 0
-) -> dict[str, Any]:
-    """Return the ``loader`` object that feeds a workload.
+def loader_json(dataset: Dataset, input_shape: tuple[int, ...], loader: str, processes: int = 0) -> dict[str, Any]:
+    """Return the ``loader`` object that feeds a workload from disk.
 
     Args:
-        dataset: what is loaded; None with the synthetic loader.
+        dataset: the samples that are loaded.
         input_shape: of the workload, per sample, channels first.
-        loader: ``synthetic``, or the kind of a loader that reads from disk.
+        loader: the kind of the loader.
         processes: helper processes of each worker.
 
     Raises DatasetError when the dataset cannot give samples of that shape.
     """
-    if dataset is None or loader == "synthetic":
-        return {"kind": "synthetic", "distinct_batches": 1}
+    return {"kind": loader, "processes": processes, "dataset": dataset_json(dataset, input_shape)}
+
+
+def dataset_json(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the ``dataset`` of a ``loader`` object; arguments and errors are those of ``loader_json``."""
     described = _arrays(dataset, input_shape) if dataset.form == "arrays" else _image_folder(dataset, input_shape)
-    return {"kind": loader, "processes": processes, "dataset": {**described, "samples": dataset.samples}}
+    return {**described, "samples": dataset.samples}
 
 
 def _arrays(dataset: Dataset, input_shape: tuple[int, ...]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from steptime.datasets.atomic_writes import open_new
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.loader_settings import loader_json
+from steptime.datasets.loader_settings import dataset_json
 from steptime.errors import DatasetError
 
 HELD_OUT = 0.2
@@ -97,7 +97,7 @@ def split(dataset: Dataset, input_shape: tuple[int, ...], cache: Path, own: Data
         samples=facts["validation"],
         input_shape=tuple(input_shape),
     )
-    return Split(training, loader_json(arrays, tuple(input_shape), "native")["dataset"])
+    return Split(training, dataset_json(arrays, tuple(input_shape)))
 
 
 def _address(dataset: Dataset, input_shape: tuple[int, ...], own: Dataset | None) -> str:

@@ -12,6 +12,7 @@ from steptime.model.devices import DEVICES
 from steptime.model.link_catalogue import LINKS
 from steptime.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.profile import Profile
+from steptime.study.loaders import NATIVE, SYNTHETIC
 from steptime.study.strategies import SINGLE, STRATEGIES, strategy_named
 from steptime.study.trial import ServerPlacement
 from steptime.units import parse_bit_rate, parse_duration, parse_share
@@ -237,7 +238,7 @@ def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> I
         "framework": sorted({key.framework for key in keys}),
         "strategy": list(STRATEGIES),
         "workload": list(LIBRARY),
-        "loader": sorted({"synthetic", "native"} | {key.loader for key in keys}),
+        "loader": sorted({SYNTHETIC.name, NATIVE.name} | {key.loader for key in keys}),
         "device": ["cpu", "cuda", *DEVICES],
         "precision": ["fp32", "bf16"],
         "tuning": sorted({key.tuning for key in keys}),

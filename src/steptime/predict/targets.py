@@ -9,6 +9,7 @@ from steptime.model.devices import DEVICES, Device
 from steptime.predict.observation import GroupKey
 from steptime.predict.profile import Machine, Profile, ProfileGroup
 from steptime.predict.query import Query
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.strategies import strategy_named
 from steptime.workloads.table import build_workload
 
@@ -136,7 +137,7 @@ def _computing(groups: Sequence[ProfileGroup], key: GroupKey) -> tuple[ProfileGr
     if loaders:
         return min(loaders, key=lambda group: _distance(group.key, key)), None
     without = [group for group in whole if group.parameters["input_share"].how == "measured"]
-    if key.loader == "synthetic" and without:
+    if key.loader == SYNTHETIC.name and without:
         return min(without, key=lambda group: _distance(group.key, key)), None
     return None, (
         f"no launch with loader {key.loader} is in this profile; measure one worker with loaders: {key.loader} and "

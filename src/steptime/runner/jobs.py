@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 from steptime.worker.samples import steps_per_epoch
 from steptime.workloads.layers import Workload
@@ -147,10 +148,15 @@ def check_job(
     return {
         **_shared(trial),
         "workload": workload.to_json(dropout=False),
-        "loader": {"kind": "synthetic", "distinct_batches": sum(rounds) + turns},
+        "loader": synthetic_loader(sum(rounds) + turns),
         "mode": "check",
         "schedule": {"rounds": list(rounds), "turns": turns, "save_weights": save_weights},
     }
+
+
+def synthetic_loader(batches: int) -> dict[str, Any]:
+    """Return the ``loader`` object of so many random batches, which a worker makes once and trains on in turn."""
+    return {"kind": SYNTHETIC.name, "distinct_batches": batches}
 
 
 def _shared(trial: Trial) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from steptime.errors import EnvironmentFailure
 from steptime.frameworks.cuda_build import CudaBuild
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.accelerators import Accelerators
+from steptime.runner.jobs import synthetic_loader
 from steptime.runner.progress import Observer, SampleProgress
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.loaders import NATIVE, SYNTHETIC, loader_named
@@ -274,9 +275,10 @@ def loader_of(trial: Trial, datasets: Mapping[str, Dataset]) -> dict[str, Any]:
 
     Raises DatasetError when its dataset cannot fill one step of all workers.
     """
-    dataset = datasets[trial.dataset] if trial.dataset and trial.loader != SYNTHETIC.name else None
-    if dataset:
-        require_batch(dataset.samples, trial.global_batch)
+    if trial.dataset is None or trial.loader == SYNTHETIC.name:
+        return synthetic_loader(1)
+    dataset = datasets[trial.dataset]
+    require_batch(dataset.samples, trial.global_batch)
     return loader_json(dataset, trial.input_shape, trial.loader, trial.loader_processes)
 
 
