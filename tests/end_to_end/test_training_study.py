@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from program import report, start, steptime
+from program import DIGITS_STUDY, report, start, steptime, write_study
 
 EPOCHS, SEEDS = 8, 2
 
@@ -14,15 +14,9 @@ EPOCHS, SEEDS = 8, 2
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """LeNet-5 of the reference on digits; the first run is killed behind an epoch of the first training."""
     folder = tmp_path_factory.mktemp("learning")
-    (folder / "study.yaml").write_text(
-        "workloads: {name: lenet5, dataset: digits}\n"
-        "frameworks: reference\n"
-        "loaders: native\n"
-        "batch_per_worker: 128\n"
-        "equivalence: {enabled: false}\n"
-        f"train: {{epochs: {EPOCHS}, seeds: {SEEDS}}}\n"
-    )
-    killed = start("run", "study.yaml", "-o", "results", cwd=folder)
+    train = f"loaders: native\nbatch_per_worker: 128\ntrain: {{epochs: {EPOCHS}, seeds: {SEEDS}}}\n"
+    study = write_study(folder, DIGITS_STUDY + train)
+    killed = start("run", study, "-o", "results", cwd=folder)
     deadline = time.monotonic() + 150
     while not list((folder / "results").glob("trials/*/**/epochs.json")):
         assert killed.poll() is None, killed.communicate()[1]
@@ -30,7 +24,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         time.sleep(0.01)
     killed.kill()
     killed.communicate()
-    steptime("run", "study.yaml", "-o", "results", cwd=folder)
+    steptime("run", study, "-o", "results", cwd=folder)
     return folder / "results"
 
 
@@ -71,3 +65,48 @@ def test_the_table_is_on_the_page_and_in_the_terminal(results: Path) -> None:
 
     assert "What trainings reached" in (results / "report.html").read_text()
     assert f"{SEEDS} seeds" in shown
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
+    """The folder of a training that no budget suffices for, what its first run said, and its study."""
+    folder = tmp_path_factory.mktemp("cut")
+    study = write_study(folder, DIGITS_STUDY + "loaders: native\ntrain: {epochs: 100000, seeds: 1}\n")
+    for seconds in (5, 10, 20, 40):  # an epoch takes longer on a busy machine
+        said = steptime("run", study, "-o", "results", "--budget", f"{seconds}s", cwd=folder).stderr
+        if kept(folder):
+            break
+    return folder, " ".join(said.split()), study
+
+
+def kept(folder: Path) -> int:
+    """Return how many epochs the checkpoint of the only training has."""
+    found = list(folder.glob("results/trials/*/checkpoint-0/epochs.json"))
+    return len(json.loads(found[0].read_text())) if found else 0
+
+
+def test_a_budget_ends_a_training_midway_and_its_checkpoint_is_kept(cut: tuple[Path, str, str]) -> None:
+    folder, said, _ = cut
+
+    assert kept(folder) > 0
+    assert (
+        f"the budget ended reference single, lenet5, 1 worker, sgd, constant, seed 0: epoch {kept(folder)} of" in said
+    )
+    assert "the budget left out 1 trials; to go on: steptime run" in said
+
+
+def test_a_training_that_a_budget_ended_is_no_failure(cut: tuple[Path, str, str]) -> None:
+    folder, _, _ = cut
+
+    assert list(folder.glob("results/trials/*/training.jsonl")) == []
+    (trial,) = report(folder, "results")["trials"]
+    assert "not finished: the budget is spent" in trial["reason"]
+
+
+def test_the_next_run_goes_on_from_the_checkpoint(cut: tuple[Path, str, str]) -> None:
+    folder, _, study = cut
+    before = kept(folder)
+    steptime("run", study, "-o", "results", "--budget", "10s", cwd=folder)
+    (job,) = folder.glob("results/trials/*/training-0/job.json")
+
+    assert json.loads(job.read_text())["training"]["first_epoch"] == before

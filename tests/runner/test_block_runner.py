@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 from trials import trial
 
-from steptime.launchers.request import LaunchOutcome
+from steptime.launchers.request import LATE, LaunchOutcome
 from steptime.measurements.records import Launch
-from steptime.runner.block_runner import BUDGET_SPENT, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
+from steptime.runner.block_runner import (
+    BUDGET_SPENT,
+    AbstractRuns,
+    BlockRunner,
+    KeptProgress,
+    Schedule,
+    StoppingRule,
+    deadlines,
+)
 from steptime.runner.executor import LaunchResult
 from steptime.runner.message_timing import MessageRuns
 from steptime.runner.progress import Remaining, Silent
@@ -63,6 +71,18 @@ class Runs(AbstractRuns[Trial, Launch]):
         return f"{configuration.framework} {number}"
 
 
+class KeepingRuns(Runs):
+    """Launches that go on from what they kept: each epoch takes ten seconds."""
+
+    def __init__(self, begun: str = "") -> None:
+        super().__init__()
+        self.begun = begun
+
+    def kept_progress(self, configuration: Trial, number: int) -> KeptProgress:
+        begun = (configuration.framework, number) == (self.begun, 0)
+        return KeptProgress(begun, "epoch 3 of 8 is kept" if begun else "none was over", 10.0)
+
+
 @dataclass
 class ScriptedExecutor:
     """Starts no process: the script says how long a trial's launches take and how they end, on a clock of its own."""
@@ -75,15 +95,25 @@ class ScriptedExecutor:
     launched: list[tuple[str, int]] = field(default_factory=list)
     kept_folders: list[bool] = field(default_factory=list)
 
-    def launch(self, configuration: Trial, job: Mapping[str, Any], _folder: Path, *, keep_folder: bool) -> LaunchResult:
+    def launch(
+        self,
+        configuration: Trial,
+        job: Mapping[str, Any],
+        _folder: Path,
+        *,
+        keep_folder: bool,
+        at_most_s: float | None = None,
+    ) -> LaunchResult:
         framework = configuration.framework
         attempt = sum(name == framework for name, _ in self.launched)
         self.launched.append((framework, job["number"]))
         self.kept_folders.append(keep_folder)
-        wall_s = self.wall_s.get(framework, 1.0)
+        needed = self.wall_s.get(framework, 1.0)
+        wall_s = needed if at_most_s is None else min(needed, at_most_s)
         self.now += wall_s
-        end = self.ends(framework, attempt)
-        reason = None if end == "ok" else "worker-0 was ended by SIGSEGV" if end == "crashed" else "it failed"
+        end = self.ends(framework, attempt) if wall_s == needed else "late"
+        reasons = {"ok": None, "crashed": "worker-0 was ended by SIGSEGV", "late": f"{LATE} of {at_most_s} s"}
+        reason = reasons.get(end, "it failed")
         outcome = LaunchOutcome(reason is None, reason, wall_s, [])
         return LaunchResult(outcome, Collected({}), reason, {}, wall_s=wall_s)
 
@@ -258,6 +288,53 @@ class TestDeadline:
         assert len(launched) == 3
         assert left_out == 5
         assert observer.notes == [BUDGET_SPENT]
+
+
+class TestLaunchesThatKeepWhatTheyDid:
+    """A deadline ends them, and a later run goes on."""
+
+    def test_one_that_takes_longer_than_the_budget_is_ended_at_its_end(self):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 80.0))
+        launched, _ = run(schedule(REPEATED), executor, deadline=30.0, runs=KeepingRuns())
+        assert (len(launched), executor.now) == (1, 30.0)
+
+    def test_one_that_is_ended_leaves_no_record_of_a_failure(self):
+        plan = schedule(REPEATED)
+        run(plan, ScriptedExecutor(dict.fromkeys("abcd", 80.0)), deadline=30.0, runs=KeepingRuns())
+        assert plan.records == {}
+
+    def test_how_far_it_is_and_how_it_goes_on_is_said(self):
+        observer, executor = Noting(), ScriptedExecutor(dict.fromkeys("abcd", 80.0))
+        run(schedule(REPEATED), executor, deadline=30.0, observer=observer, runs=KeepingRuns("b"))
+        ended = "the budget ended b 0: epoch 3 of 8 is kept; the same command goes on from there"
+        assert observer.notes == [ended, BUDGET_SPENT]
+
+    def test_one_that_is_known_to_take_longer_is_begun_where_it_gets_further(self):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 80.0))
+        run(schedule(REPEATED, prior_s=lambda _: 80.0), executor, deadline=30.0, runs=KeepingRuns())
+        assert executor.now == 30.0
+
+    def test_none_is_begun_where_no_epoch_would_end_in_time(self):
+        plan = schedule(REPEATED, prior_s=lambda _: 80.0)
+        assert run(plan, deadline=9.0, runs=KeepingRuns())[0] == []
+
+    def test_those_that_end_in_time_come_first(self):
+        executor = ScriptedExecutor({"a": 80.0, "b": 5.0, "c": 5.0, "d": 5.0})
+        plan = schedule(StoppingRule(1, 1), prior_s=lambda each: executor.wall_s[each.framework])
+        launched, _ = run(plan, executor, deadline=30.0, runs=KeepingRuns())
+        assert [name for name, _ in launched][3:] == ["a"]
+
+    @pytest.mark.parametrize("begun", "abcd")
+    def test_what_is_begun_goes_on_before_another_is_begun(self, begun):
+        executor = ScriptedExecutor(dict.fromkeys("abcd", 80.0))
+        plan = schedule(REPEATED, prior_s=lambda _: 80.0)
+        launched, _ = run(plan, executor, deadline=30.0, runs=KeepingRuns(begun))
+        assert launched == [(begun, 0)]
+
+    def test_a_failure_is_a_failure_when_the_budget_is_not_over(self):
+        plan = schedule(StoppingRule(1, 1))
+        run(plan, ScriptedExecutor(ends=lambda *_: "failed"), deadline=50.0, runs=KeepingRuns())
+        assert {len(records) for records in plan.records.values()} == {2}
 
 
 def test_an_ablation_launch_is_expected_to_start_and_end_as_the_timed_ones_did():

@@ -14,7 +14,7 @@ from steptime.interruption import shielded
 from steptime.launchers.hang import cause_of_hang
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
-from steptime.launchers.request import LaunchOutcome, Process, Request
+from steptime.launchers.request import LATE, LaunchOutcome, Process, Request
 
 _POLL_S = 0.02
 _GRACE_S = 2.0
@@ -95,7 +95,7 @@ def _wait(
             return None
         if time.monotonic() > deadline:
             late = {name: running[name].pid for name, code in codes.items() if code is None}
-            reason = f"not finished after the time limit of {request.time_limit_s:g} s: {', '.join(late)} still running"
+            reason = f"{LATE} of {request.time_limit_s:g} s: {', '.join(late)} still running"
             return "; ".join(filter(None, [reason, cause_of_hang(late, request.folder)]))
         if request.cancelled.wait(_POLL_S):
             return "cancelled"

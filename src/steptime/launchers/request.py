@@ -9,6 +9,8 @@ from steptime.clusters.cluster import Cluster, ClusterFindings
 from steptime.clusters.site import Site
 
 Isolation = Literal["required", "preferred", "off"]
+LATE = "not finished after the time limit"
+"""How the reason of a launch begins that was ended because it took too long."""
 
 
 @dataclass(frozen=True)

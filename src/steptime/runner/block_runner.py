@@ -37,6 +37,16 @@ Configuration = TypeVar("Configuration", bound=Launchable)
 Record = TypeVar("Record", bound=LaunchRecord)
 
 
+@dataclass(frozen=True)
+class KeptProgress:
+    """How far a launch is that goes on from what an earlier one kept, and that a deadline may therefore end."""
+
+    is_begun: bool
+    in_words: str
+    next_s: float
+    """The seconds that a launch needs to get further than this."""
+
+
 class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     """One kind of launch, to be run in blocks: its job, its run folder and its record."""
 
@@ -63,6 +73,14 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     @abc.abstractmethod
     def record(self, configuration: Configuration, number: int, result: LaunchResult, fields: dict[str, Any]) -> Record:
         """Return the record of a launch; ``fields`` are those that the records of all kinds have."""
+
+    def kept_progress(
+        self,
+        configuration: Configuration,  # noqa: ARG002 - most launches begin anew
+        number: int,  # noqa: ARG002
+    ) -> KeptProgress | None:
+        """Return how far a launch is; None where launches begin anew, so that one that is ended would be lost."""
+        return None
 
     def followed(
         self,
@@ -207,7 +225,8 @@ class BlockRunner(Generic[Configuration, Record]):
     keep: Callable[[Record], None]
     observer: Observer
     deadline: float | None = None
-    """On ``clock``; a launch that is expected to end after it is not begun. None for no budget."""
+    """On ``clock``; None for no budget. A launch that is expected to end after it is not begun, unless it goes on from
+    what it keeps: such a launch is ended there, and leaves no record."""
     allocation: Allocation | None = None
     """That the launches must end in: the first launch that would not stops the run with Unfinished."""
     clock: Callable[[], float] = time.monotonic
@@ -224,34 +243,62 @@ class BlockRunner(Generic[Configuration, Record]):
 
         def ends_in_time(configuration: Configuration) -> bool:
             time_left = self._time_left_s()
-            return time_left is None or schedule.at_least_s(configuration, self.runs.guess_s) <= time_left
+            if time_left is None:
+                return True
+            return time_left > 0 and schedule.at_least_s(configuration, self.runs.guess_s) <= time_left
 
         while True:
+            # As long as no launch has shown how long one takes, what an earlier run began is gone on with.
+            if not any(schedule.records.values()) and self._launch_until_deadline(schedule, only_begun=True):
+                continue
             block, members = schedule.next_block(ends_in_time)
-            if not members:
-                break
             for configuration in filter(ends_in_time, members):
-                self.observer.remaining(schedule.remaining(self.runs.guess_s, self._time_left_s()))
                 self._launch(schedule, configuration, block)
+            if not members and not self._launch_until_deadline(schedule):
+                break
         left_out = schedule.remaining(self.runs.guess_s, None).least
         if left_out:
             self.observer.note(BUDGET_SPENT)
         return left_out
 
+    def _launch_until_deadline(self, schedule: Schedule[Configuration, Record], *, only_begun: bool = False) -> bool:
+        """Launch one that the deadline may end and that gets further until then; return whether there was any."""
+        waiting = [(each, schedule.count(each)) for each in schedule.unfinished()]
+        found = [(self.runs.kept_progress(each, number), each, number) for each, number in waiting]
+        left = self._time_left_s()
+        further = [
+            (not kept.is_begun, number, each)
+            for kept, each, number in found
+            if kept is not None and left is not None and kept.next_s <= left and kept.is_begun >= only_begun
+        ]
+        if further:
+            # What is begun first, so that one is over before another is half done.
+            _, number, configuration = min(further, key=lambda one: one[:2])
+            self._launch(schedule, configuration, number)
+        return bool(further)
+
     def _launch(self, schedule: Schedule[Configuration, Record], configuration: Configuration, number: int) -> None:
+        self.observer.remaining(schedule.remaining(self.runs.guess_s, self._time_left_s()))
         what = self.runs.describe(configuration, number)
         if self.allocation:
             whole_s = schedule.at_least_s(configuration, self.runs.guess_s)
             self.allocation.require(START_S if self.runs.goes_on else whole_s, what)
         self.observer.working_on(what)
+        may_be_ended = self.runs.kept_progress(configuration, number) is not None
         job, folder = self.runs.job(configuration, number), self.runs.folder(configuration, number)
         for _ in range(1 + self.runs.crash_repeats):
             with self.runs.followed(configuration, number, self.observer):
-                result = self.executor.launch(configuration, job, folder, keep_folder=number == 0)
+                limit = self._time_left_s() if may_be_ended else None
+                result = self.executor.launch(configuration, job, folder, keep_folder=number == 0, at_most_s=limit)
             if not result.crashed:
                 break
         if self.allocation and result.reason:
             self.allocation.await_signal()
+        kept = self.runs.kept_progress(configuration, number)
+        left = self._time_left_s()
+        if result.is_late and left is not None and left <= 0 and kept is not None:
+            self.observer.note(f"the budget ended {what}: {kept.in_words}; the same command goes on from there")
+            return
         fields = self.executor.record_fields(configuration, result)
         record = self.runs.record(configuration, number, result, fields)
         self.keep(record)

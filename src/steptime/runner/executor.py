@@ -16,7 +16,7 @@ import steptime
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import Manifest
-from steptime.launchers.request import Isolation, LaunchOutcome
+from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.runner.launch_spec import EnvironmentKey, Launchable, LaunchSpec, environment_key
@@ -71,6 +71,11 @@ class LaunchResult:
         return _CRASH.search(self.outcome.reason or "") is not None
 
     @property
+    def is_late(self) -> bool:
+        """Whether the launch was ended because it took too long."""
+        return LATE in (self.outcome.reason or "")
+
+    @property
     def out_of_memory(self) -> bool:
         """Whether a process said that it got no memory."""
         return self.reason is not None and OUT_OF_MEMORY in self.reason
@@ -106,7 +111,7 @@ class Executor:
         name = self.environment_names.get(environment_key(configuration), configuration.framework)
         return self.environments[name]
 
-    def launch(  # noqa: PLR0913 - the last three differ between checks and measured launches
+    def launch(  # noqa: PLR0913 - the last four differ between checks, measured launches and trainings
         self,
         configuration: Launchable,
         job: Mapping[str, Any],
@@ -115,6 +120,7 @@ class Executor:
         last_record: str = "done",
         pinned: bool = True,
         keep_folder: bool = True,
+        at_most_s: float | None = None,
     ) -> LaunchResult:
         """Fill the run folder, start the processes of one launch, wait for their end and read their records.
 
@@ -128,12 +134,14 @@ class Executor:
             last_record: the kind of record that every worker must have written at its end.
             pinned: whether workers are pinned to cores.
             keep_folder: whether the run folder stays after a good launch; that of a failed one always does.
+            at_most_s: ends the launch ahead of the time limit of all; None for that one.
         """
         manifest = self.manifests[configuration.framework]
         interpreter = self.environment(configuration).interpreter
         spec = LaunchSpec.of(configuration, manifest)
         cores = self.cores if pinned else ()
-        request = spec.request(folder, interpreter, cores, self.time_limit_s, self.isolation)
+        limit_s = self.time_limit_s if at_most_s is None else max(0.0, min(self.time_limit_s, at_most_s))
+        request = spec.request(folder, interpreter, cores, limit_s, self.isolation)
         site = self.hosts.current() if self.hosts else None
         request = replace(request, cancelled=self.cancelled, site=site if spec.on_site else None)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()

@@ -56,12 +56,25 @@ class StudyPlan:
 
     @property
     def estimate_s(self) -> float:
-        """About how long the launches will take, without environments, datasets and checks."""
-        wanted = len(self.timed) * self.study.launches.min * (START_S + self.study.seconds_per_launch)
-        if self.study.training is not None:  # how long an epoch takes, nothing tells before the first
-            wanted += (len(self.expansion.trials) - len(self.timed)) * self.study.training.seeds * GUESS_S
-        wanted += self.ablation_s + self.loader_s
-        return wanted if self.budget_s is None else min(wanted, self.budget_s)
+        """About how long the launches of one run will take, without environments, datasets and checks."""
+        return self.wanted_s if self.budget_s is None else min(self.wanted_s, self.budget_s)
+
+    @property
+    def wanted_s(self) -> float:
+        """About how long all launches take, whatever the budget."""
+        timed_s = len(self.timed) * self.study.launches.min * (START_S + self.study.seconds_per_launch)
+        return timed_s + self.training_s + self.ablation_s + self.loader_s
+
+    @property
+    def training_launches(self) -> int:
+        """How many trainings there will be, one for each seed of each trial that is trained."""
+        trained = len(self.expansion.trials) - len(self.timed)
+        return trained * self.study.training.seeds if self.study.training else 0
+
+    @property
+    def training_s(self) -> float:
+        """A guess of how long they take: how long an epoch takes, nothing tells before the first."""
+        return self.training_launches * GUESS_S
 
     @property
     def timed(self) -> list[Trial]:

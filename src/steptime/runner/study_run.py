@@ -63,6 +63,7 @@ from steptime.workloads.table import build_workload
 KeptRecord = TypeVar("KeptRecord", bound=TrialLaunch)
 _MOST_CHECKS_ON_HOSTS = 4
 NOT_RUN = "not run: the budget was spent before its first launch"
+HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"
 
 
 class Verdict(TypedDict):
@@ -118,6 +119,8 @@ class StudyRun:
     """Of trials that are measured and change what is computed."""
     _site: Site | None = None
     """The hosts of the study, as they were found."""
+    _left_out: set[str] = field(default_factory=set)
+    """The ids of the trials that the budget did not suffice for."""
     _accepted: set[str] = field(default_factory=set)
     """The ids of the trials that this run found nothing against before launching them."""
 
@@ -176,7 +179,7 @@ class StudyRun:
                 self._find_largest_batches(executor, inputs, timed.records, until.all, store.get("verdicts") or {})
                 for trial in trials:
                     if not timed.records.get(trial.id):
-                        self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
+                        self._leave_out(trial, NOT_RUN)
             finally:
                 with shielded():
                     self._keep_verdicts(store)
@@ -256,7 +259,15 @@ class StudyRun:
         )
         for trial in trials:
             if not store.trainings(trial.id):
-                self._verdicts[trial.id] = {"status": "failed", "reason": NOT_RUN}
+                kept = runs.kept_progress(trial, 0)
+                begun = kept.is_begun or runs.folder(trial, 0).exists()
+                reason = HALF_TRAINED.format(kept.in_words) if begun else NOT_RUN
+                self._leave_out(trial, reason)
+
+    def _leave_out(self, trial: Trial, reason: str) -> None:
+        """Give a trial its verdict for want of budget."""
+        self._verdicts[trial.id] = {"status": "failed", "reason": reason}
+        self._left_out.add(trial.id)
 
     def _implementations(self) -> dict[str, dict[str, str]]:
         """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""
@@ -401,7 +412,7 @@ class StudyRun:
             trial.id not in self._verdicts and any(each.status == "ok" for each in _measured(store, trial))
             for trial in trials
         )
-        not_run = sum(verdict["reason"] == NOT_RUN for verdict in self._verdicts.values())
+        not_run = len(self._left_out)
         return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import statistics
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any, ClassVar
 from steptime.datasets.validation import Split
 from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
 from steptime.measurements.store import Store
-from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
+from steptime.runner.block_runner import START_S, AbstractRuns, KeptProgress, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import TrainingPlan, epoch_steps, training_job
 from steptime.runner.progress import Observer
@@ -112,8 +113,13 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
         before = kept_epochs(self._checkpoint(trial, number))
         if not before or trial.training is None:
             return None
-        took: float = sum(max(part["trained_s"] + part["evaluated_s"] for part in workers) for workers in before)
-        return START_S + took / len(before) * max(0, trial.training.epochs - len(before))
+        return START_S + _epoch_s(before) * max(0, trial.training.epochs - len(before))
+
+    def kept_progress(self, configuration: Trial, number: int) -> KeptProgress:
+        before = kept_epochs(self._checkpoint(configuration, number))
+        most = configuration.training.epochs if configuration.training else 0
+        words = f"epoch {len(before)} of {most} is kept" if before else f"none of its {most} epochs was over"
+        return KeptProgress(bool(before), words, START_S + (_epoch_s(before) if before else 0.0))
 
     def _checkpoint(self, trial: Trial, number: int) -> Path:
         """Return the folder beside the run folder, which is made anew for every launch."""
@@ -128,6 +134,11 @@ def kept_epochs(checkpoint: Path) -> list[list[dict[str, Any]]]:
     except (OSError, ValueError, IndexError, TypeError):
         return []
     return epochs if all(state.is_file() for state in states) else []
+
+
+def _epoch_s(epochs: Sequence[Sequence[Mapping[str, Any]]]) -> float:
+    """Return the mean seconds of an epoch, of the slowest worker."""
+    return statistics.fmean(max(part["trained_s"] + part["evaluated_s"] for part in workers) for workers in epochs)
 
 
 def _latest_epoch(path: Path, most: int) -> str:

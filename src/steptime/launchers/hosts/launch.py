@@ -26,7 +26,7 @@ from steptime.launchers.hosts.commands import (
 )
 from steptime.launchers.hosts.lines import SILENCE_S, Lines
 from steptime.launchers.processes import how_it_ended, how_it_was_stopped
-from steptime.launchers.request import HostLoad, LaunchOutcome, Process, Request
+from steptime.launchers.request import LATE, HostLoad, LaunchOutcome, Process, Request
 
 _READY_S = 90.0
 """How long ssh or Slurm may take to start the far ends."""
@@ -144,7 +144,7 @@ class _LaunchOnHosts:
             if reason := lines.failure():
                 return reason
             if time.monotonic() > deadline:
-                late = f"not finished after the time limit of {self._request.time_limit_s:g} s: "
+                late = f"{LATE} of {self._request.time_limit_s:g} s: "
                 late += f"{', '.join(self._running)} still running"
                 return "; ".join(filter(None, [late, cause_of_hang(self._running, self._request.folder, here=False)]))
             if self._request.cancelled.is_set():
