@@ -98,8 +98,15 @@ if __name__ == "__main__":
     for number, job in enumerate(jobs):
         rank, workers = str(job["rank"]), str(job["workers"])
         context = ProcessContext({"STEPTIME_RANK": rank, "STEPTIME_WORKERS": workers}, os.getcwd())
-        exec(%r)
-        pairs = list(itertools.islice(batches, job["batches"]))
+        try:
+            exec(%r)
+            pairs = list(itertools.islice(batches, job["batches"]))
+        except Exception as error:
+            with open("fault-%%d.txt" %% number, "w") as file:
+                file.write(str(error))
+            if job["loader"].get("fails"):
+                continue
+            raise
         inputs, targets = [numpy.stack(each) for each in zip(*pairs)]
         numpy.savez("fed-%%d.npz" %% number, inputs=inputs, targets=targets)
     sys.stdout.flush()
@@ -131,6 +138,25 @@ def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
     folder: Path, framework: str, loader: dict[str, Any], side: int, feeds: Sequence[Feed], classes: int
 ) -> list[Fed]:
     """Run a framework's loader in its environment, once for each of ``feeds``, in one process."""
+    run = _run(folder, framework, [(feed, loader) for feed in feeds], side, classes)
+    found = []
+    for number in range(len(feeds)):
+        with np.load(run / f"fed-{number}.npz") as file:
+            found.append(Fed(file["inputs"], file["targets"]))
+    return found
+
+
+def faults(  # noqa: PLR0913, PLR0917 - one per fact of a loader
+    folder: Path, framework: str, loaders: Sequence[dict[str, Any]], side: int, feed: Feed, classes: int
+) -> list[str]:
+    """Return the message of the error that each of ``loaders`` ends with; empty where one ends well."""
+    run = _run(folder, framework, [(feed, {**loader, "fails": True}) for loader in loaders], side, classes)
+    paths = [run / f"fault-{number}.txt" for number in range(len(loaders))]
+    return [path.read_text() if path.exists() else "" for path in paths]
+
+
+def _run(folder: Path, framework: str, feeds: Sequence[tuple[Feed, dict[str, Any]]], side: int, classes: int) -> Path:
+    """Take the batches of each feed from its loader; return the run folder."""
     workload = {"input_shape": [3, side, side], "classes": classes, "loss": "softmax_cross_entropy", "layers": []}
     jobs = [
         {
@@ -145,22 +171,19 @@ def fed(  # noqa: PLR0913, PLR0917 - one per fact of a loader
             "workers": feed.workers,
             "batches": feed.batches,
         }
-        for feed in feeds
+        for feed, loader in feeds
     ]
+    (kind,) = {loader["kind"] for _, loader in feeds}
     run = folder / "run"
     manifest = load_manifests()[framework]
     make_run_folder(run, manifest.folder, {"framework": framework, "jobs": jobs}, manifest.libraries)
     (run / "feed.py").write_text(PROGRAM % OPENING[framework])
-    python = interpreter_for(framework, loader["kind"])
-    if loader["kind"] not in manifest.loader_environments:
+    python = interpreter_for(framework, kind)
+    if kind not in manifest.loader_environments:
         python = preloaded_interpreter(framework, python)
     environment = {**os.environ, "STEPTIME_ROLE": "worker"}
     ended = subprocess.run(
         [str(python), "feed.py"], cwd=run, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
-    found = []
-    for number in range(len(feeds)):
-        with np.load(run / f"fed-{number}.npz") as file:
-            found.append(Fed(file["inputs"], file["targets"]))
-    return found
+    return run

@@ -9,9 +9,9 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -45,36 +45,60 @@ def broken_images(folder: Path, paths: Sequence[str], most: int = MOST) -> tuple
         # The same ones every time: an error that comes and goes helps nobody.
         chosen = sorted(random.Random(0).sample(chosen, most))  # noqa: S311 - no secret
     # Pillow decodes outside the interpreter's lock.
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
+    with _threads() as pool:
         reasons = list(pool.map(lambda path: _why_broken(folder / path), chosen))
     return len(chosen), [(path, why) for path, why in zip(chosen, reasons, strict=True) if why]
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
 
 
 def _why_broken(path: Path) -> str | None:
     """Return what is wrong with an image; None if it decodes."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(path, formats=("JPEG", "PNG")) as image:
-                image.verify()
-            # Verifying uses the file up; only decoding finds what was cut off.
-            with Image.open(path, formats=("JPEG", "PNG")) as image:
-                if reason := _unlike(image):
-                    return reason
-                pixels = image.width * image.height
-                if pixels > MOST_PIXELS:
-                    return f"{image.width} x {image.height} pixels; images may have {MOST_PIXELS // 10**6} million"
-                with _LARGE if pixels > _MANY_PIXELS else nullcontext():
-                    image.load()
+        with _opened(path) as image:
+            image.verify()
+        # Verifying uses the file up; only decoding finds what was cut off.
+        with _opened(path) as image:
+            if reason := _unlike(image):
+                return reason
+            with _LARGE if image.width * image.height > _MANY_PIXELS else nullcontext():
+                image.load()
     except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken byte leads to
-        if "cannot identify" in str(error):
-            return "not a JPEG or PNG image" if path.stat().st_size else "empty file"
-        return str(error) or type(error).__name__
+        return _in_words(error, path)
     return None
 
 
+def _header(path: Path) -> tuple[tuple[int, int], str | None]:
+    """Return width and height of an image by its first bytes, and what these show to be wrong; None for nothing."""
+    try:
+        with _opened(path) as image:
+            return image.size, _unlike(image)
+    except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken byte leads to
+        return (0, 0), _in_words(error, path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Image.Image]:
+    """Open an image file in one of the formats that all frameworks decode."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with Image.open(path, formats=("JPEG", "PNG")) as image:
+            yield image
+
+
+def _in_words(error: Exception, path: Path) -> str:
+    """Return what a decoder raised on a file, in words."""
+    if "cannot identify" in str(error):
+        return "not a JPEG or PNG image" if path.stat().st_size else "empty file"
+    return str(error) or type(error).__name__
+
+
 def _unlike(image: Image.Image) -> str | None:
-    """Return why the loaders of frameworks would make different pixels of an image; None where they do not."""
+    """Return why frameworks could not make the same pixels of an image; None where they can."""
+    if image.width * image.height > MOST_PIXELS:
+        return f"{image.width} x {image.height} pixels; images may have {MOST_PIXELS // 10**6} million"
     if image.mode == "CMYK":
         return "CMYK colours, which not every framework converts alike; convert it to RGB"
     deep = image.mode in _DEEP or any(";16" in str(tile) for tile in getattr(image, "tile", []))
@@ -84,7 +108,7 @@ def _unlike(image: Image.Image) -> str | None:
 _DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 ENDINGS = (".jpg", ".jpeg", ".png")
 _LISTED = 10
-_INDEX_FORM = b"files, classes, sizes, skipped\0"
+_INDEX_FORM = b"files, classes, sizes, skipped; every header was looked at\0"
 """The fields of an index: one with others gets another name."""
 _KEPT_S = 7 * 24 * 3600.0
 
@@ -153,9 +177,8 @@ def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, kn
         if skip_broken:
             kept, skipped = _whole(name, folder, files)
             skipped += [(each, "no images") for each in _empty(folder, classes)]
-        else:
-            _require_readable(name, folder, [path for path, _ in files])
-        _write_index(index, list(labels), kept, _sizes(folder, [path for path, _ in kept]), skipped)
+        sizes = _require_readable(name, folder, [path for path, _ in kept], most=0 if skip_broken else MOST)
+        _write_index(index, list(labels), kept, sizes, skipped)
     left_out = []
     if skip_broken:
         listed = json.loads(index.read_text("utf-8"))
@@ -258,14 +281,27 @@ def _require_names(paths: Iterable[str], folder: Path) -> None:
         raise DatasetError(message)
 
 
-def _require_readable(name: str, folder: Path, paths: list[str]) -> None:
-    checked, broken = broken_images(folder, paths)
+def _require_readable(name: str, folder: Path, paths: list[str], most: int) -> list[tuple[int, int]]:
+    """Return width and height of each image, by which loaders draw what they cut out of it.
+
+    The first bytes of every file are looked at, and ``most`` of them are decoded.
+
+    Raises DatasetError, which names the broken ones.
+    """
+    with _threads() as pool:
+        headers = list(pool.map(lambda path: _header(folder / path), paths, chunksize=256))
+    broken = [(path, why) for path, (_, why) in zip(paths, headers, strict=True) if why]
+    odd = {path for path, _ in broken}
+    decoded, damaged = broken_images(folder, [path for path in paths if path not in odd], most)
+    broken = sorted(broken + damaged)
     if not broken:
-        return
+        return [size for size, _ in headers]
     listed = "\n".join(f"  {folder / path}: {why}" for path, why in broken[:_LISTED])
     more = f"\n  and {len(broken) - _LISTED} more" if len(broken) > _LISTED else ""
+    all_decoded = decoded + len(odd) == len(paths)
+    among = f"{len(paths)} looked at" if all_decoded else f"{len(paths)} images, of which {decoded} were decoded"
     message = (
-        f"the dataset {name} has {len(broken)} broken images among {checked} looked at:\n{listed}{more}\n"
+        f"the dataset {name} has {len(broken)} broken images among {among}:\n{listed}{more}\n"
         "Replace or delete them, and run again; or set skip_broken: true for the workload, which leaves them out."
     )
     raise DatasetError(message)
@@ -281,26 +317,9 @@ def _index_path(
     for each in classes:
         content.update(f"{(folder / each).stat().st_mtime_ns}\0".encode())
     for path, label in files:
-        content.update(os.fsencode(path) + b"\0%d\0" % label)
+        found = (folder / path).stat()  # a file that was written over leaves its folder as it was
+        content.update(os.fsencode(path) + b"\0%d\0%d\0%d\0" % (label, found.st_size, found.st_mtime_ns))
     return cache / "datasets" / "indices" / f"{place}-{content.hexdigest()[:12]}.json"
-
-
-def _sizes(folder: Path, paths: Sequence[str]) -> list[tuple[int, int]]:
-    """Return width and height of each image, by which loaders draw what they cut out of it.
-
-    Raises DatasetError when a file is no image.
-    """
-
-    def size(path: str) -> tuple[int, int]:
-        try:
-            with Image.open(folder / path, formats=("JPEG", "PNG")) as image:
-                return image.size
-        except Exception as error:
-            message = f"{folder / path} is not a JPEG or PNG image ({error}); replace or delete it, and run again"
-            raise DatasetError(message) from error
-
-    with ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1)) as pool:
-        return list(pool.map(size, paths, chunksize=256))
 
 
 def _write_index(

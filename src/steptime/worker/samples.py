@@ -118,6 +118,11 @@ def read_index(dataset):
     return paths, numpy.array([label for _, label in files], dtype=numpy.int64)
 
 
+def undecodable(path, why):
+    """Return the message about an image file that cannot be decoded, with the next step."""
+    return "%s cannot be decoded: %s; replace or delete it, and run again" % (os.path.abspath(path), why)
+
+
 def read_sizes(dataset):
     """Return width and height of each image of a dataset, int64 (samples, 2), as its index tells them.
 

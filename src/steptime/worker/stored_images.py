@@ -1,12 +1,33 @@
 """The images of a dataset that lies in fewer and larger files than its images: tar shards, and decoded pixels.
 
-The core makes these forms (``datasets/stored_forms.py``); their index tells where each image lies.
+The core makes these forms (``datasets/stored_forms.py``); their index tells where each image lies, and how many bytes
+each file has.
 """
 
 import json
 import os
 
 import numpy
+
+
+def damaged(path, why):
+    """Return the message about a damaged file of a stored form, with the next step."""
+    folder = os.path.dirname(path)
+    return "%s is damaged: %s; remove the folder %s, and run again: it is made anew" % (path, why, folder)
+
+
+def require_whole(dataset):
+    """Raise ValueError, which names the file, unless every file of a stored form is as long as its index says.
+
+    A library that reads a file to its end does not miss what was cut off.
+    """
+    with open(dataset["index"]) as file:
+        expected = json.load(file).get("bytes", {})
+    for name, size in sorted(expected.items()):
+        path = os.path.join(dataset["root"], name)
+        found = os.path.getsize(path) if os.path.exists(path) else 0
+        if found != size:
+            raise ValueError(damaged(path, "it has %d bytes, and its index says %d" % (found, size)))
 
 
 class TarMembers(object):
@@ -16,6 +37,8 @@ class TarMembers(object):
     """
 
     def __init__(self, dataset):
+        """Read the index; raises ValueError where a shard is not whole."""
+        require_whole(dataset)
         with open(dataset["index"]) as file:
             index = json.load(file)
         self._root = dataset["root"]
@@ -24,13 +47,18 @@ class TarMembers(object):
         self._places = numpy.array(index["places"], dtype=numpy.int64)
         self._open = {}
 
-    def name(self, index):
-        """Return the shard and the name of an image, for messages."""
-        return os.path.join(self._root, self._shards[self._places[index][0]], self._names[index])
+    def fault(self, index, why):
+        """Return the message about an image that cannot be decoded, which names its shard."""
+        shard = os.path.join(self._root, self._shards[self._places[index][0]])
+        return damaged(shard, "%s in it cannot be decoded: %s" % (self._names[index], why))
+
+    def place(self, index):
+        """Return the number of an image's shard, and where in it the file begins and how long it is, in bytes."""
+        return tuple(int(each) for each in self._places[index])
 
     def read(self, index):
         """Return the bytes of an image's file."""
-        shard, offset, length = (int(each) for each in self._places[index])
+        shard, offset, length = self.place(index)
         # Helpers that were forked share the file, which ``pread`` does not mind: it has no position of its own.
         if shard not in self._open:
             self._open[shard] = os.open(os.path.join(self._root, self._shards[shard]), os.O_RDONLY)
@@ -48,6 +76,7 @@ class DecodedImages(object):
 
         Raises ValueError when the file has another length than these sizes say.
         """
+        require_whole(dataset)
         self._path = os.path.join(dataset["root"], "pixels.bin")
         self._sizes = sizes
         self._ends = numpy.cumsum(sizes[:, 0].astype(numpy.int64) * sizes[:, 1] * 3)
@@ -55,7 +84,7 @@ class DecodedImages(object):
         self._pixels = None
         found = os.path.getsize(self._path)
         if found != self._ends[-1]:
-            raise ValueError("%s has %d bytes, and its index says %d" % (self._path, found, self._ends[-1]))
+            raise ValueError(damaged(self._path, "it has %d bytes, and its images %d" % (found, self._ends[-1])))
 
     def __getitem__(self, index):
         if self._pixels is None:

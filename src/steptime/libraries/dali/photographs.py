@@ -15,7 +15,7 @@ import os
 import numpy
 
 from steptime.worker.augmentation import crops
-from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes
+from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes, undecodable
 
 _DRAWN_TOGETHER = 16
 """Batches whose rectangles are drawn by one call, which costs as much for one batch as for several."""
@@ -111,12 +111,12 @@ class DaliPhotographs(object):
         for epoch, indices in self._begun:
             for index in indices:
                 alone = numpy.array([index])
-                fed = self._fed(alone, *self._crops(epoch, alone))
+                feed = itertools.repeat(self._fed(alone, *self._crops(epoch, alone))).__next__
                 try:
-                    self._graph.build(lambda fed=fed: fed, 1, 1, 1).run()
+                    self._graph.build(feed, 1, 1, 1).run()
                 except RuntimeError as error:
                     said = str(error).partition("encountered:")[2].strip().splitlines()
-                    return "%s cannot be decoded: %s" % (self._paths[index], said[0] if said else error)
+                    return undecodable(self._paths[index], said[0] if said else error)
         return None
 
 

@@ -9,7 +9,8 @@ import numpy
 
 from steptime.worker.augmentation import crops
 from steptime.worker.batches import Batches, open_batches, sends_bytes
-from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes
+from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes, undecodable
+from steptime.worker.stored_images import damaged, require_whole
 
 _BILINEAR, _BY_AREA = 1, 3
 _START_OF_SCAN = b"\xff\xda"
@@ -120,7 +121,8 @@ class _ImageFiles(object):
             content, label = self._opened(index)
             pixels = self._cropped(content, box)
         except Exception as error:  # whatever the decoder throws, the file must be named
-            raise ValueError("%s cannot be decoded: %s" % (self._name(index), error)) from error
+            # MXNet's own errors go on with a stack of C++.
+            raise ValueError(self._fault(index, (str(error) or type(error).__name__).splitlines()[0])) from error
         return pixels[:, ::-1] if flipped else pixels, label
 
     def _opened(self, index):
@@ -128,8 +130,9 @@ class _ImageFiles(object):
         with open(self._paths[index], "rb") as file:
             return file.read(), self._labels[index]
 
-    def _name(self, index):
-        return self._paths[index]
+    def _fault(self, index, why):
+        """Return the message about an image that cannot be decoded."""
+        return undecodable(self._paths[index], why)
 
     def batch(self, items):
         """Return the items as a batch, normalised and with channels first or in bytes, and their labels."""
@@ -162,19 +165,26 @@ class _ImageRecords(_ImageFiles):
 
     def __init__(self, dataset, channels, *, as_bytes):
         super(_ImageRecords, self).__init__(dataset, channels, as_bytes=as_bytes)
+        require_whole(dataset)
         self._file = os.path.join(dataset["root"], "images.rec")
-        self._records = mxnet.recordio.MXIndexedRecordIO(os.path.join(dataset["root"], "images.idx"), self._file, "r")
+        places = os.path.join(dataset["root"], "images.idx")
+        try:
+            self._records = mxnet.recordio.MXIndexedRecordIO(places, self._file, "r")
+        except ValueError as error:
+            raise ValueError(damaged(places, error)) from error
         # A reader has one position, which helpers share as they are threads; reading is short against decoding.
         self._alone = threading.Lock()
 
     def _opened(self, index):
         with self._alone:
             record = self._records.read_idx(index)
+        if record is None:
+            raise ValueError("%s ends before it" % self._file)
         header, content = mxnet.recordio.unpack(record)
         return content, int(header.label)
 
-    def _name(self, index):
-        return "%s, record %d" % (self._file, index)
+    def _fault(self, index, why):
+        return damaged(self._file, "its record %d cannot be decoded: %s" % (index, why))
 
 
 _SOURCES = {"image_folder": _ImageFiles, "recordio": _ImageRecords}

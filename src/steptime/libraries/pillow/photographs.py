@@ -4,12 +4,11 @@ Images come from files, from tar shards, or as pixels that were decoded before (
 """
 
 import io
-import os
 
 import numpy
 
 from steptime.worker.augmentation import crops
-from steptime.worker.samples import read_index, read_sizes, scale_and_shift
+from steptime.worker.samples import read_index, read_sizes, scale_and_shift, undecodable
 from steptime.worker.stored_images import DecodedImages, TarMembers
 
 
@@ -102,21 +101,26 @@ class _Files(object):
 
     def cropped(self, index, size, box, flipped):
         path = self._paths[index]
-        return _decoded(path, path, self._mode, self._sizes[index], (size, box, flipped))
+        try:
+            return _decoded(path, self._mode, self._sizes[index], (size, box, flipped))
+        except Exception as error:  # decoders raise many types; whichever it is, the file must be named
+            raise ValueError(undecodable(path, error)) from error
 
 
 class _TarShards(object):
     """Every image is a file in a tar archive, whose place there the index tells."""
 
-    def __init__(self, dataset, paths, sizes, mode):
+    def __init__(self, dataset, _, sizes, mode):
         self._members = TarMembers(dataset)
-        self._paths = paths
         self._sizes = sizes
         self._mode = mode
 
     def cropped(self, index, size, box, flipped):
-        file = io.BytesIO(self._members.read(index))
-        return _decoded(file, self._members.name(index), self._mode, self._sizes[index], (size, box, flipped))
+        try:
+            file = io.BytesIO(self._members.read(index))
+            return _decoded(file, self._mode, self._sizes[index], (size, box, flipped))
+        except Exception as error:  # as of files
+            raise ValueError(self._members.fault(index, error)) from error
 
 
 class _Decoded(object):
@@ -140,20 +144,17 @@ class _Decoded(object):
 _SOURCES = {"image_folder": _Files, "tar_shards": _TarShards, "decoded": _Decoded}
 
 
-def _decoded(file, name, mode, expected, cut):
+def _decoded(file, mode, expected, cut):
     """Return the crop ``cut`` of an image file, decoded at its full size.
 
     Pillow and TensorFlow can decode a JPEG at half its size or less, MXNet cannot, and all loaders do the same work.
 
-    Raises ValueError, naming the file, when it cannot be decoded or is not of the expected size.
+    Raises whatever Pillow does when the file cannot be decoded, ValueError when it is not of the expected size.
     """
     from PIL import Image
 
-    try:
-        with Image.open(file) as opened:
-            image = opened.convert(mode)
-        if image.size != tuple(expected):
-            raise ValueError("it has %dx%d pixels, and the index says %dx%d" % (image.size + tuple(expected)))
-        return cropped(image, *cut)
-    except Exception as error:  # decoders raise many types; whichever it is, the file must be named
-        raise ValueError("%s cannot be decoded: %s" % (os.path.abspath(name), error)) from error
+    with Image.open(file) as opened:
+        image = opened.convert(mode)
+    if image.size != tuple(expected):
+        raise ValueError("it has %dx%d pixels, and the index says %dx%d" % (image.size + tuple(expected)))
+    return cropped(image, *cut)

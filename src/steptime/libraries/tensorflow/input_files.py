@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from steptime.worker.augmentation import crops
 from steptime.worker.image_layout import channels_last
-from steptime.worker.samples import read_arrays, read_index, read_shards, read_sizes, scale_and_shift
+from steptime.worker.samples import read_arrays, read_index, read_shards, read_sizes, scale_and_shift, undecodable
+from steptime.worker.stored_images import damaged, require_whole
 
 
 def epochs_of(order):
@@ -32,8 +33,13 @@ def file_at_fault(source, chosen, decode):
         try:
             decode(index)
         except tf.errors.OpError as cause:  # noqa: PERF203 - speed does not matter any more
-            return "%s cannot be decoded: %s" % (source.name(index), cause.message)
+            return source.fault(index, cause)
     return None
+
+
+def _first_line(cause):
+    """Return what TensorFlow says of an error, without the operations behind it."""
+    return cause.message.splitlines()[0].partition(" [[")[0]
 
 
 class ArraySource(object):
@@ -161,9 +167,9 @@ class FolderSource(_ImageSource):
         """Return an image as bytes, (height, width, channels)."""
         return self._decoded(tf.io.read_file(self._paths[index]))
 
-    def name(self, index):
-        """Return the file of an image, for messages."""
-        return self._paths[index]
+    def fault(self, index, cause):
+        """Return the message about an image on which TensorFlow raised ``cause``."""
+        return undecodable(self._paths[index], _first_line(cause))
 
 
 class RecordSource(_ImageSource):
@@ -175,6 +181,7 @@ class RecordSource(_ImageSource):
     """
 
     def _open(self, dataset, _, constant):
+        require_whole(dataset)
         with open(dataset["index"]) as file:
             names = json.load(file)["shards"]
         members = read_shards(dataset["index"])
@@ -220,10 +227,13 @@ class RecordSource(_ImageSource):
         content, _ = self._opened(tf.data.experimental.get_single_element(whole)[place])
         return self._decoded(content)
 
-    def name(self, index):
-        """Return the shard and the place there of an image, for messages."""
+    def fault(self, index, cause):
+        """Return the message about an image on which TensorFlow raised ``cause``: what its whole shard may have."""
         shard, place = self._places[index]
-        return "%s, record %d" % (self._shards[shard], place)
+        why = _first_line(cause)
+        if isinstance(cause, tf.errors.InvalidArgumentError):
+            why = "its record %d cannot be decoded: %s" % (place, why)
+        return damaged(self._shards[shard], why)
 
 
 SOURCES = {"arrays": ArraySource, "image_folder": FolderSource, "tfrecord": RecordSource}

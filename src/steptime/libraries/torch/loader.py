@@ -41,6 +41,24 @@ def _send(batch, device, finish, side):
         return finish(images.to(device, non_blocking=True)), labels.to(device, non_blocking=True)
 
 
+class BrokenBatch(object):
+    """Stands in for a batch of which a file cannot be decoded.
+
+    An error that a helper raises comes with the helper's traceback in its message; this one is raised in training.
+    """
+
+    def __init__(self, message):
+        self.message = message
+
+
+def _whole(batches):
+    """Yield the batches; raise ValueError, which names the file, in place of a broken one."""
+    for batch in batches:
+        if isinstance(batch, BrokenBatch):
+            raise ValueError(batch.message)
+        yield batch
+
+
 class _ImageBatches(Dataset):
     """A dataset that is asked for ``(epoch, indices)`` and answers with a batch ``(images, labels)``.
 
@@ -60,8 +78,12 @@ class _ImageBatches(Dataset):
         return _Finish(torch.from_numpy(scale).to(device), torch.from_numpy(shift).to(device), self._flat)
 
     def __getitem__(self, entry):
+        """Return the batch, or a ``BrokenBatch``."""
         epoch, indices = entry
-        images = self._bytes(epoch, indices)
+        try:
+            images = self._bytes(epoch, indices)
+        except ValueError as error:
+            return BrokenBatch(str(error))
         labels = self._labels.index_select(0, torch.from_numpy(indices))
         return (images if self.finish is None else self.finish(images)), labels
 
@@ -105,11 +127,8 @@ class PhotoBatches(_ImageBatches):
 
     def _bytes(self, epoch, indices):
         batch = numpy.empty((len(indices),) + self._files.size + (self._channels,), dtype=numpy.uint8)
-        try:
-            for crop, row in zip(self._files.batch_crops(epoch, indices), batch):
-                row[...] = crop
-        except ValueError as error:
-            raise RuntimeError(str(error)) from error
+        for crop, row in zip(self._files.batch_crops(epoch, indices), batch):
+            row[...] = crop
         images = torch.from_numpy(batch).permute(0, 3, 1, 2)  # Pillow's channels are innermost already
         return images if self._channels_last else images.contiguous()
 
@@ -126,8 +145,8 @@ def open_torch_batches(job, context, device, channels_last):
         device: a ``torch.device``.
         channels_last: whether images lie in memory with their channels innermost.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch, and RuntimeError
-    from ``next`` when a file cannot be decoded.
+    Raises ValueError when the dataset does not hold what the job says or is too small for one batch and, from ``next``,
+    when a file cannot be decoded.
     """
     settings, workload = job["loader"], job["workload"]
     shape = workload["input_shape"]
@@ -198,7 +217,7 @@ def _fetch(dataset, plan, processes, pin):
         loader = DataLoader(
             dataset, batch_size=None, sampler=_Plan(plan), num_workers=processes, pin_memory=pin, **ahead
         )
-        return iter(loader)
+        return _whole(iter(loader))
 
 
 class _Plan(Sampler):
