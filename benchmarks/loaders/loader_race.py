@@ -1,39 +1,50 @@
-"""Images per CPU-second of PyTorch's loaders and of plain programs, in turns in one process: ratios with intervals.
+"""PyTorch's loaders and plain programs in turns in one process: images per CPU-second and per second, with ratios.
 
 The contestants over the same folder, with the same numbers of threads or helpers:
 
 ``native``   steptime's native loader
 ``plain``    a ``DataLoader`` as an expert writes it: a map-style dataset over Pillow with a random resized crop
 ``dali``     steptime's loader ``dali``
-``example``  a pipeline as NVIDIA's example for ImageNet has it: file reader, ``image_random_crop``, resize, normalise
+``example``  the pipeline of NVIDIA's example for ImageNet with PyTorch, on processors: ``readers.file`` that shuffles,
+             ``decoders.image_random_crop`` of at most 100 attempts, a triangular resize, a flip by ``coin_flip`` in
+             ``crop_mirror_normalize``; its batches are torch's without a copy
+``iterator`` the same pipeline behind ``DALIClassificationIterator``, which copies, as the example has it
+
+All draw rectangles from the same ranges, 8 to 100 % of an image and 3/4 to 4/3, where the example has 10 to 100 % and
+0.8 to 1.25, so that all have as many pixels to decode.
 
 Run it in the environment ``pytorch-dali``, from the folder of the repository::
 
-    PYTHONPATH=src PYTHON benchmarks/loaders/loader_race.py FOLDER [--side 64] [--blocks 12]
+    PYTHONPATH=src PYTHON benchmarks/loaders/loader_race.py FOLDER [--side 64] [--helpers 0] [--blocks 12]
 
-``FOLDER`` has one folder of images per class. Wall time means nothing on a busy machine and is not shown.
+``FOLDER`` has one folder of images per class. A turn begins and ends with the contestant's queue of batches full, so
+that processor time, of helper processes too, is that of the batches which were taken. Images per second are shown as
+well; on a busy machine they mean nothing.
 """
 
 import argparse
 import itertools
 import json
 import math
+import os
 import random
-import resource
 import tempfile
+import time
 from pathlib import Path
 
 import numpy
 import torch
 from nvidia.dali import fn, types
 from nvidia.dali.pipeline import pipeline_def
+from nvidia.dali.plugin.base_iterator import LastBatchPolicy
+from nvidia.dali.plugin.pytorch import DALIClassificationIterator
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from steptime.libraries.torch.loader import open_torch_batches
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-PAIRS = [("native", "plain"), ("dali", "example"), ("dali", "native")]
+PAIRS = [("native", "plain"), ("dali", "example"), ("dali", "iterator"), ("dali", "native")]
 
 
 class Rank:
@@ -106,8 +117,8 @@ def example_pipeline(root, side):
     return images, labels
 
 
-def example_batches(root, side, batch, helpers):
-    """Return the batches of NVIDIA's pipeline as tensors of torch, without end."""
+def built_example(root, side, batch, helpers):
+    """Return NVIDIA's pipeline, built, with as many threads and batches ahead as steptime's."""
     pipeline = example_pipeline(
         root=root,
         side=side,
@@ -117,9 +128,26 @@ def example_batches(root, side, batch, helpers):
         prefetch_queue_depth=max(1, 2 * helpers),
     )
     pipeline.build()
+    return pipeline
+
+
+def example_batches(*settings):
+    """Return the batches of NVIDIA's pipeline as tensors of torch, without end."""
+    pipeline = built_example(*settings)
     while True:
         images, labels = pipeline.run()
         yield torch.from_dlpack(images.as_tensor()), torch.from_dlpack(labels.as_tensor()).squeeze(-1).long()
+
+
+def iterator_batches(*settings):
+    """Return the batches of NVIDIA's pipeline as its iterator for PyTorch hands them over, without end."""
+    pipeline = built_example(*settings)
+    batches = DALIClassificationIterator(
+        pipeline, reader_name="Reader", last_batch_policy=LastBatchPolicy.PARTIAL, auto_reset=True
+    )
+    while True:
+        for (pair,) in batches:
+            yield pair["data"], pair["label"].squeeze(-1).long()
 
 
 def steptime_batches(kind, root, index, samples, side, batch, helpers):
@@ -139,10 +167,44 @@ def steptime_batches(kind, root, index, samples, side, batch, helpers):
     return open_torch_batches(job, Rank(), torch.device("cpu"), False)
 
 
+TICKS = os.sysconf("SC_CLK_TCK")
+_LOOK_S, _IDLE = 0.1, 0.1
+"""The queue of a contestant is full when less than this share of a look's time is computed."""
+
+
 def cpu_s():
-    """Processor seconds of this process with its threads."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    """Processor seconds of this process with its threads, and of its living helpers."""
+    helpers = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    total = time.process_time()
+    for helper in helpers:
+        fields = Path(f"/proc/{helper}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / TICKS
+    return total
+
+
+def settle():
+    """Wait until nothing is made ahead any more; return the processor seconds by then."""
+    before = cpu_s()
+    while True:
+        time.sleep(_LOOK_S)
+        now = cpu_s()
+        if now - before < _IDLE * _LOOK_S:
+            return now
+        before = now
+
+
+def turn(batches, batch, ahead, seconds):
+    """Take batches for about so long; return images per processor second, and per second behind the full queue."""
+    begin, count = settle(), 0
+    for _ in range(ahead):
+        next(batches)
+        count += batch
+    started, waiting = time.perf_counter(), count
+    while time.perf_counter() - started < seconds:
+        next(batches)
+        count += batch
+    took = time.perf_counter() - started
+    return count / (settle() - begin), (count - waiting) / took
 
 
 def interval(values):
@@ -160,8 +222,9 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--helpers", type=int, default=0, help="helper processes or threads of each loader")
     parser.add_argument("--blocks", type=int, default=12)
-    parser.add_argument("--seconds", type=float, default=1.0, help="processor seconds of each turn")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     classes = sorted(each.name for each in chosen.folder.iterdir() if each.is_dir())
@@ -177,34 +240,36 @@ def main():
     with tempfile.NamedTemporaryFile("w", suffix=".json") as index:
         json.dump({"files": files, "classes": classes, "sizes": sizes}, index)
         index.flush()
-        root, side, batch = str(chosen.folder), chosen.side, chosen.batch
-        own = [root, index.name, len(files), side, batch, 0]
+        root, side, batch, helpers = str(chosen.folder), chosen.side, chosen.batch, chosen.helpers
+        own = [root, index.name, len(files), side, batch, helpers]
         whole = [(str(chosen.folder / name), label) for name, label in files]
         contestants = {
             "native": steptime_batches("native", *own),
-            "plain": plain_batches(whole, side, batch, 0),
+            "plain": plain_batches(whole, side, batch, helpers),
             "dali": steptime_batches("dali", *own),
-            "example": example_batches(root, side, batch, 0),
+            "example": example_batches(root, side, batch, helpers),
+            "iterator": iterator_batches(root, side, batch, helpers),
         }
-        rates = {name: [] for name in contestants}
         for batches in contestants.values():
             for _ in range(3):
                 next(batches)
-        order = list(contestants)
+        order, ahead = list(contestants), 1 + 2 * helpers
+        rates = {name: [] for name in contestants}
         stream = random.Random(0)
         for _ in range(chosen.blocks):
             stream.shuffle(order)
             for name in order:
-                begin, count = cpu_s(), 0
-                while cpu_s() - begin < chosen.seconds:
-                    next(contestants[name])
-                    count += chosen.batch
-                rates[name].append(count / (cpu_s() - begin))
-        print(f"{len(files)} images, {sizes[0][0]}x{sizes[0][1]} to {side}x{side}, {chosen.blocks} blocks")
+                rates[name].append(turn(contestants[name], batch, ahead, chosen.seconds))
+    print(
+        f"{len(files)} images, {sizes[0][0]}x{sizes[0][1]} to {side}x{side}, {helpers} helpers, {chosen.blocks} blocks"
+    )
+    for kind, what in enumerate(("images per CPU-second", "images per second")):
+        print(what)
         for name, found in rates.items():
-            print(f"  {name:8} {numpy.median(found):8.0f} images per CPU-second")
+            print(f"  {name:8} {numpy.median([each[kind] for each in found]):8.0f}")
         for first, second in PAIRS:
-            ratio, least, most = interval(numpy.array(rates[first]) / numpy.array(rates[second]))
+            ratios = [one[kind] / other[kind] for one, other in zip(rates[first], rates[second], strict=True)]
+            ratio, least, most = interval(ratios)
             print(f"  {first} / {second}: {ratio:.3f} [{least:.3f}, {most:.3f}]")
 
 
