@@ -3,6 +3,7 @@
 from ablations import cluster
 from summaries import MACHINE, trial
 from summaries import summary as a_summary
+from trainings import trained, trainings
 
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary, Value
@@ -93,3 +94,34 @@ def test_a_refused_prediction_says_why():
 def test_the_page_begins_with_the_answer():
     found = a_summary([trial()], published=[claim(1.1, 1.2, 1.3)])
     assert plain_text(answer(found)) in page_text(found, {}, "", "folder").replace("&#39;", "'")
+
+
+def learned(*tied: bool) -> str:
+    """Return the answer of a study of one training per schedule, the first of which is the best."""
+    schedules = ("cosine", "constant", "step")
+    found = trainings(*(trained(number, schedules[number]) for number in range(1 + len(tied))))
+    places = [
+        place.model_copy(update={"tied_with_best": is_tied})
+        for place, is_tied in zip(found.accuracy, (True, *tied), strict=True)
+    ]
+    return answer(found.model_copy(update={"accuracy": places}))
+
+
+def test_the_best_training_is_named_with_its_interval_and_seeds():
+    assert "the best is pytorch allreduce, cosine, final 98.00 % (97.60 to 98.40), 5 seeds; of the 2 " in learned(
+        True, False
+    )
+
+
+def test_schedules_that_are_behind_are_apart_from_those_that_are_tied():
+    text = learned(True, False)
+    assert "of the 2 others 1 of them are tied with it." in text
+    assert "Learning-rate schedules of the best and those tied with it: cosine and constant; behind: step." in text
+
+
+def test_a_tie_of_all_schedules_is_admitted():
+    assert "No learning-rate schedule is shown to be better than the others." in learned(True, True)
+
+
+def test_one_training_is_no_answer():
+    assert learned() == ""

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from steptime.measurements.flags import in_words, varied_options
 from steptime.runner.expansion import skipped_in_words
@@ -10,6 +10,9 @@ from steptime.runner.plan import StudyPlan
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
+
+if TYPE_CHECKING:
+    from steptime.cli.console import PlainConsole
 
 
 def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
@@ -34,28 +37,52 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
             if trial.group == group:
                 implementation = plan.manifests[trial.framework].strategies[trial.strategy].implementation
                 mark = f" ({implementation})" if implementation else ""
-                console.print(f"  {in_words(trial, varied)}{mark}{_tier(trial, plan)}", soft_wrap=True)
+                console.print(
+                    f"  {in_words(trial, varied)}{mark}{_tier(trial, plan)}{_training(trial)}", soft_wrap=True
+                )
     for line in _conditions(plan):
         console.print(line, soft_wrap=True)
     if trials:
         console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:")
         for command in plan.commands(trials[-1]):
             console.print(f"  {command}", soft_wrap=True)
-    budget = "" if plan.budget_s is None else f", at most the budget of {format_seconds(plan.budget_s)}"
-    console.print(
-        f"\nabout {format_seconds(plan.estimate_s)} of launches{budget}, besides environments, datasets and checks; "
-        + (
-            "longer where a step takes a tenth of a second or more"
-            if plan.study.training is None
-            else "a minute for each training"
-        )
-    )
-    if plan.ablation_launches:
-        console.print(
-            f"among them {plan.ablation_launches} launches that take steps apart, about "
-            f"{format_seconds(plan.ablation_s)}{' if the budget has room for them' if budget else ''}"
-        )
+    _print_times(plan, console)
     console.print(f"results go to {plan.folder}")
+
+
+def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
+    """Say about how long the launches take, what the budget leaves out of them, and what that rests on."""
+    wanted, budget_s = plan.wanted_s, plan.budget_s
+    guesses = []
+    if plan.timed:
+        guesses.append("longer where a step takes a tenth of a second or more")
+    if plan.training_launches:
+        each = format_seconds(plan.training_s / plan.training_launches)
+        guesses.append(f"a guess of {each} for each of {plan.training_launches} trainings, until the first has ended")
+    console.print(
+        f"\nabout {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
+    )
+    if budget_s is not None and wanted > budget_s:
+        console.print(f"the budget ends them after {format_seconds(budget_s)}; the same command goes on")
+    parts = {
+        "take steps apart": (plan.ablation_launches, plan.ablation_s),
+        "take batches from a loader alone": (plan.loader_launches, plan.loader_s),
+    }
+    for what, (launches, seconds) in parts.items():
+        if launches:
+            room = " if the budget has room for them" if budget_s is not None else ""
+            console.print(f"among them {launches} launches that {what}, about {format_seconds(seconds)}{room}")
+
+
+def _training(trial: Trial) -> str:
+    """Say by what a trial is trained; nothing of one whose steps are timed."""
+    if trial.training is None:
+        return ""
+    found = trial.training
+    parts = [trial.optimizer.name, found.rate_schedule.in_words, f"{found.epochs} epochs"]
+    parts += [f"{found.scaling_rule} scaling"] if found.scaling_rule != "none" else []
+    parts += [f"warm-up {found.warmup_epochs}"] if found.warmup_epochs else []
+    return ", " + ", ".join(parts)
 
 
 def _tier(trial: Trial, plan: StudyPlan) -> str:

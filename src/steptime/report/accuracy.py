@@ -25,6 +25,8 @@ class AccuracyRow:
     trial: TrialSummary
     found: TrainingSummary
     rank: str
+    leads: bool
+    """Whether it is the best, or tied with it."""
     final: str
     """Accuracy, or the loss where there is none."""
     best: str
@@ -142,6 +144,7 @@ def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
         trial=trial,
         found=found,
         rank=f"{place.rank}{'=' if place.rank > 1 and place.tied_with_best else ''}",
+        leads=place.rank == 1 or place.tied_with_best,
         final=f"{final}, {count(len(found.seeds), 'seed')}",
         best=_share(found.best_accuracy) if found.best_accuracy else "",
         loss=loss,

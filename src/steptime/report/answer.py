@@ -1,12 +1,13 @@
 """The answer of a study, in its first paragraph.
 
-Whether published claims hold here, and how far; what performance models explain; what is predicted; and where this
-machine differs so much from that of a claim that the comparison means little.
+Whether published claims hold here, and how far; which training is the most accurate; what performance models explain;
+what is predicted; and where this machine differs so much from that of a claim that the comparison means little.
 """
 
 from collections.abc import Iterator
 
 from steptime.measurements.summary_form import LaunchValue, PublishedRatio, Summary
+from steptime.report.accuracy import AccuracyGroup, accuracy_groups
 from steptime.report.models import model_sentences
 from steptime.report.number_format import count, listed, number, percent, ratio
 
@@ -15,11 +16,12 @@ _LITTLE = 0.1
 
 
 def answer(summary: Summary) -> str:
-    """Return the first paragraph; empty for a study without claims, models and predictions."""
-    if not (summary.published or summary.models or summary.prediction):
+    """Return the first paragraph; empty for a study without claims, trainings to compare, models and predictions."""
+    learned = [sentence for group in accuracy_groups(summary) for sentence in _learned(group)]
+    if not (summary.published or learned or summary.models or summary.prediction):
         return ""
     verdicts = (_verdict(found) for found in summary.published)
-    return " ".join([*verdicts, *model_sentences(summary), *_differences(summary)])
+    return " ".join([*verdicts, *learned, *model_sentences(summary), *_differences(summary)])
 
 
 def paper_line(summary: Summary) -> str:
@@ -43,6 +45,23 @@ def _verdict(found: PublishedRatio) -> str:
     if measured.high < 1.0:
         return f"{claim}: that does not hold here; the ratio is {shown} over {pairs} of trials ({known})."
     return f"{claim}: that is not shown here; the ratio is {shown} over {pairs} of trials ({known})."
+
+
+def _learned(group: AccuracyGroup) -> Iterator[str]:
+    """Yield which training is the best of several, how many are tied with it, and whose schedules these have."""
+    best, *others = group.rows
+    if not others:
+        return
+    tied = sum(row.leads for row in others)
+    behind = "all are behind it" if not tied else f"{tied} of them are tied with it"
+    yield f"{group.title}: the best is {best.name}, final {best.final}; of the {len(others)} others {behind}."
+    schedules = list(dict.fromkeys(row.found.schedule for row in group.rows))
+    leading = list(dict.fromkeys(row.found.schedule for row in group.rows if row.leads))
+    if len(schedules) > 1 and leading == schedules:
+        yield "No learning-rate schedule is shown to be better than the others."
+    elif len(schedules) > 1:
+        last = [name for name in schedules if name not in leading]
+        yield f"Learning-rate schedules of the best and those tied with it: {listed(leading)}; behind: {listed(last)}."
 
 
 def _differences(summary: Summary) -> Iterator[str]:
