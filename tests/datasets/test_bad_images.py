@@ -15,6 +15,7 @@ import pytest
 from image_folders import cut_off, write_folder, write_image
 from PIL import Image
 
+from steptime.datasets import image_folder
 from steptime.datasets.image_folder import broken_images
 from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
@@ -70,6 +71,26 @@ def test_every_bad_picture_is_named_at_once(folder: Path, cache: Path) -> None:
         open_dataset(str(folder), cache)
 
     assert all(f"{name}: " in str(caught.value) for name in ("truncated.jpg", "text.jpg", "press.jpg", "deep.png"))
+
+
+def test_the_header_of_every_picture_is_read_where_not_all_are_decoded(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(folder)
+    monkeypatch.setattr(image_folder, "MOST", 1)
+
+    with pytest.raises(DatasetError, match="broken images among 10 images, of which 1 were decoded") as caught:
+        open_dataset(str(folder), cache)
+
+    assert all(f"{name}: " in str(caught.value) for name in ("text.jpg", "press.jpg", "deep.png"))
+
+
+def test_a_picture_that_is_written_over_is_looked_at_again(folder: Path, cache: Path) -> None:
+    open_dataset(str(folder), cache)
+    write_image(folder / "cat" / "1.jpg", mode="CMYK")
+
+    with pytest.raises(DatasetError, match=r"1\.jpg: CMYK colours"):
+        open_dataset(str(folder), cache)
 
 
 def test_bad_pictures_are_left_out_and_named_if_that_is_asked_for(folder: Path, cache: Path) -> None:

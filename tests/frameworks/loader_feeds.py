@@ -39,8 +39,15 @@ from steptime.frameworks.tensorflow1.loader import GraphNativeBatches
 own = GraphNativeBatches(job, context)
 session = tf1.Session()
 own.start(session)
-fetched = iter(lambda: session.run(own.tensors), None)
-batches = ((x.transpose(0, 3, 1, 2), t) for x, t in fetched)
+def fetched():
+    for steps in itertools.count():
+        try:
+            inputs, targets = session.run(own.tensors)
+        except tensorflow.errors.OpError as error:
+            own.explain(error, steps)
+            raise
+        yield inputs.transpose(0, 3, 1, 2), targets
+batches = fetched()
 """,
     "mxnet": """
 import mxnet

@@ -104,7 +104,11 @@ def _help(job, who, helper, pipe, inputs, targets):  # noqa: PLR0913, PLR0917 - 
     """Fill the slots that ``pipe`` names with this helper's batches, until the other end closes it."""
     die_with_parent()
     dataset, batch, shape = job["loader"]["dataset"], job["batch_per_worker"], tuple(job["workload"]["input_shape"])
-    files = PhotographFiles(dataset, shape, job["seed"])
+    try:
+        files = PhotographFiles(dataset, shape, job["seed"])
+    except ValueError as error:
+        pipe.send(str(error))
+        return
     inputs = _array(inputs, (-1, batch) + shape)
     targets = _array(targets, (-1, batch))
     for number, (epoch, chosen) in enumerate(worker_order(job, *who)):

@@ -111,9 +111,9 @@ class DaliPhotographs(object):
         for epoch, indices in self._begun:
             for index in indices:
                 alone = numpy.array([index])
-                feed = itertools.repeat(self._fed(alone, *self._crops(epoch, alone))).__next__
+                fed = self._fed(alone, *self._crops(epoch, alone))
                 try:
-                    self._graph.build(feed, 1, 1, 1).run()
+                    self._graph.build(_constantly(fed), 1, 1, 1).run()
                 except RuntimeError as error:
                     said = str(error).partition("encountered:")[2].strip().splitlines()
                     return undecodable(self._paths[index], said[0] if said else error)
@@ -165,6 +165,15 @@ class _Graph(object):
             pipeline.set_outputs(inputs)
         pipeline.build()
         return pipeline
+
+
+def _constantly(value):
+    """Return a function without arguments that returns ``value``: DALI gives its own to one that could take any."""
+
+    def feed():
+        return value
+
+    return feed
 
 
 def _encoded(paths):

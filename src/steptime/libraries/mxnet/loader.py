@@ -121,8 +121,9 @@ class _ImageFiles(object):
             content, label = self._opened(index)
             pixels = self._cropped(content, box)
         except Exception as error:  # whatever the decoder throws, the file must be named
-            # MXNet's own errors go on with a stack of C++.
-            raise ValueError(self._fault(index, (str(error) or type(error).__name__).splitlines()[0])) from error
+            # MXNet's own errors come with a stack of C++, in front of the cause or behind it.
+            said = str(error).splitlines() or [type(error).__name__]
+            raise ValueError(self._fault(index, said[-1] if said[0].startswith("Traceback") else said[0])) from error
         return pixels[:, ::-1] if flipped else pixels, label
 
     def _opened(self, index):

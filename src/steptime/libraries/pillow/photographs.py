@@ -120,7 +120,8 @@ class _TarShards(object):
             file = io.BytesIO(self._members.read(index))
             return _decoded(file, self._mode, self._sizes[index], (size, box, flipped))
         except Exception as error:  # as of files
-            raise ValueError(self._members.fault(index, error)) from error
+            why = str(error).partition(" <_io")[0]  # Pillow's name of what is no file
+            raise ValueError(self._members.fault(index, why)) from error
 
 
 class _Decoded(object):

@@ -7,6 +7,7 @@ channels last. ``constant`` makes a tensor of an array: graph mode feeds arrays 
 import itertools
 import json
 import os
+import re
 
 import numpy
 import tensorflow as tf
@@ -38,8 +39,8 @@ def file_at_fault(source, chosen, decode):
 
 
 def _first_line(cause):
-    """Return what TensorFlow says of an error, without the operations behind it."""
-    return cause.message.splitlines()[0].partition(" [[")[0]
+    """Return what TensorFlow says of an error, without the operations in front of it and behind."""
+    return re.sub(r"\{\{.*?\}\} ?| ?\[(\[|Op:).*", "", cause.message.splitlines()[0])
 
 
 class ArraySource(object):
