@@ -1,11 +1,11 @@
-"""A small sample of benchmarks/kills.py, which kills steptime at random moments and counts what is lost and left."""
+"""A small sample of benchmarks/faults/kills.py, which kills steptime at random moments and counts the losses."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "kills.py"
+PROGRAM = Path(__file__).parents[2] / "benchmarks" / "faults" / "kills.py"
 
 
 def test_nothing_is_lost_and_nothing_is_left_when_steptime_is_killed():

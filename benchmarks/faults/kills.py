@@ -1,9 +1,11 @@
-"""What is lost and what is left when steptime is killed at random moments.
+"""What is lost and what is left when a command of steptime is ended by a signal at random moments.
+
+``campaign.py`` does everything else to a running study: it kills what a study started and what it runs on.
 
 ::
 
-    python benchmarks/kills.py                      # 200 SIGKILL, 50 SIGTERM, 50 SIGHUP
-    python benchmarks/kills.py --sigkill 3 --sigterm 3 --sighup 3 --scenarios run env
+    python benchmarks/faults/kills.py                      # 200 SIGKILL, 50 SIGTERM, 50 SIGHUP
+    python benchmarks/faults/kills.py --sigkill 3 --sigterm 3 --sighup 3 --scenarios run env
 
 Six scenarios take turns: ``run`` (timed launches), ``check`` (equivalence checks with an empty cache), ``breakdown``,
 ``emulated`` (hosts with namespaces and control groups, where this machine allows them), ``net``, and ``env``
@@ -37,6 +39,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from remnants import lines_of_records, living_processes, write_plugin
 
 from steptime.interruption import Interrupted, obeyed
 from steptime.launchers.emulation.control_groups import find_groups
@@ -138,9 +142,7 @@ class Command:
 
     def records(self) -> Counter[tuple[str, str]]:
         """Return every whole line of every record file, and the marker of a complete environment."""
-        found: Counter[tuple[str, str]] = Counter()
-        for path in sorted([*self.folder.glob("results/*.jsonl"), *self.folder.glob("results/trials/*/*.jsonl")]):
-            found.update((str(path), line) for line in path.read_text().split("\n")[:-1])
+        found = lines_of_records(self.folder / "results")
         found.update((str(path), path.read_text()) for path in self.folder.glob("cache/environments/*/ready.json"))
         return found
 
@@ -170,11 +172,9 @@ class Command:
 
     @staticmethod
     def _write_plugin(folder: Path) -> None:
-        package, metadata = folder / "slow_build", folder / "slow_build-1.0.dist-info"
+        package = folder / "slow_build"
         package.mkdir(parents=True)
-        metadata.mkdir()
-        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-build\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text("[steptime.frameworks]\nslow_build = slow_build\n")
+        write_plugin(folder, "slow_build")
         (package / "__init__.py").touch()
         (package / "adapter.py").touch()
         (package / "requirements.txt").write_text("# nothing\n")
@@ -216,17 +216,7 @@ def _is_free(lock: Path) -> bool:
 
 def processes_of(folder: Path) -> list[str]:
     """Return the processes that inherited a command's variable, zombies left out."""
-    mark = f"{_TOKEN}={folder}".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark not in (path / "environ").read_bytes().split(b"\0"):
-                continue
-            if (path / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-                found.append(f"{path.name}: {(path / 'cmdline').read_text().replace(chr(0), ' ')[:120]}")
-        except OSError:  # it has ended meanwhile
-            continue
-    return found
+    return [str(process) for process in living_processes() if process.variables.get(_TOKEN) == str(folder)]
 
 
 def kill_once(command: Command, number: signal.Signals, delay_s: float, findings: Findings) -> None:

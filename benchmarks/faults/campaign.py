@@ -1,0 +1,305 @@
+"""Faults at random moments of a running study, and what they cost: nothing, if steptime keeps its word.
+
+::
+
+    python benchmarks/faults/campaign.py OUT --faults 500          # as root, with Debian's Slurm; resumable
+    python benchmarks/faults/campaign.py OUT --only worker --sites ssh
+    python benchmarks/faults/campaign.py OUT --numbers 17 18       # the same kinds, sites and moments again
+    python benchmarks/faults/campaign.py OUT --table               # the table of docs/faults.md
+
+A study of two frameworks (the reference, and a stand-in with a server) runs on this machine, on two nodes by ssh, and
+as a job of Slurm. Each fault has a number, from which and from the seed follow its kind, its site and its moment. It
+happens to a command that goes on with the results of the faults before. Then the command's end is awaited and the fault
+undone; after every fifth of a site the study runs to its end. Counted as broken is
+
+- ``lost``: a line of records that was there at the moment of the fault, and is not any more;
+- ``unreadable``: ``steptime report`` or ``steptime export`` fails or meets a damaged line;
+- ``left``: a process that runs on a node ten seconds after the end of the command;
+- ``ranked``: a launch that the fault met and that counts as good;
+- ``stuck``: a command that does not end, a traceback, or a study that does not go on.
+
+One line per fault is appended to OUT/outcomes.jsonl.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kinds import FAKETIME, KINDS, Fault
+from remnants import lines_of_records
+from sites import LEAST, MOST, TRIALS, ClusterBed, OneMachine, Site, SlurmNodes, SshNodes
+
+from steptime.cli.app import run_program
+
+_FAULTS_OF_A_FOLDER = 5
+_USUAL_S = 40.0
+"""A guess of how long the study takes, until it has run from its beginning to its end."""
+_DISK_BYTES = 16 << 20
+_RESULTS_BYTES = 96 << 20
+BROKEN = ("lost", "unreadable", "left", "ranked", "stuck")
+
+
+class Campaign:
+    """The faults of one seed, on the sites of one machine."""
+
+    def __init__(self, sites: dict[str, Site], seed: int, patience_s: float) -> None:
+        """Let faults happen on ``sites``; after ``patience_s`` no process may be left."""
+        self._sites = sites
+        self._seed = seed
+        self._patience_s = patience_s
+        self._usual_s = dict.fromkeys(sites, _USUAL_S)
+        self._met: Counter[str] = Counter()
+
+    def run_one(self, number: int, kind: str, name: str) -> dict[str, Any]:
+        """Let fault ``number`` happen and return its outcome."""
+        site, chance = self._sites[name], random.Random(f"{self._seed}/{number}")  # noqa: S311 - reproducible
+        broken: dict[str, list[str]] = {each: [] for each in BROKEN}
+        new, started = not site.results.exists(), time.monotonic()
+        fault = Fault(site, site.start(), chance)
+        share = chance.random()
+        fault.run.wait(share * self._usual_s[name])
+        if fault.run.poll() is None:
+            before = lines_of_records(site.results)
+            try:
+                KINDS[kind].happen(fault)
+            except BaseException:
+                fault.run.kill()
+                fault.undo()
+                raise
+        else:
+            before = lines_of_records(site.results)
+        code = fault.run.wait(max(60.0, 4.0 * self._usual_s[name]))
+        if code == 0 and new:
+            self._usual_s[name] = time.monotonic() - started
+        if code is None and not (KINDS[kind].ends_run or name == "slurm"):
+            broken["stuck"].append(f"still running: {fault.run.said()[-300:]}")
+        if code is None:
+            fault.run.kill()
+        broken["left"] += self._left(site)
+        fault.undo()
+        broken["stuck"] += _bad_manners(fault)
+        broken["lost"] += [line[:120] for _, line in before - lines_of_records(site.results)]
+        met, flagged = _launch_of(fault, site.results)
+        if fault.hits_launch and met == "ok" and not flagged:
+            broken["ranked"].append(fault.what)
+        broken["unreadable"] += _unreadable(site.results)
+        said = fault.run.said()[-400:]
+        self._met[name] += 1
+        if code == 0 or self._met[name] % _FAULTS_OF_A_FOLDER == 0:
+            self._complete(site, broken)
+            site.next_folder()
+        return {
+            "number": number,
+            "seed": self._seed,
+            "site": name,
+            "kind": kind,
+            "share": round(share, 4),
+            "what": fault.what,
+            "code": code,
+            "launch": met,
+            "flags": flagged,
+            "seconds": round(time.monotonic() - started, 1),
+            "broken": {key: value for key, value in broken.items() if value},
+            "said": said,
+        }
+
+    def _complete(self, site: Site, broken: dict[str, list[str]]) -> None:
+        """Run the study to its end, and hold its results against what was asked for."""
+        before = lines_of_records(site.results)
+        for _ in range(3):  # a host that has just come back may need another try
+            run = site.start()
+            code = run.wait(900.0)
+            if code is None:
+                run.kill()
+            if code in (0, 3):
+                break
+        launches: dict[str, Counter[str]] = {}
+        for path, line in lines_of_records(site.results):
+            if path.endswith("records.jsonl"):
+                launches.setdefault(Path(path).parent.name, Counter())[json.loads(line)["status"]] += 1
+        if len(launches) != TRIALS or not all(map(_is_measured, launches.values())):
+            broken["stuck"].append(f"not completed, exit code {code}, {launches}: {run.said()[-600:]}")
+        broken["lost"] += [line[:120] for _, line in before - lines_of_records(site.results)]
+        broken["unreadable"] += _unreadable(site.results)
+        broken["left"] += self._left(site)
+
+    def _left(self, site: Site) -> list[str]:
+        """Return the processes that run after the end of a command, once there are none or the time is up."""
+        deadline = time.monotonic() + self._patience_s
+        while (found := site.processes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        for each in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each.pid, signal.SIGKILL)
+        return [str(each) for each in found]
+
+
+def _is_measured(launches: Counter[str]) -> bool:
+    """Say whether a trial got the launches that it needs, or as many failed ones as give it up."""
+    good, failed = launches["ok"], launches["failed"]
+    return good >= LEAST or good + failed >= MOST or (failed > 1 and failed >= good)
+
+
+def _bad_manners(fault: Fault) -> list[str]:
+    said = [fault.run.said(), fault.second]
+    found = [f"traceback: {each[-1500:]}" for each in said if "Traceback" in each]
+    if fault.second and "in use" not in fault.second:
+        found.append(f"the second command was not refused (exit code {fault.second_code}): {fault.second[-300:]}")
+    return found
+
+
+def _launch_of(fault: Fault, results: Path) -> tuple[str | None, list[str]]:
+    """Return the status of the launch that ran when the fault happened, and what flags it; None where none was kept."""
+    for path, line in lines_of_records(results):
+        if not path.endswith("records.jsonl") or not fault.what:
+            continue
+        record = json.loads(line)
+        began = datetime.fromisoformat(record["started_at"]).timestamp()
+        if began <= fault.at <= began + record["wall_s"]:
+            return record["status"], [
+                each for each in record["flags"] if not each.startswith(("noisy: foreign", "more"))
+            ]
+    return None, []
+
+
+def _unreadable(results: Path) -> list[str]:
+    """Return what readers of the results say that they should not."""
+    if not (results / "study.json").exists():
+        return [f"{results} has records and no study"] if lines_of_records(results) else []
+    found = []
+    for arguments in (["report", "--json", "--"], ["export", "--to", "csv", "-o", str(results.parent / "export")]):
+        code, said = _asked([*arguments, str(results)])
+        if code or "damaged" in said or "Traceback" in said:
+            found.append(f"steptime {arguments[0]} ended with {code}: {said[-500:]}")
+    return found
+
+
+def _asked(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a command of steptime in a copy of this process, which has imported already what the command needs."""
+    with tempfile.TemporaryFile("w+") as output:
+        child = os.fork()
+        if child == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            code = 70
+            with contextlib.suppress(BaseException):
+                code = run_program(arguments)
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        output.seek(0)
+        return code, output.read()
+
+
+def planned(seed: int, count: int, names: Sequence[str], only: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Return number, kind and site of each fault: all kinds on all sites equally often, in random order."""
+    pairs = [(kind, name) for kind, each in KINDS.items() for name in each.sites]
+    pairs = [pair for pair in pairs if pair != ("clock", "ssh") or FAKETIME.exists()]
+    found: list[tuple[int, str, str]] = []
+    while len(found) < count:
+        turn = list(pairs)
+        random.Random(f"{seed}/turn {len(found)}").shuffle(turn)  # noqa: S311 - reproducible, not secret
+        found += [(len(found) + index, *pair) for index, pair in enumerate(turn)]
+    return [each for each in found[:count] if each[2] in names and (not only or each[1] in only)]
+
+
+@contextlib.contextmanager
+def sites(names: Sequence[str]) -> Iterator[dict[str, Site]]:
+    """Make the sites, on a small disk that all nodes share, and remove them in the end."""
+    root = Path(tempfile.mkdtemp(prefix="faults-", dir="/var/tmp"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_RESULTS_BYTES}", "results", root], check=True)  # noqa: S607
+    bed = ClusterBed(2, _DISK_BYTES) if {"ssh", "slurm"} & set(names) else None
+    made: dict[str, Site] = {}
+    try:
+        if "machine" in names:
+            made["machine"] = OneMachine(root)
+        if bed:
+            bed.up()
+            made |= {each.name: each(root, bed) for each in (SshNodes, SlurmNodes) if each.name in names}
+        yield made
+    finally:
+        for each in made.values():
+            each.down()
+        if bed:
+            bed.down()
+        subprocess.run(["umount", "-l", root], check=False)  # noqa: S607
+        root.rmdir()
+
+
+def table(outcomes: Sequence[dict[str, Any]]) -> str:
+    """Return the outcomes as a table in Markdown: a row for each kind and site."""
+    rows: dict[tuple[str, str], Counter[str]] = {}
+    for each in outcomes:
+        row = rows.setdefault((each["kind"], each["site"]), Counter())
+        row["faults" if each["what"] else "missed"] += 1
+        row["met a launch"] += each["launch"] is not None
+        row.update(each["broken"].keys())
+    columns = ("faults", "met a launch", *BROKEN)
+    order = {kind: index for index, kind in enumerate(KINDS)}
+    lines = [f"| fault | site | {' | '.join(columns)} |", "|---|---|" + "---|" * len(columns)]
+    for (kind, site), row in sorted(rows.items(), key=lambda item: (order[item[0][0]], item[0][1])):
+        lines.append(f"| {kind} | {site} | {' | '.join(str(row[name]) for name in columns)} |")
+    total = sum(rows.values(), Counter())
+    lines.append(f"| all | | {' | '.join(str(total[name]) for name in columns)} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Read the arguments, let the faults happen, and return 1 if anything broke."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--faults", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=list(KINDS), default=[])
+    parser.add_argument("--sites", nargs="+", choices=["machine", "ssh", "slurm"], default=["machine", "ssh", "slurm"])
+    parser.add_argument("--numbers", nargs="+", type=int, help="only these faults, also where they have outcomes")
+    parser.add_argument("--patience", type=float, default=10.0, help="seconds after which no process may be left")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no fault after so long")
+    parser.add_argument("--table", action="store_true", help="print what is there, and let nothing happen")
+    arguments = parser.parse_args()
+    path = arguments.out / "outcomes.jsonl"
+    before = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    if arguments.table:
+        print(table(before))
+        return 0
+    wanted = planned(arguments.seed, arguments.faults, arguments.sites, arguments.only)
+    if arguments.numbers:
+        wanted = [each for each in wanted if each[0] in arguments.numbers]
+    else:
+        there = {(each["seed"], each["number"]) for each in before}
+        wanted = [each for each in wanted if (arguments.seed, each[0]) not in there]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    deadline = time.monotonic() + arguments.minutes * 60.0
+    bad = 0
+    with sites(arguments.sites) as made, path.open("a", buffering=1) as file:
+        campaign = Campaign(made, arguments.seed, arguments.patience)
+        for number, kind, name in wanted:
+            if time.monotonic() > deadline:
+                break
+            outcome = campaign.run_one(number, kind, name)
+            file.write(json.dumps(outcome) + "\n")
+            bad += bool(outcome["broken"])
+            shown = json.dumps(outcome["broken"])[:600] if outcome["broken"] else "nothing broken"
+            sys.stderr.write(
+                f"seed {arguments.seed} fault {number}, {kind} on {name} at {outcome['share']:.2f}: "
+                f"{outcome['what'] or 'missed'}; launch {outcome['launch']}, exit code {outcome['code']}; {shown}\n"
+            )
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
