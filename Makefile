@@ -12,9 +12,11 @@ DEV := $(VENV)/.dev
 
 # Exit code 3 of steptime: a framework could not be had here, and it said which and how to get it.
 WITHOUT_SOME := || test $$? = 3
-# Old frameworks die of a signal now and then. A test that met such a death is repeated once, and the report says so;
-# one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by themselves.)
-AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG"
+# Old frameworks die of a signal now and then, and a virtual machine's host can hold up its memory or disk for minutes,
+# during which a launch stands still in the kernel until its time limit. A test that met either is repeated once, and the
+# report says so; one that met a wrong number is not. (Claims about measured times, marked `alone`, are measured anew by
+# themselves.)
+AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG" --only-rerun "still running; .* waits for a disk"
 # Two processes; tests that share a launch, an environment or a page run in the same one (tests/conftest.py groups them).
 IN_TWO := -n 2 --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
