@@ -182,9 +182,10 @@ def test_a_cancelled_launch_ends(tmp_path):
 def test_the_shells_python_settings_do_not_reach_a_worker(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     monkeypatch.setenv("TF_CONFIG", "{}")
+    monkeypatch.setenv("COVERAGE_PROCESS_START", "/elsewhere/coverage.ini")
     program = """
         import os
-        assert "PYTHONPATH" not in os.environ and "TF_CONFIG" not in os.environ
+        assert not {"PYTHONPATH", "TF_CONFIG", "COVERAGE_PROCESS_START"} & set(os.environ)
         assert os.environ["PYTHONNOUSERSITE"] == "1"
     """
     assert launch(tmp_path, program).ok

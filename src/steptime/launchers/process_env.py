@@ -26,6 +26,7 @@ up for a whole turn of the scheduler the worker that it waits for: 1 KiB among f
 # changes speed.
 _STRIPPED_PREFIXES = (
     "PYTHON",
+    "COVERAGE_",
     "PMI_",
     "PMIX_",
     "OMPI_",
