@@ -54,8 +54,6 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
     """Shown while its launches run."""
     guess_s: float
     """A guess of the seconds that a launch takes, shown for as long as none has been seen."""
-    goes_on: ClassVar[bool] = False
-    """Whether a launch that was cut short goes on where it was when it is launched again."""
     crash_repeats: ClassVar[int] = 0
     """How often a launch that a signal ended is repeated at once, without a record."""
 
@@ -280,15 +278,15 @@ class BlockRunner(Generic[Configuration, Record]):
     def _launch(self, schedule: Schedule[Configuration, Record], configuration: Configuration, number: int) -> None:
         self.observer.remaining(schedule.remaining(self.runs.guess_s, self._time_left_s()))
         what = self.runs.describe(configuration, number)
+        before = self.runs.kept_progress(configuration, number)
         if self.allocation:
             whole_s = schedule.at_least_s(configuration, self.runs.guess_s)
-            self.allocation.require(START_S if self.runs.goes_on else whole_s, what)
+            self.allocation.require(whole_s if before is None else before.next_s, what)
         self.observer.working_on(what)
-        may_be_ended = self.runs.kept_progress(configuration, number) is not None
         job, folder = self.runs.job(configuration, number), self.runs.folder(configuration, number)
         for _ in range(1 + self.runs.crash_repeats):
             with self.runs.followed(configuration, number, self.observer):
-                limit = self._time_left_s() if may_be_ended else None
+                limit = None if before is None else self._time_left_s()
                 result = self.executor.launch(configuration, job, folder, keep_folder=number == 0, at_most_s=limit)
             if not result.crashed:
                 break

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from steptime.datasets.validation import Split
 from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
@@ -77,8 +77,6 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
             facts=result.collected.worker(0).get("session", {}).get("facts", {}),
             commands=result.outcome.commands,
         )
-
-    goes_on: ClassVar[bool] = True
 
     def describe(self, configuration: Trial, number: int) -> str:
         training = configuration.training
