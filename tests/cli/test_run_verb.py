@@ -7,7 +7,8 @@ from small_study import CHECKED_STUDY
 
 from steptime.cli import run as verb
 from steptime.runner.equivalence import distance
-from steptime.runner.study_run import StudyRun, TrialCounts
+from steptime.runner.study_run import StudyRun
+from steptime.runner.verdicts import TrialCounts
 
 
 @pytest.fixture

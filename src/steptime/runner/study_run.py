@@ -5,14 +5,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
 from steptime.environments.cache import cache_folder
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
-from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
@@ -54,6 +53,7 @@ from steptime.runner.trial_runs import (
     timed_schedule,
     timing_of,
 )
+from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, TrialVerdict, Verdicts
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
 from steptime.study.trial import Trial
@@ -62,26 +62,6 @@ from steptime.workloads.table import build_workload
 
 KeptRecord = TypeVar("KeptRecord", bound=TrialLaunch)
 _MOST_CHECKS_ON_HOSTS = 4
-NOT_RUN = "not run: the budget was spent before its first launch"
-HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"
-
-
-class Verdict(TypedDict):
-    """Why a trial has no result, or no rank."""
-
-    status: Literal["failed", "not_equivalent", "unranked"]
-    reason: str
-
-
-@dataclass(frozen=True)
-class TrialCounts:
-    """How the trials of a run ended, in numbers for the exit code and the last line."""
-
-    ok: int
-    failed: int
-    not_equivalent: int
-    not_run: int
-    """For want of budget, which is no failure: another run goes on with them."""
 
 
 @dataclass(frozen=True)
@@ -114,15 +94,9 @@ class StudyRun:
     """That the run is in."""
     kept: int = 0
     """Launches that this run has kept."""
-    _verdicts: dict[str, Verdict] = field(default_factory=dict)
-    _unranked: dict[str, Verdict] = field(default_factory=dict)
-    """Of trials that are measured and change what is computed."""
     _site: Site | None = None
     """The hosts of the study, as they were found."""
-    _left_out: set[str] = field(default_factory=set)
-    """The ids of the trials that the budget did not suffice for."""
-    _accepted: set[str] = field(default_factory=set)
-    """The ids of the trials that this run found nothing against before launching them."""
+    _verdicts: Verdicts = field(default_factory=Verdicts)
 
     def run(self) -> TrialCounts:
         """Prepare, check, launch and store.
@@ -162,8 +136,7 @@ class StudyRun:
                     if t.loader != SYNTHETIC.name
                 }
                 trials = self._equivalent(store, executor, trials, workloads, checked)
-                self._accepted = {trial.id for trial in trials}
-                self._unranked = self._changing(trials)
+                self._verdicts.accept(trials, self.plan.manifests)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
                 trained = [trial for trial in trials if trial.training]
@@ -179,11 +152,11 @@ class StudyRun:
                 self._find_largest_batches(executor, inputs, timed.records, until.all, store.get("verdicts") or {})
                 for trial in trials:
                     if not timed.records.get(trial.id):
-                        self._leave_out(trial, NOT_RUN)
+                        self._verdicts.leave_out(trial, NOT_RUN)
             finally:
                 with shielded():
-                    self._keep_verdicts(store)
-        return self._count(store)
+                    self._verdicts.keep(store)
+        return self._verdicts.counts(store, self.plan.expansion.trials)
 
     @contextmanager
     def _kept_progress(self) -> Iterator[None]:
@@ -230,7 +203,7 @@ class StudyRun:
         inputs: TrialInputs,
         launches: Mapping[str, Sequence[Launch]],
         deadline: float | None,
-        before: Mapping[str, Verdict],
+        before: Mapping[str, TrialVerdict],
     ) -> None:
         """Search the largest batch of each trial that ran out of memory, unless an earlier run has done so."""
         search = BatchSearch(executor, inputs, self.observer, deadline)
@@ -244,7 +217,7 @@ class StudyRun:
                 found = search.run(trial, full[-1].wall_s)
                 because = (full[-1].reason or "").removeprefix(f"{OUT_OF_MEMORY}: ")
                 verdict = {"status": "failed", "reason": f"{OUT_OF_MEMORY}: {found.in_words()}: {because}"}
-            self._verdicts[trial.id] = verdict
+            self._verdicts.against[trial.id] = verdict
 
     def _train(
         self, store: Store, executor: Executor, trials: list[Trial], runs: TrainingRuns, until: float | None
@@ -262,28 +235,12 @@ class StudyRun:
                 kept = runs.kept_progress(trial, 0)
                 begun = kept.is_begun or runs.folder(trial, 0).exists()
                 reason = HALF_TRAINED.format(kept.in_words) if begun else NOT_RUN
-                self._leave_out(trial, reason)
-
-    def _leave_out(self, trial: Trial, reason: str) -> None:
-        """Give a trial its verdict for want of budget."""
-        self._verdicts[trial.id] = {"status": "failed", "reason": reason}
-        self._left_out.add(trial.id)
+                self._verdicts.leave_out(trial, reason)
 
     def _implementations(self) -> dict[str, dict[str, str]]:
         """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""
         frameworks = {trial.framework for trial in self.plan.expansion.trials}
         return {name: self.plan.manifests[name].implementations for name in frameworks}
-
-    def _changing(self, trials: Iterable[Trial]) -> dict[str, Verdict]:
-        """Return the verdicts on those trials whose options change what is computed."""
-        reasons = {each.id: self.plan.manifests[each.framework].unranked(each.options) for each in trials}
-        return {trial_id: {"status": "unranked", "reason": reason} for trial_id, reason in reasons.items() if reason}
-
-    def _keep_verdicts(self, store: Store) -> None:
-        """Keep what this run found against trials, and what earlier ones did that this run has not looked at again."""
-        before = store.get("verdicts") or {}
-        standing = {trial_id: verdict for trial_id, verdict in before.items() if trial_id not in self._accepted}
-        store.put("verdicts", {**standing, **self._unranked, **self._verdicts})
 
     def _keeping(self, store: Store, append: Callable[[KeptRecord], None]) -> Callable[[KeptRecord], None]:
         """Return ``append`` for records whose trial's folder somebody may remove during the run."""
@@ -321,7 +278,7 @@ class StudyRun:
         for trial in trials:
             sharing, available = self._memory_of(trial)
             shortages[trial.id] = memory_shortage(trial, workloads[trial.id], available, device_bytes, sharing)
-        return self._without(trials, shortages, "failed")
+        return self._verdicts.refuse(trials, shortages, "failed")
 
     def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
         """Return how many workers share a host of the site, and the least memory that a host has; None without one."""
@@ -345,7 +302,7 @@ class StudyRun:
         if self._site:
             executor = replace(executor, hosts=living_hosts(self._site, self.plan.most_hosts, store, self.observer))
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
-        return executor, self._without(trials, failures, "failed")
+        return executor, self._verdicts.refuse(trials, failures, "failed")
 
     def _loaders(self, trials: Iterable[Trial], sources: Mapping[str, Dataset]) -> dict[str, dict[str, Any]]:
         """Return every trial's loader, over that form of its source which the loader reads; it is made where needed."""
@@ -388,34 +345,10 @@ class StudyRun:
         manifests = self.plan.manifests
         checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
         equivalence.run(checked, side_by_side=1 if on_device else self._checks_at_once(executor))
-        return self._without(trials, equivalence.failures, "not_equivalent")
+        return self._verdicts.refuse(trials, equivalence.failures, "not_equivalent")
 
     def _checks_at_once(self, executor: Executor) -> int:
         """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
         if self._site is None:
             return max(1, len(executor.cores) // 2) + 1
         return min(_MOST_CHECKS_ON_HOSTS, self._site.fewest_cores(len(self._site.hosts)) // 2 + 1)
-
-    def _without(
-        self, trials: list[Trial], reasons: Mapping[str, str | None], status: Literal["failed", "not_equivalent"]
-    ) -> list[Trial]:
-        """Return the trials that have no reason against them; the others get their verdict, for the report."""
-        for trial_id, reason in reasons.items():
-            if reason:
-                self._verdicts[trial_id] = {"status": status, "reason": reason}
-        return [trial for trial in trials if trial.id not in self._verdicts]
-
-    def _count(self, store: Store) -> TrialCounts:
-        trials = self.plan.expansion.trials
-        not_equivalent = sum(verdict["status"] == "not_equivalent" for verdict in self._verdicts.values())
-        ok = sum(
-            trial.id not in self._verdicts and any(each.status == "ok" for each in _measured(store, trial))
-            for trial in trials
-        )
-        not_run = len(self._left_out)
-        return TrialCounts(ok, len(trials) - ok - not_equivalent - not_run, not_equivalent, not_run)
-
-
-def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
-    """Return what was measured of a trial: its trainings, or its timed launches."""
-    return store.trainings(trial.id) if trial.training else store.iter_launches(trial.id)
