@@ -118,8 +118,9 @@ def test_a_budget_keeps_its_share_for_ablation_launches(plan, monkeypatch):
     seen = []
 
     class NothingRun:
-        def __init__(self, *_fields: Any) -> None:
-            seen.append(_fields[-1])
+        def __init__(self, *fields: Any) -> None:
+            *_, deadline, _allocation = fields
+            seen.append(deadline)
 
         def run(self, _schedule: Any) -> int:
             return 0
