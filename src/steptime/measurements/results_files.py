@@ -12,7 +12,7 @@ from steptime.measurements.jsonlines import read_lines
 from steptime.measurements.plain_file import read_plain
 from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake
 from steptime.measurements.stored_record import SCHEMA, Reader, Record
-from steptime.study.study import Published
+from steptime.study.paper import Published
 from steptime.study.trial import Trial
 
 

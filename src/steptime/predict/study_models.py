@@ -6,7 +6,7 @@ from steptime.measurements.summary_form import Summary
 from steptime.predict.imbalance_comparison import compare_imbalance
 from steptime.predict.ssgd_comparison import compare_s_sgd
 from steptime.predict.study_predictions import predict_study
-from steptime.study.study import PredictionChoice, PublishedEfficiency
+from steptime.study.paper import PredictionChoice, PublishedEfficiency
 
 
 def with_models(summary: Summary, store: Store) -> Summary:

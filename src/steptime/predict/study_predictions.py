@@ -15,8 +15,8 @@ from steptime.predict.fit import fit
 from steptime.predict.observation import Observation, observe
 from steptime.predict.predict import Prediction, PredictionInterval, predict
 from steptime.predict.query import Query
+from steptime.study.paper import PredictionChoice, PublishedEfficiency
 from steptime.study.strategies import strategy_named
-from steptime.study.study import PredictionChoice, PublishedEfficiency
 from steptime.units import format_bit_rate
 
 _BITS = 8

@@ -12,10 +12,11 @@ from steptime.clusters.site import Site
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accelerators import Accelerators, Version
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes, has_classes
+from steptime.study.hosts import ClusterChoice
 from steptime.study.loaders import SYNTHETIC, loader_named
 from steptime.study.optimizer import Optimizer
 from steptime.study.strategies import strategy_named
-from steptime.study.study import ClusterChoice, WorkloadChoice
+from steptime.study.study import WorkloadChoice
 from steptime.study.training import Training
 from steptime.study.trial import OptionValue, Precision, ServerPlacement, Trial, Tuning
 

@@ -15,9 +15,9 @@ from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.runner.site import launcher_on
+from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES
 from steptime.study.strategies import strategy_named
-from steptime.study.study import HostsChoice
 
 OPERATIONS = ("allreduce", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm")

@@ -11,7 +11,8 @@ from steptime.errors import LaunchError, StudyError, UsageError
 from steptime.launchers.hosts.probe import probed
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
-from steptime.study.study import HostsChoice, SlurmChoice, Study
+from steptime.study.hosts import HostsChoice, SlurmChoice
+from steptime.study.study import Study
 
 ON_HOSTS = ("ssh", "slurm")
 """Launchers that always use the hosts of a site."""

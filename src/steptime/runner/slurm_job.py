@@ -9,7 +9,7 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.runner.plan import StudyPlan
-from steptime.study.study import SlurmChoice
+from steptime.study.hosts import SlurmChoice
 from steptime.units import parse_duration
 
 _LIMIT_S = 120.0

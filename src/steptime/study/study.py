@@ -8,15 +8,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
+from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
 from steptime.study.optimizer import Optimizer, OptimizerName
+from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
-    BitRate,
     Count,
-    CpuShare,
-    Delay,
     Device,
     Duration,
-    EfficiencyShare,
     NameAllowed,
     NamesAllowed,
     OneOrMany,
@@ -28,17 +26,12 @@ from steptime.study.quantities import (
     Strict,
     TrueAllowed,
     VariableValues,
-    WorkerCount,
-    by_number,
     form_if_true,
     from_name,
     from_names,
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
 from steptime.study.trial import Precision, ServerPlacement, Tuning
-
-ModelFamily = Literal["load_imbalance", "s_sgd"]
-"""Performance models that published papers hold against measured steps: docs/paper-studies.md has their formulas."""
 
 
 class WorkloadChoice(Strict):
@@ -78,125 +71,6 @@ class EnvironmentChoice(Strict):
     """`existing` uses an interpreter that you have."""
     python: str | None = None
     """The interpreter of an `existing` environment."""
-
-
-class ClusterChoice(Strict):
-    """The hosts that the launcher `emulated` makes of this machine."""
-
-    hosts: ProcessCount
-    """For workers, at most: a trial has as many as its workers fill, and one more for each server of its own."""
-    workers_per_host: ProcessCount = 1
-    """Workers fill one host after the other."""
-    bandwidth: BitRate | None = None
-    """Of every host's link, in each direction; not limited by default."""
-    host_bandwidth: Annotated[dict[int, BitRate], BeforeValidator(by_number)] = {}
-    """For hosts of workers whose link has another bandwidth, from 0."""
-    delay: Delay = 0.0
-    """From one host to another, one way, on top of what the link takes anyway."""
-    cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
-    """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
-
-
-HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", max_length=253)]
-"""Nothing that a program could take for an option or a command."""
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@:+-]*$", max_length=100)]
-
-
-class HostsChoice(Strict):
-    """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
-
-    names: OneOrMany[HostName] = []
-    """As ssh or Slurm knows them; by default those of the allocation (Slurm, PBS, LSF, Flux) that steptime runs in."""
-    workers_per_host: ProcessCount = 1
-    """Workers fill one host after the other."""
-    gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
-    """That every host must have; the study trains on them where it is not 0."""
-    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
-    """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
-
-
-class SlurmChoice(Strict):
-    """The allocation that `steptime submit` asks Slurm for."""
-
-    nodes: ProcessCount = 1
-    time: Duration | None = None
-    """After which Slurm ends the job; the partition's own limit by default."""
-    partition: Word | None = None
-    account: Word | None = None
-    gpus_per_node: Word | None = None
-    """As Slurm's option of this name takes it: `4`, or `a100:4`."""
-
-
-class Side(Strict):
-    """Trials that a published ratio speaks of: those that have, on every axis named here, one of the values given."""
-
-    frameworks: OneOrMany[str]
-    strategies: OneOrMany[str] | None = None
-    workloads: OneOrMany[str] | None = None
-    loaders: OneOrMany[str] | None = None
-    """A claim about loaders compares trials that differ in nothing else."""
-    workers: OneOrMany[ProcessCount] | None = None
-    """A claim about workers compares the time of as many samples, by trials that differ in nothing else."""
-    batch_per_worker: OneOrMany[Count] | None = None
-    """Likewise, of a claim about batches."""
-
-
-class Paper(Strict):
-    """The paper whose question a study asks."""
-
-    title: str
-    authors: str
-    year: Annotated[int, Field(ge=1900, le=2100)]
-    address: Annotated[str, Field(pattern="^https?://")]
-    """Where the paper, or its abstract, can be read."""
-
-
-class Published(Strict):
-    """A ratio that somebody published, to be compared with the one measured here."""
-
-    claim: str
-    """What was found, in a few words."""
-    source: str
-    """Who published it, where."""
-    slower: Side
-    faster: Side
-    ratio: Annotated[float, Field(gt=0)] | None = None
-    """Time of `slower` divided by time of `faster`, as published; null where only the direction was."""
-    machine: str | None = None
-    """What it was measured on; the report says where this machine differs."""
-
-
-class PublishedEfficiency(Strict):
-    """Points of a scaling curve that somebody published, to stand beside the study's predictions."""
-
-    claim: str
-    """What was found, in a few words."""
-    source: str
-    """Who published it, where."""
-    machine: str
-    """What it was measured on."""
-    workloads: OneOrMany[str] | None = None
-    """Of the study, those that it may be compared with; all by default."""
-    efficiency: Annotated[dict[int, EfficiencyShare], BeforeValidator(by_number), Field(min_length=1)]
-    """By number of workers, throughput per worker relative to one worker's."""
-
-
-class PredictionChoice(Strict):
-    """Numbers of workers that a study predicts from what it measures, and the hosts that they would have."""
-
-    workers: Annotated[OneOrMany[WorkerCount], Field(min_length=1)]
-    """How many; the report predicts each for every strategy, workload and batch that was measured."""
-    strategies: OneOrMany[str] | None = None
-    """Of those measured, which are predicted; all by default."""
-    frameworks: OneOrMany[str] | None = None
-    """Likewise."""
-    workers_per_host: ProcessCount | None = None
-    """As measured by default."""
-    cores_per_host: ProcessCount | None = None
-    """Of emulated hosts, the cores that the predicted hosts would have for themselves; by default they share this
-    machine's."""
-    bandwidth: BitRate | None = None
-    """Of each host's link; as measured by default."""
 
 
 class Launches(Strict):

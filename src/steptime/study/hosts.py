@@ -1,0 +1,54 @@
+"""The hosts that a study names: emulated ones, those of a real cluster, and those that Slurm is asked for."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from steptime.study.quantities import BitRate, CpuShare, Delay, Duration, OneOrMany, ProcessCount, Strict, by_number
+
+
+class ClusterChoice(Strict):
+    """The hosts that the launcher `emulated` makes of this machine."""
+
+    hosts: ProcessCount
+    """For workers, at most: a trial has as many as its workers fill, and one more for each server of its own."""
+    workers_per_host: ProcessCount = 1
+    """Workers fill one host after the other."""
+    bandwidth: BitRate | None = None
+    """Of every host's link, in each direction; not limited by default."""
+    host_bandwidth: Annotated[dict[int, BitRate], BeforeValidator(by_number)] = {}
+    """For hosts of workers whose link has another bandwidth, from 0."""
+    delay: Delay = 0.0
+    """From one host to another, one way, on top of what the link takes anyway."""
+    cpu_share: Annotated[dict[int, CpuShare], BeforeValidator(by_number)] = {}
+    """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
+
+
+HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", max_length=253)]
+"""Nothing that a program could take for an option or a command."""
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@:+-]*$", max_length=100)]
+
+
+class HostsChoice(Strict):
+    """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
+
+    names: OneOrMany[HostName] = []
+    """As ssh or Slurm knows them; by default those of the allocation (Slurm, PBS, LSF, Flux) that steptime runs in."""
+    workers_per_host: ProcessCount = 1
+    """Workers fill one host after the other."""
+    gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
+    """That every host must have; the study trains on them where it is not 0."""
+    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
+    """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
+
+
+class SlurmChoice(Strict):
+    """The allocation that `steptime submit` asks Slurm for."""
+
+    nodes: ProcessCount = 1
+    time: Duration | None = None
+    """After which Slurm ends the job; the partition's own limit by default."""
+    partition: Word | None = None
+    account: Word | None = None
+    gpus_per_node: Word | None = None
+    """As Slurm's option of this name takes it: `4`, or `a100:4`."""
