@@ -79,6 +79,8 @@ def net(
         return
     mistakes = Mistakes()
     read_hosts = partial(parse_hosts, launcher=launcher, interface=interface)
+    if hosts is not None and not hosts.strip(" ,"):
+        mistakes.add(["--hosts names no host; write a number, or names as n0,n1"])
     emulated_hosts, real_hosts = mistakes.read("--hosts", hosts or "", read_hosts) or (None, None)
     query = NetQuery(
         workers=mistakes.each("--workers", workers, count),

@@ -125,7 +125,7 @@ def parse_operation(name: str) -> str:
 def parse_hosts(
     text: str, launcher: str = "auto", interface: str | None = None
 ) -> tuple[int | None, HostsChoice | None]:
-    """Return a number of emulated hosts, or the real hosts that are named; both None where the text is empty.
+    """Return a number of emulated hosts, or the real hosts that are named; both None where only an interface is.
 
     Args:
         text: a number, or names that commas separate.

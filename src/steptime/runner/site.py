@@ -41,7 +41,11 @@ def site_of_messages(
     Raises UsageError where hosts are wanted and nobody names any, LaunchError where a scheduler does not answer.
     """
     try:
-        return find_site(launcher, hosts, None, "the command line", environment)
+        site = find_site(launcher, hosts, None, "the command line", environment)
+        if site is not None and site.is_example and not (hosts and hosts.names):
+            message = "runs on the nodes of an allocation, and this is none"
+            raise UsageError([message])
+        return site
     except UsageError as error:
         message = f"--launcher {launcher} {error}: name them, as --hosts n0,n1, or use it in {_ALLOCATIONS}"
         raise UsageError([message]) from error
