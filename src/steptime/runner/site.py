@@ -42,13 +42,16 @@ def site_of_messages(
     """
     try:
         site = find_site(launcher, hosts, None, "the command line", environment)
-        if site is not None and site.is_example and not (hosts and hosts.names):
-            message = "runs on the nodes of an allocation, and this is none"
-            raise UsageError([message])
-        return site
     except UsageError as error:
         message = f"--launcher {launcher} {error}: name them, as --hosts n0,n1, or use it in {_ALLOCATIONS}"
         raise UsageError([message]) from error
+    if site is not None and site.is_example and not (hosts and hosts.names):
+        message = (
+            f"--launcher {launcher} runs on the nodes of an allocation, and this is none: use it within salloc or "
+            "sbatch, or reach hosts by ssh, as --hosts n0,n1"
+        )
+        raise UsageError([message])
+    return site
 
 
 def find_site(
