@@ -30,15 +30,15 @@ PAGES = [
 ]
 
 
-def test_no_class_name_stands_in_two_packages():
+def test_no_class_name_stands_in_two_files():
     """A name stands for one thing; private and nested classes count, a leading underscore does not."""
-    packages = defaultdict(set)
+    files = defaultdict(set)
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
-                packages[node.name.lstrip("_")].add(path.parent.relative_to(SOURCE).as_posix())
+                files[node.name.lstrip("_")].add(path.relative_to(SOURCE).as_posix())
 
-    assert {name: sorted(found) for name, found in packages.items() if len(found) > 1} == {}
+    assert {name: sorted(found) for name, found in files.items() if len(found) > 1} == {}
 
 
 def test_files_are_named_by_nouns():

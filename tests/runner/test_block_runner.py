@@ -15,7 +15,7 @@ from steptime.runner.block_runner import (
     BUDGET_SPENT,
     AbstractRuns,
     BlockRunner,
-    KeptProgress,
+    LaunchProgress,
     Schedule,
     StoppingRule,
     deadlines,
@@ -78,9 +78,9 @@ class KeepingRuns(Runs):
         super().__init__()
         self.begun = begun
 
-    def kept_progress(self, configuration: Trial, number: int) -> KeptProgress:
+    def kept_progress(self, configuration: Trial, number: int) -> LaunchProgress:
         begun = (configuration.framework, number) == (self.begun, 0)
-        return KeptProgress(begun, "epoch 3 of 8 is kept" if begun else "none was over", 10.0)
+        return LaunchProgress(begun, "epoch 3 of 8 is kept" if begun else "none was over", 10.0)
 
 
 @dataclass

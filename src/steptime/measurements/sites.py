@@ -39,20 +39,16 @@ def incomparable(points: Iterable[Measured]) -> dict[str, str]:
     groups: dict[str, list[Measured]] = {}
     for point in points:
         groups.setdefault(point.trial.group, []).append(point)
+    kept = {member.trial.id for members in groups.values() for member in best_first(members)}
     return {
         member.trial.id: (
             f"it ran on other hosts than the best of its group ({_hosts(member)}), and no block of launches has both; "
             "a larger launches.min would compare them"
         )
         for members in groups.values()
-        for member in set_apart(members)
+        for member in members
+        if member.trial.id not in kept
     }
-
-
-def set_apart(members: Sequence[Measured]) -> list[Measured]:
-    """Return the members of a group that ``best_first`` leaves out."""
-    kept = {member.trial.id for member in best_first(members)}
-    return [member for member in members if member.trial.id not in kept]
 
 
 def site_forms(launches: Iterable[LaunchTimes], kept: Mapping[str, Any]) -> list[SiteForm]:

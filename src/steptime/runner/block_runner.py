@@ -38,7 +38,7 @@ Record = TypeVar("Record", bound=LaunchRecord)
 
 
 @dataclass(frozen=True)
-class KeptProgress:
+class LaunchProgress:
     """How far a launch is that goes on from what an earlier one kept, and that a deadline may therefore end."""
 
     is_begun: bool
@@ -76,7 +76,7 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
         self,
         configuration: Configuration,  # noqa: ARG002 - most launches begin anew
         number: int,  # noqa: ARG002
-    ) -> KeptProgress | None:
+    ) -> LaunchProgress | None:
         """Return how far a launch is; None where launches begin anew, so that one that is ended would be lost."""
         return None
 

@@ -13,7 +13,7 @@ from typing import Any
 from steptime.datasets.validation import Split
 from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
 from steptime.measurements.store import Store
-from steptime.runner.block_runner import START_S, AbstractRuns, KeptProgress, Schedule, StoppingRule
+from steptime.runner.block_runner import START_S, AbstractRuns, LaunchProgress, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import TrainingPlan, epoch_steps, training_job
 from steptime.runner.progress import Observer
@@ -113,11 +113,11 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
             return None
         return START_S + _epoch_s(before) * max(0, trial.training.epochs - len(before))
 
-    def kept_progress(self, configuration: Trial, number: int) -> KeptProgress:
+    def kept_progress(self, configuration: Trial, number: int) -> LaunchProgress:
         before = kept_epochs(self._checkpoint(configuration, number))
         most = configuration.training.epochs if configuration.training else 0
         words = f"epoch {len(before)} of {most} is kept" if before else f"none of its {most} epochs was over"
-        return KeptProgress(bool(before), words, START_S + (_epoch_s(before) if before else 0.0))
+        return LaunchProgress(bool(before), words, START_S + (_epoch_s(before) if before else 0.0))
 
     def _checkpoint(self, trial: Trial, number: int) -> Path:
         """Return the folder beside the run folder, which is made anew for every launch."""

@@ -32,7 +32,7 @@ def _apply(document: Document, override: str) -> None:
         message = f"override {override!r}: write KEY=VALUE, for example workers=[1,2] or equivalence.enabled=false"
         raise StudyError(message)
     name = f"override {override!r}"
-    steps = _Steps(name)
+    steps = _KeySteps(name)
     kept = document.data
     path = steps.resolve(kept, keys)
     value, mistakes = read_value(_listed(text, path), name)
@@ -50,7 +50,7 @@ def _listed(text: str, path: Path) -> str:
     return f"[{written}]" if takes_list and "," in written and written[0] not in "[{\"'" else written
 
 
-class _Steps:
+class _KeySteps:
     """Goes down a path of keys; what the file wrote short (a name, one value) is spelled out on the way."""
 
     def __init__(self, name: str) -> None:
