@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from steptime.measurements.flags import in_words, varied_options
+from steptime.measurements.flags import Varied, varied_names, varied_options
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan
 from steptime.study.environment_variables import passed, stripped
@@ -28,6 +28,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     from steptime.cli.console import PlainConsole
 
     varied = varied_options(trials)
+    helpers = len({trial.loader_processes for trial in trials}) > 1
     console = PlainConsole()
     counted = f": {_launches_in_words(plan)}"
     console.print(Text.assemble((plan.study.name, "bold"), counted))
@@ -38,7 +39,8 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
                 implementation = plan.manifests[trial.framework].strategies[trial.strategy].implementation
                 mark = f" ({implementation})" if implementation else ""
                 console.print(
-                    f"  {in_words(trial, varied)}{mark}{_tier(trial, plan)}{_training(trial)}", soft_wrap=True
+                    f"  {_name(trial, varied, helpers=helpers)}{mark}{_tier(trial, plan)}{_training(trial)}",
+                    soft_wrap=True,
                 )
     for line in _conditions(plan):
         console.print(line, soft_wrap=True)
@@ -72,6 +74,24 @@ def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
         if launches:
             room = " if the budget has room for them" if budget_s is not None else ""
             console.print(f"among them {launches} launches that {what}, about {format_seconds(seconds)}{room}")
+
+
+def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
+    """Return framework and strategy with its servers, the options that vary, and, where asked, the loader's helpers."""
+    names = varied_names(trial, varied)
+    parts = [
+        trial.framework,
+        trial.strategy,
+        *(f"{name}={value}" for name, value in trial.options.items() if name in names),
+        *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
+    ]
+    if helpers and trial.dataset is not None:
+        parts.append(f"loader_processes={trial.loader_processes}")
+    if trial.servers:
+        parts.append(f"servers={trial.servers}")
+    if trial.server_placement == "colocated":
+        parts.append("colocated")
+    return " ".join(parts)
 
 
 def _training(trial: Trial) -> str:

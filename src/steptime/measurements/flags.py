@@ -84,19 +84,3 @@ def varied_options(trials: Sequence[Trial]) -> Varied:
 def varied_names(trial: Trial, varied: Varied) -> set[str]:
     """Return the options and variables in which trials of the framework, strategy and tier of ``trial`` differ."""
     return varied.get((trial.framework, trial.strategy, trial.tuning), set())
-
-
-def in_words(trial: Trial, varied: Varied) -> str:
-    """Return framework and strategy of ``trial``, its servers if it has any, and those of its options that vary."""
-    names = varied_names(trial, varied)
-    parts = [
-        trial.framework,
-        trial.strategy,
-        *(f"{name}={value}" for name, value in trial.options.items() if name in names),
-        *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
-    ]
-    if trial.servers:
-        parts.append(f"servers={trial.servers}")
-    if trial.server_placement == "colocated":
-        parts.append("colocated")
-    return " ".join(parts)

@@ -28,6 +28,7 @@ from steptime.report.learning_figures import (
 from steptime.report.link_figures import link_groups
 from steptime.report.models import model_tables
 from steptime.report.plain_text import plain_text
+from steptime.report.prediction_figures import prediction_figures
 from steptime.report.trial_names import Names, check_name
 
 
@@ -90,6 +91,7 @@ def page_text(
         answer=answer(summary),
         paper=paper_line(summary),
         model_tables=model_tables(summary),
+        predictions=prediction_figures(summary.prediction),
         loader_tables=loaders.loader_tables(summary),
         about_loaders=loaders,
         reached=[

@@ -67,10 +67,14 @@ class TrialRuns(AbstractRuns[Trial, TrialRecord], Generic[TrialRecord]):
 
 
 def described(trial: Trial) -> str:
-    """Return a trial in a few words, for progress."""
+    """Return a trial in a few words, for progress; of loaders all but the native one without helpers."""
     workers = "1 worker" if trial.workers == 1 else f"{trial.workers} workers"
     tier = " tuned" if trial.tuning == "tuned" else ""
-    return f"{trial.framework} {trial.strategy}{tier}, {trial.workload}, {workers}"
+    parts = [f"{trial.framework} {trial.strategy}{tier}", trial.workload]
+    if trial.loader != "native" or trial.loader_processes:
+        helpers = f" with {trial.loader_processes} helpers" if trial.loader_processes else ""
+        parts.append(f"{trial.loader} loader{helpers}")
+    return ", ".join([*parts, workers])
 
 
 def block_on_site(schedule: Schedule[Trial, Launch], number: int, site: Sequence[str] | None) -> int:
