@@ -1,4 +1,4 @@
-"""Predicted efficiency against workers: a line per configuration with the band of its intervals, beside what is published."""
+"""Predicted efficiency against workers: a line per configuration with its band, beside what is published."""
 
 from collections.abc import Sequence
 
