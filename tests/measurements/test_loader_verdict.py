@@ -122,6 +122,13 @@ def test_a_change_that_the_study_holds_is_checked_by_its_measurement():
     assert change.measured_gain.value == pytest.approx(0.4 / 0.11, rel=0.05)
 
 
+def test_a_step_held_up_by_something_else_than_its_loader_gets_no_advice_about_loaders():
+    found = verdict(0.1, [loading(0.0005, 0.11)])
+
+    assert found.changes == []
+    assert found.cheapest is None
+
+
 def test_a_configuration_that_does_not_wait_needs_no_change():
     assert verdict(0.1, [loading(0.02, 0.1, ahead=2)]).changes == []
 

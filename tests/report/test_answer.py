@@ -115,7 +115,7 @@ def test_the_best_training_is_named_with_its_interval_and_seeds():
 
 def test_schedules_that_are_behind_are_apart_from_those_that_are_tied():
     text = learned(True, False)
-    assert "of the 2 others 1 of them are tied with it." in text
+    assert "of the 2 others 1 is tied with it." in text
     assert "Learning-rate schedules of the best and those tied with it: cosine and constant; behind: step." in text
 
 

@@ -53,8 +53,10 @@ def _learned(group: AccuracyGroup) -> Iterator[str]:
     if not others:
         return
     tied = sum(row.leads for row in others)
-    behind = "all are behind it" if not tied else f"{tied} of them are tied with it"
-    yield f"{group.title}: the best is {best.name}, final {best.final}; of the {len(others)} others {behind}."
+    behind = f"of the {len(others)} others {tied} {'is' if tied == 1 else 'are'} tied with it"
+    if tied in {0, len(others)}:
+        behind = f"all {len(others)} others are {'tied with' if tied else 'behind'} it"
+    yield f"{group.title}: the best is {best.name}, final {best.final}; {behind}."
     schedules = list(dict.fromkeys(row.found.schedule for row in group.rows))
     leading = list(dict.fromkeys(row.found.schedule for row in group.rows if row.leads))
     if len(schedules) > 1 and leading == schedules:
