@@ -68,6 +68,15 @@ def test_links_of_emulated_hosts_are_those_measured(store):
     assert found.deployment.bandwidth == 2e8 / 8
 
 
+@pytest.mark.parametrize("kind", ["emulated", "found"])
+@pytest.mark.parametrize(("placement", "own_servers"), [("own", 1), ("colocated", 0)])
+def test_messages_of_one_worker_cross_hosts_where_its_server_has_a_host_of_its_own(kind, placement, own_servers):
+    cluster = cluster_for(workers=1, own_servers=own_servers, kind=kind)
+    trial = a_trial(strategy="ps_sync", workers=1, servers=1, server_placement=placement, cluster=cluster)
+
+    assert deployment_of(trial).crosses == (placement == "own")
+
+
 def test_workers_of_one_machine_are_on_one_host():
     deployment = deployment_of(a_trial(strategy="allreduce", workers=4))
     assert (deployment.hosts, deployment.workers_per_host, deployment.crosses) == (1, 4, False)

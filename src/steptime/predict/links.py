@@ -95,7 +95,14 @@ def inside_of(deployment: Deployment) -> Deployment:
     """Return the deployment of one host's workers alone."""
     workers = min(deployment.workers, deployment.workers_per_host)
     return replace(
-        deployment, workers=workers, hosts=1, workers_per_host=workers, emulated=False, bandwidth=None, delay_s=0.0
+        deployment,
+        workers=workers,
+        hosts=1,
+        server_hosts=0,
+        workers_per_host=workers,
+        emulated=False,
+        bandwidth=None,
+        delay_s=0.0,
     )
 
 

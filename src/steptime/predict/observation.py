@@ -84,6 +84,8 @@ class Deployment:
     placement: ServerPlacement | None = None
     hosts: int = 1
     """Of workers."""
+    server_hosts: int = 0
+    """Of servers alone."""
     workers_per_host: int = 1
     emulated: bool = False
     """Whether the hosts are parts of one machine and share its cores."""
@@ -104,7 +106,9 @@ class Deployment:
     @property
     def crosses(self) -> bool:
         """Whether messages travel between hosts."""
-        return self.hosts > 1 or (self.emulated and self.servers > 0)
+        # A profile of before ``server_hosts`` has emulated servers, of which each has a host of its own.
+        before = self.emulated and self.servers > 0 and self.placement != "colocated"
+        return self.hosts > 1 or self.server_hosts > 0 or before
 
 
 @dataclass(frozen=True)
@@ -222,6 +226,7 @@ def deployment_of(trial: Trial) -> Deployment:
         servers=trial.servers,
         placement=trial.server_placement,
         hosts=cluster.worker_hosts if cluster else max(trial.hosts, 1),
+        server_hosts=len(cluster.hosts) - cluster.worker_hosts if cluster else 0,
         workers_per_host=cluster.workers_per_host if cluster else -(-trial.workers // max(trial.hosts, 1)),
         emulated=cluster is not None and cluster.kind == "emulated",
         bandwidth=min(rates) / _BITS if rates else None,

@@ -216,13 +216,15 @@ def _deployment(
         per_host = workers
     batch = query.batch_per_worker or (query.global_batch // workers if query.global_batch else like.batch)
     servers = (query.servers or max(like.servers, 1)) if strategy_named(target.key.strategy).servers else 0
+    placement = (query.server_placement or like.placement or "own") if servers else None
     return replace(
         like,
         workers=workers,
         batch=batch,
         servers=servers,
-        placement=(query.server_placement or like.placement or "own") if servers else None,
+        placement=placement,
         hosts=-(-workers // per_host),
+        server_hosts=servers if like.server_hosts and placement == "own" else 0,
         workers_per_host=per_host,
         emulated=like.emulated and not query.cores_per_host,
         bandwidth=query.bandwidth or (LINKS[query.nic].rate if query.nic else like.bandwidth),
@@ -319,7 +321,7 @@ def _link_asked(
     profile: Profile, target: Target, query: Query, deployment: Deployment, own: Sequence[MeasuredConfiguration]
 ) -> tuple[LinkEstimate, LinkSpread, bool]:
     """Return the link, its uncertainty beyond the group's factors, and whether these factors hold for it."""
-    crosses = deployment.hosts > 1 or (deployment.emulated and deployment.servers > 0)
+    crosses = deployment.crosses
     known = [each.link for each in own if each.link is not None and each.link.between_hosts == crosses]
     if not crosses and (query.inner_link or query.inner_bandwidth):
         return _inner_asked(profile, target, query, deployment, own)

@@ -72,7 +72,7 @@ def described(trial: Trial) -> str:
     tier = " tuned" if trial.tuning == "tuned" else ""
     parts = [f"{trial.framework} {trial.strategy}{tier}", trial.workload]
     if trial.loader != "native" or trial.loader_processes:
-        helpers = f" with {trial.loader_processes} helpers" if trial.loader_processes else ""
+        helpers = {0: "", 1: " with 1 helper"}.get(trial.loader_processes, f" with {trial.loader_processes} helpers")
         parts.append(f"{trial.loader} loader{helpers}")
     return ", ".join([*parts, workers])
 
