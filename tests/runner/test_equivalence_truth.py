@@ -1,6 +1,7 @@
 """The truth of a check and what it finds, with real runs of the reference and planted faults."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import trials
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.equivalence import oracle
 from steptime.runner.equivalence.check import Checker
+from steptime.runner.equivalence.distance import relative_distance
 from steptime.runner.equivalence.oracle import Oracle, Truth, _diverges
 from steptime.runner.equivalence.probes import Probe, probes, rounds_of
 from steptime.runner.equivalence.verdict import Findings
@@ -102,6 +104,50 @@ def test_a_worker_that_never_exchanged_its_gradients_is_found_in_the_gradient(ex
 def test_other_initial_weights_are_found_in_the_first_loss(executor, truth, tmp_path):
     reasons = found_in(executor, truth, tmp_path, trial(), seed=1)
     assert any("the first loss is" in reason for reason in reasons)
+
+
+def with_another_slope(truth: Truth, share: float, *names: str) -> Truth:
+    """Return the truth of a network in which the last update of some arrays is by a ``share`` of itself another one."""
+    *before, last = truth.rounds
+    moved = {name: share * (last.end[name] - last.start[name])[::-1] for name in names}
+    end = {**last.end, **{name: last.end[name] + moved[name] for name in names}}
+    return Truth(truth.learning_rate, ((*before, replace(last, end=end)),) * len(truth.ranks))
+
+
+def judged(executor: Executor, truth: Truth, beside: list[Truth], folder: Path) -> tuple[list[str], list[int]]:
+    """Return the reasons against a right run, and the rounds from which on other truths were asked for."""
+    ran = executor.launch(trial(), check_job(trial(), WORKLOAD, ROUNDS), folder, last_record="check", pinned=False)
+    found, asked = Findings(trial(), WORKLOAD), []
+    found.add(probe(), ran, folder, truth, lambda place: asked.append(place) or beside)
+    return found.reasons, asked
+
+
+def test_a_round_that_one_activation_at_zero_decides_may_be_either(executor, truth, tmp_path):
+    other = with_another_slope(truth, 0.05, "fc1.bias", "fc2.bias")
+    assert judged(executor, other, [other, truth], tmp_path) == ([], [len(ROUNDS) - 1])
+
+
+def test_a_round_that_no_truth_explains_is_a_fault(executor, truth, tmp_path):
+    other = with_another_slope(truth, 0.05, "fc1.bias", "fc2.bias")
+    reasons, _ = judged(executor, other, [other, other], tmp_path)
+    assert [f"in round {len(ROUNDS)}" in reason for reason in reasons] == [True, True]  # of both workers
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5], ids=["all arrays", "by half"])
+def test_what_no_single_activation_does_is_held_against_one_truth_alone(executor, truth, tmp_path, share):
+    names = list(truth.rounds[0].end) if share < 0.1 else ["fc2.bias"]
+    reasons, asked = judged(executor, with_another_slope(truth, share, *names), [truth], tmp_path)
+    assert reasons
+    assert asked == []
+
+
+def test_what_is_as_right_differs_from_the_named_round_on_and_by_little(executor, truth, tmp_path):
+    other = next(Oracle(executor, tmp_path).beside(probe(), WORKLOAD, truth, 1))
+    first, *later = zip(truth.rounds, other.rounds, strict=True)
+    assert all((first[0].end[name] == first[1].end[name]).all() for name in first[0].end)
+    for right, beside in later:
+        away = relative_distance(beside.end, right.end)
+        assert 0 < away < 1e-3
 
 
 def test_rounds_in_which_rounding_alone_would_decide_are_left_out(executor, tmp_path, monkeypatch):

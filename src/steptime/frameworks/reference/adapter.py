@@ -13,6 +13,8 @@ from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 _BF16 = 16
+_NUDGES = (2.0**-18, 2.0**-16)
+"""Of a weight: many times what single precision is off after some steps, and nothing beside an update."""
 
 
 def open_session(job, context):
@@ -49,6 +51,8 @@ class ReferenceSession(Session):
         self._updates = job["options"].get("updates", "together")
         self._first_values = self._network.values.copy() if self._updates == "frozen" else None
         self._pushes = 0
+        self._nudge = job["options"].get("nudge", 0)
+        self._steps_to_nudge = job["options"].get("nudge_after", 0)
         self._blocks = None
         if self._updates == "blocks":
             optimizers = [self._new_optimizer(job) for _ in ranks]
@@ -94,7 +98,15 @@ class ReferenceSession(Session):
         values[:] = now
         self._optimizer.update(self._network.slopes)
 
+    def _nudge_weights(self):
+        """Put every weight off by some millionths of itself, once, before the step that the job names."""
+        if self._nudge and not self._steps_to_nudge:
+            noise = numpy.random.RandomState(self._nudge).standard_normal(self._network.values.shape)
+            self._network.values *= 1.0 + _NUDGES[self._nudge % len(_NUDGES)] * noise
+        self._steps_to_nudge -= 1
+
     def _step_together(self):
+        self._nudge_weights()
         slopes = self._network.slopes
         losses, total = [], None
         for feed, stream in zip(self._feeds, self._streams):

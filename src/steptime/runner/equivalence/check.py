@@ -83,7 +83,8 @@ class Checker:
             if ran.crashed:
                 found.note_crash()
                 ran = self.executor.launch(probe.trial, job, folder, last_record="check", pinned=False)
-            found.add(probe, ran, folder, truth)
+            beside = partial(Oracle(self.executor, self.scratch).beside, probe, workload, truth)
+            found.add(probe, ran, folder, truth, beside)
             if found.reasons:
                 break
         return found.result(version)

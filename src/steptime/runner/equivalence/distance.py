@@ -29,6 +29,8 @@ _SLOPE = {"fp32": 0.01, "tf32": 0.02, "fp16": 0.02, "bf16": 0.04}
 directions, and a wrong rate or share in this one."""
 _CLEAR = 0.3
 """Arrays whose rounding is a larger share of their update have no slope."""
+_ONE_ACTIVATION = 0.3
+"""The most of an array's update that one activation of one of eight samples decides."""
 _STORAGE = 2.0**-21
 """Of the length of an array: its values are stored in single precision, before and after an update."""
 _LOSS_FLOOR = {"fp32": 1e-4, "tf32": 3e-3, "fp16": 3e-3, "bf16": 2e-2}
@@ -147,6 +149,15 @@ def worst_fault(found: Sequence[Distance]) -> Distance | None:
         if not each.distance <= allowed:
             return each
     return None
+
+
+def may_be_one_activation(found: Sequence[Distance]) -> bool:
+    """Say whether what is too far away may be one activation at zero, whose slope rounding decided.
+
+    It changes the arrays before it, by a part of their updates, and none behind it.
+    """
+    far = [each for each in found if not each.distance <= each.allowed]
+    return len(far) < len(found) and all(each.relative <= _ONE_ACTIVATION for each in far)
 
 
 def wrong_slope(start: Sketch, end: Sketch, right: Round, precision: str) -> float | None:
