@@ -94,6 +94,7 @@ EXCLUDED_OF_PROFILES: dict[str, str] = {
     ),
     "measured/inner": "the links inside hosts are a new key",
     **dict.fromkeys(("effects", "cpu_share"), "what launches recorded of their machine is new keys (decision 14)"),
+    "server_hosts": "hosts that only servers have are a new key",
 }
 """Keys that are not compared in profiles."""
 

@@ -73,14 +73,15 @@ class DaliPhotographs(object):
             if fault:
                 raise ValueError(fault) from error
             raise
-        _, indices = self._begun.popleft()
+        _, indices, _ = self._begun.popleft()
         return inputs.as_tensor(), self._labels[indices]
 
     def _feed(self):
         """Return what the pipeline is fed for its next batch: paths, corners, sizes and flips."""
         epoch, indices, boxes, flips = next(self._plan)
-        self._begun.append((epoch, indices))
-        return self._fed(indices, boxes, flips)
+        fed = self._fed(indices, boxes, flips)
+        self._begun.append((epoch, indices, fed))  # DALI reads these arrays until the batch is there
+        return fed
 
     def _planned(self, order):
         """Yield the epoch, indices, rectangles and flips of each batch; those of several are drawn at once."""
@@ -108,7 +109,7 @@ class DaliPhotographs(object):
 
         DALI does not say which file it was, and a pipeline that failed is of no more use: each file is tried again.
         """
-        for epoch, indices in self._begun:
+        for epoch, indices, _ in self._begun:
             for index in indices:
                 alone = numpy.array([index])
                 fed = self._fed(alone, *self._crops(epoch, alone))
@@ -140,7 +141,7 @@ class _Graph(object):
             batch_size=batch, num_threads=threads, device_id=self._device_id, prefetch_queue_depth=depth
         )
         with pipeline:
-            paths, corners, sides, flips = fn.external_source(source=feed, num_outputs=4, batch=True)
+            paths, corners, sides, flips = fn.external_source(source=feed, num_outputs=4, batch=True, no_copy=True)
             images = fn.decoders.image_slice(
                 fn.io.file.read(paths),
                 corners,
