@@ -121,7 +121,9 @@ def test_a_study_that_is_cut_twice_ends_with_the_launches_of_an_uncut_one(slurm,
             plan_study(str(study), [], tmp_path / "cut", None), Notes(pass_time), Allocation("7", clock=lambda: now[0])
         )
         cut.allocation.ask()
-        with pytest.raises(Unfinished, match="out of time: reference single, lenet5, 1 worker, launch"):
+        with pytest.raises(
+            Unfinished, match="out of time: reference single, lenet5, synthetic loader, 1 worker, launch"
+        ):
             cut.run()
         assert cut.kept == 1
     for folder in ("cut", "uncut"):
