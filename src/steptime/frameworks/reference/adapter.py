@@ -100,7 +100,9 @@ class ReferenceSession(Session):
 
     def _nudge_weights(self):
         """Put every weight off by some millionths of itself, once, before the step that the job names."""
-        if self._nudge and not self._steps_to_nudge:
+        if not self._nudge:
+            return
+        if self._steps_to_nudge == 0:
             noise = numpy.random.RandomState(self._nudge).standard_normal(self._network.values.shape)
             self._network.values *= 1.0 + _NUDGES[self._nudge % len(_NUDGES)] * noise
         self._steps_to_nudge -= 1

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.distance import (
-    Distance,
     Round,
     Sketch,
     distances,
@@ -50,6 +49,67 @@ class _Seen:
         return cls(losses, [read_sketches(folder, rank) for rank in ranks], [each[0].start for each in truth.ranks])
 
 
+class _Comparison:
+    """One launch beside one truth: what is further away from it than is allowed, and how far away all is."""
+
+    def __init__(self, probe: Probe, seen: _Seen, truth: Truth) -> None:
+        """Compare losses and weights of every worker.
+
+        Raises:
+            ValueError: a worker's weights are not those of the workload.
+        """
+        self.faults: dict[_Place, _Fault] = {}
+        self.furthest: dict[str, float] = {}
+        self._probe = probe
+        for rank, rounds in enumerate(truth.ranks):
+            if rank == 0 or probe.answer == "any_order":  # the reference has the loss of the first batch only
+                self._compare_losses(rank, rounds, seen.losses[rank])
+            if seen.sketches[rank]:
+                self._compare_weights(rank, rounds, seen.sketches[rank], seen.starts[rank])
+
+    def _compare_losses(self, rank: int, rounds: Sequence[Round], losses: Sequence[float]) -> None:
+        seen = losses[-1:] if self._probe.turns else losses
+        for number, (right, loss) in enumerate(zip(rounds, seen, strict=False)):
+            if right.loss is None:
+                continue
+            distance = abs(loss - right.loss) if math.isfinite(loss) else math.inf
+            of_first_step = number == 0 and right.steps == 1
+            self._note(
+                "first_loss_error" if of_first_step else "last_loss_error", distance / max(abs(right.loss), 1e-30)
+            )
+            allowed = right.allowed_loss(self._probe.tolerance)
+            if not distance <= allowed:
+                what = "first loss" if of_first_step else "loss"
+                words = f"the {what} is {loss:.6g} instead of {right.loss:.6g} (allowed: {allowed:.2g} away)"
+                self.faults["loss", rank, number] = _Fault(words, may_be_one_activation=number > 0)
+
+    def _compare_weights(self, rank: int, rounds: Sequence[Round], sketches: dict[int, Sketch], start: Sketch) -> None:
+        for place, (right, number) in enumerate(zip(rounds, sorted(sketches), strict=False)):
+            end = sketches[number]
+            try:
+                found = distances(start, end, right, self._probe.tolerance)
+            except ValueError as mistake:
+                message = f"worker {rank}: {mistake}"
+                raise ValueError(message) from mistake
+            what = "gradient" if place == 0 and right.steps == 1 else "update"
+            clear = [each for each in found if each.update > 0]
+            self._note(f"{what}_error", max((each.relative for each in clear), default=0.0))
+            self._note(f"{what}_rounding", max((each.rounding for each in clear), default=0.0))
+            self._note("weight_error", relative_distance(end, right.end))
+            worst = worst_fault(found)
+            slope = wrong_slope(start, end, right, self._probe.tolerance) if what == "gradient" else None
+            if worst is not None:
+                words = f"the {what} of {worst.name} in round {place + 1} {worst.in_words()}"
+                self.faults["weights", rank, place] = _Fault(words, may_be_one_activation(found))
+            elif slope is not None:
+                words = f"gradients are {slope:.3g} times the reference's"
+                self.faults["weights", rank, place] = _Fault(words, may_be_one_activation=False)
+            start = end
+
+    def _note(self, name: str, distance: float) -> None:
+        self.furthest[name] = max(distance, self.furthest.get(name, 0.0))
+
+
 class Findings:
     """Collects probes; what was found is final when ``reasons`` is not empty."""
 
@@ -58,8 +118,7 @@ class Findings:
         self.reasons: list[str] = []
         self._trial = trial
         self._workload = workload
-        self._errors: dict[str, float] = {}
-        self._rounding: dict[str, float] = {}
+        self._furthest: dict[str, float] = {}
         self._parameters: int | None = None
         self._output_shape: list[int] | None = None
         self._crashes = 0
@@ -107,90 +166,19 @@ class Findings:
         if not any(seen.sketches):
             self.reasons.append("no worker returned its weights")
         try:
-            faults = self._faults(probe, seen, truth, noted=True)
+            compared = _Comparison(probe, seen, truth)
         except ValueError as mistake:
             self.reasons.append(str(mistake))
             return
-        if faults and not self.reasons and all(fault.may_be_one_activation for fault in faults.values()):
-            for other in beside(min(place for _, _, place in faults)):
-                again = self._faults(probe, seen, other, noted=False)
-                faults = {place: fault for place, fault in faults.items() if place in again}
-                if not faults:
-                    break
+        for name, distance in compared.furthest.items():
+            self._furthest[name] = max(distance, self._furthest.get(name, 0.0))
+        faults = compared.faults
+        if not self.reasons and all(fault.may_be_one_activation for fault in faults.values()):
+            faults = _unexplained(faults, probe, seen, beside)
         first: dict[tuple[str, int], str] = {}
         for (what, rank, _), fault in faults.items():
             first.setdefault((what, rank), f"{probe.name}: worker {rank}: {fault.words}")
         self.reasons += first.values()
-
-    def _faults(self, probe: Probe, seen: _Seen, truth: Truth, *, noted: bool) -> dict[_Place, _Fault]:
-        """Return what of a launch is further away from ``truth`` than is allowed; ``noted``: distances are kept."""
-        found: dict[_Place, _Fault] = {}
-        for rank, rounds in enumerate(truth.ranks):
-            if rank == 0 or probe.answer == "any_order":  # the reference has the loss of the first batch only
-                found |= self._faults_of_losses(probe, rank, rounds, seen.losses[rank], noted=noted)
-            if seen.sketches[rank]:
-                found |= self._faults_of_weights(probe, rank, rounds, seen, noted=noted)
-        return found
-
-    def _faults_of_losses(
-        self, probe: Probe, rank: int, rounds: Sequence[Round], losses: Sequence[float], *, noted: bool
-    ) -> dict[_Place, _Fault]:
-        found: dict[_Place, _Fault] = {}
-        seen = losses[-1:] if probe.turns else losses
-        for number, (right, loss) in enumerate(zip(rounds, seen, strict=False)):
-            if right.loss is None:
-                continue
-            distance = abs(loss - right.loss) if math.isfinite(loss) else math.inf
-            key = "first_loss" if number == 0 and right.steps == 1 else "last_loss"
-            if noted:
-                self._note(key, distance / max(abs(right.loss), 1e-30))
-            if not distance <= right.allowed_loss(probe.tolerance):
-                what = "first loss" if key == "first_loss" else "loss"
-                words = (
-                    f"the {what} is {loss:.6g} instead of {right.loss:.6g} "
-                    f"(allowed: {right.allowed_loss(probe.tolerance):.2g} away)"
-                )
-                found["loss", rank, number] = _Fault(words, may_be_one_activation=number > 0)
-        return found
-
-    def _faults_of_weights(
-        self, probe: Probe, rank: int, rounds: Sequence[Round], seen: _Seen, *, noted: bool
-    ) -> dict[_Place, _Fault]:
-        faults: dict[_Place, _Fault] = {}
-        sketches, start = seen.sketches[rank], seen.starts[rank]
-        for place, (right, number) in enumerate(zip(rounds, sorted(sketches), strict=False)):
-            end = sketches[number]
-            try:
-                found = distances(start, end, right, probe.tolerance)
-            except ValueError as mistake:
-                message = f"worker {rank}: {mistake}"
-                raise ValueError(message) from mistake
-            key = "gradient" if place == 0 and right.steps == 1 else "update"
-            if noted:
-                self._note_weights(key, found, relative_distance(end, right.end))
-            worst = worst_fault(found)
-            slope = wrong_slope(start, end, right, probe.tolerance) if key == "gradient" else None
-            if worst is not None:
-                words = f"the {key} of {worst.name} in round {place + 1} {worst.in_words()}"
-                faults["weights", rank, place] = _Fault(words, may_be_one_activation(found))
-            elif slope is not None:
-                faults["weights", rank, place] = _Fault(
-                    f"gradients are {slope:.3g} times the reference's", may_be_one_activation=False
-                )
-            start = end
-        return faults
-
-    def _note_weights(self, key: str, found: Sequence[Distance], relative: float) -> None:
-        clear = [each for each in found if each.update > 0]
-        self._note(key, max((each.relative for each in clear), default=0.0))
-        self._note_rounding(key, max((each.rounding for each in clear), default=0.0))
-        self._note("weights", relative)
-
-    def _note(self, name: str, error: float) -> None:
-        self._errors[name] = max(error, self._errors.get(name, 0.0))
-
-    def _note_rounding(self, name: str, rounding: float) -> None:
-        self._rounding[name] = max(rounding, self._rounding.get(name, 0.0))
 
     def _check_form(self, probe: Probe) -> None:
         expected = self._workload.parameter_count
@@ -216,13 +204,13 @@ class Findings:
             parameters=self._parameters,
             parameters_expected=self._workload.parameter_count,
             output_shape=self._output_shape,
-            first_loss_error=self._errors.get("first_loss"),
-            last_loss_error=self._errors.get("last_loss"),
-            weight_error=self._errors.get("weights"),
-            gradient_error=self._errors.get("gradient"),
-            gradient_rounding=self._rounding.get("gradient"),
-            update_error=self._errors.get("update"),
-            update_rounding=self._rounding.get("update"),
+            first_loss_error=self._furthest.get("first_loss_error"),
+            last_loss_error=self._furthest.get("last_loss_error"),
+            weight_error=self._furthest.get("weight_error"),
+            gradient_error=self._furthest.get("gradient_error"),
+            gradient_rounding=self._furthest.get("gradient_rounding"),
+            update_error=self._furthest.get("update_error"),
+            update_rounding=self._furthest.get("update_rounding"),
             passed=not self.reasons,
             reason="; ".join(dict.fromkeys(self.reasons)) or None,
             options=dict(trial.options),
@@ -231,3 +219,17 @@ class Findings:
             crashes=self._crashes,
             learning_rate=min(self._learning_rates, default=None),
         )
+
+
+def _unexplained(
+    faults: dict[_Place, _Fault], probe: Probe, seen: _Seen, beside: Callable[[int], Iterable[Truth]]
+) -> dict[_Place, _Fault]:
+    """Return those of ``faults`` that the launch has beside every other truth from their first round on, too."""
+    if not faults:
+        return faults
+    for other in beside(min(place for _, _, place in faults)):
+        again = _Comparison(probe, seen, other).faults
+        faults = {place: fault for place, fault in faults.items() if place in again}
+        if not faults:
+            break
+    return faults
