@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from steptime.measurements.accuracy.form import AccuracyPlace, OverSeeds, TrainingSummary
 from steptime.measurements.summary_form import Summary, TrialSummary
-from steptime.report.number_format import NOT_SETTLED, UNKNOWN, count, is_settled, number
+from steptime.report.number_format import NOT_SETTLED, UNKNOWN, Shown, count, is_settled, number
 from steptime.units import format_seconds
 
 EXPLANATION = (
@@ -100,36 +100,51 @@ def brief_names(trials: Sequence[TrialSummary], without: Sequence[str] = ()) -> 
     return _names(trials, without=without)
 
 
+def shared_names(trials: Sequence[TrialSummary], without: Sequence[str]) -> dict[str, str]:
+    """Return the facts in which trained trials differ but for those ``without``, by id; some have a name in common."""
+    known = [name for name in _FACTS if name not in without]
+    return _differing(trials, known, always=())
+
+
 def _names(
     trials: Sequence[TrialSummary], *, always: Sequence[str] = (), without: Sequence[str] = ()
 ) -> dict[str, str]:
-    known = [name for name in _FACTS if name not in without]
-    facts = {
-        trial.id: {name: _FACTS[name](trial, trial.training) for name in known} for trial in trials if trial.training
-    }
-    shown = [name for name in known if name in always or len({own[name] for own in facts.values()}) > 1] or known[:1]
-    names = {key: ", ".join(own[name] for name in shown) for key, own in facts.items()}
+    names = _differing(trials, [name for name in _FACTS if name not in without], always)
     repeated = [name for name in names.values() if list(names.values()).count(name) > 1]
     return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
 
 
-def _share(value: OverSeeds | None) -> str:
-    """``98.61 % (98.40 to 98.82)``."""
+def _differing(trials: Sequence[TrialSummary], known: Sequence[str], always: Sequence[str]) -> dict[str, str]:
+    facts = {
+        trial.id: {name: _FACTS[name](trial, trial.training) for name in known} for trial in trials if trial.training
+    }
+    shown = [name for name in known if name in always or len({own[name] for own in facts.values()}) > 1] or known[:1]
+    return {key: ", ".join(own[name] for name in shown) for key, own in facts.items()}
+
+
+def final_value(found: TrainingSummary) -> Shown:
+    """``98.61 % (98.40 to 98.82)``, or the loss where nothing is right or wrong."""
+    if found.final_accuracy is None:
+        return _over_seeds(found.final_loss, number)
+    return _share(found.final_accuracy)
+
+
+def _share(value: OverSeeds | None) -> Shown:
     return _over_seeds(value, lambda each: f"{100 * each:.2f}", " %")
 
 
-def _over_seeds(value: OverSeeds | None, write: Callable[[float], str], unit: str = "") -> str:
+def _over_seeds(value: OverSeeds | None, write: Callable[[float], str], unit: str = "") -> Shown:
     """Return a number with its interval, or, where that is not settled, with the range of the seeds."""
     if value is None:
-        return UNKNOWN
+        return Shown(UNKNOWN, "")
     if not is_settled(value) and value.least is not None and value.most is not None:
-        return f"{NOT_SETTLED} ({write(value.least)} to {write(value.most)}{unit} seen)"
+        return Shown(NOT_SETTLED, f"{write(value.least)} to {write(value.most)}{unit} seen")
     return _interval(value, write, unit)
 
 
-def _interval(value: OverSeeds, write: Callable[[float], str], unit: str = "") -> str:
-    text = write(value.value) + unit
-    return text if value.low is None or value.high is None else f"{text} ({write(value.low)} to {write(value.high)})"
+def _interval(value: OverSeeds, write: Callable[[float], str], unit: str = "") -> Shown:
+    known = value.low is not None and value.high is not None
+    return Shown(write(value.value) + unit, f"{write(value.low)} to {write(value.high)}" if known else "")
 
 
 def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
@@ -137,21 +152,20 @@ def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
     if found is None:
         message = f"{trial.id} has a place and no training"
         raise ValueError(message)
-    loss = _over_seeds(found.final_loss, number)
-    final = _share(found.final_accuracy) if found.final_accuracy else f"loss {loss}"
+    kind = "" if found.final_accuracy else "loss "
     return AccuracyRow(
         name=name,
         trial=trial,
         found=found,
         rank=f"{place.rank}{'=' if place.rank > 1 and place.tied_with_best else ''}",
         leads=place.rank == 1 or place.tied_with_best,
-        final=f"{final}, {count(len(found.seeds), 'seed')}",
-        best=_share(found.best_accuracy) if found.best_accuracy else "",
-        loss=loss,
+        final=f"{kind}{final_value(found).line}, {count(len(found.seeds), 'seed')}",
+        best=_share(found.best_accuracy).line if found.best_accuracy else "",
+        loss=_over_seeds(found.final_loss, number).line,
         difference=_difference(place, found),
         to_target=_to_target(found),
-        seconds=_over_seeds(found.training_s, format_seconds),
-        rate=_over_seeds(found.samples_per_s, number),
+        seconds=_over_seeds(found.training_s, format_seconds).line,
+        rate=_over_seeds(found.samples_per_s, number).line,
     )
 
 
@@ -160,8 +174,8 @@ def _difference(place: AccuracyPlace, found: TrainingSummary) -> str:
         return ""
     difference = place.difference_to_best
     if found.final_accuracy is None:
-        return _interval(difference, number)
-    return _interval(difference, lambda each: f"{100 * each:+.2f}", " points")
+        return _interval(difference, number).line
+    return _interval(difference, lambda each: f"{100 * each:+.2f}", " points").line
 
 
 def _to_target(found: TrainingSummary) -> str:
@@ -170,6 +184,5 @@ def _to_target(found: TrainingSummary) -> str:
     of = f"{found.reached_target} of {len(found.seeds)} reached {100 * found.target_accuracy:g} %"
     if found.seconds_to_target is None or found.samples_to_target is None:
         return of
-    return (
-        f"{of} in {_over_seeds(found.seconds_to_target, format_seconds)}, {found.samples_to_target.value:.0f} samples"
-    )
+    seconds = _over_seeds(found.seconds_to_target, format_seconds).line
+    return f"{of} in {seconds}, {found.samples_to_target.value:.0f} samples"

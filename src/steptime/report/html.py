@@ -29,6 +29,7 @@ from steptime.report.link_figures import link_groups
 from steptime.report.models import model_tables
 from steptime.report.plain_text import plain_text
 from steptime.report.prediction_figures import prediction_figures
+from steptime.report.schedule_table import schedule_table
 from steptime.report.trial_names import Names, check_name
 
 
@@ -97,6 +98,7 @@ def page_text(
         reached=[
             (
                 group,
+                schedule_table(group),
                 learning_panels(group),
                 [*schedule_figures(group), *batch_figures(group), *staleness_accuracy_figures(group)],
             )

@@ -23,6 +23,7 @@ from steptime.report.conditions import machine_in_a_line
 from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, reason_and_rate, unranked, verdict
 from steptime.report.models import model_tables
 from steptime.report.number_format import Shown, baseline, count, published
+from steptime.report.schedule_table import ScheduleTable, schedule_table
 from steptime.report.trial_names import Names, check_name
 
 Layout = Literal["lines", "stacked", "paragraphs"]
@@ -51,7 +52,7 @@ class _Report:
             yield _wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
-        yield from self._accuracy(options)
+        yield from self._accuracy(console, options)
         yield from self._tiers(options)
         yield from self._loaders(options)
         yield from self._models(options)
@@ -61,12 +62,15 @@ class _Report:
             yield Text()
             yield from _section(title, title_style, lines, options, style)
 
-    def _accuracy(self, options: ConsoleOptions) -> Iterator[RenderableType]:
+    def _accuracy(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = accuracy.accuracy_groups(self._summary)
         if groups:
             yield from _heading("What trainings reached", accuracy.EXPLANATION, options)
         for group in groups:
             yield from _section(group.title, "bold cyan", [row.line for row in group.rows], options)
+            if table := schedule_table(group):
+                yield Text()
+                yield from _by_schedule(table, console, options)
 
     def _tiers(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = tiers.tier_groups(self._summary, self._names)
@@ -216,6 +220,25 @@ def _paragraphs(group: RankedGroup) -> Table:
             lines.append(f"efficiency {row.efficiency.line} {baseline(row.trial)}")
         table.add_row(group.rank(row), Text("\n".join(lines)), style="bold" if row.place.rank == 1 else None)
     return table
+
+
+def _by_schedule(found: ScheduleTable, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+    """Yield the table, intervals beside or under their numbers, or its rows as sentences where neither fits."""
+    layouts: tuple[Layout, ...] = ("lines", "stacked")
+    for layout in layouts:
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+        table.add_column("", min_width=12)
+        rows = [[_cell(shown, layout) for shown in row.cells] for row in found.rows]
+        for schedule, column in zip(found.schedules, zip(*rows, strict=True), strict=True):
+            room = max(len(line) for cell in column for line in cell.split("\n"))
+            table.add_column(schedule, justify="right", min_width=room)
+        for row, cells in zip(found.rows, rows, strict=True):
+            table.add_row(Text(row.name), *cells)
+        if Measurement.get(console, options.update(max_width=10_000), table).minimum <= options.max_width:
+            yield _wrapped(found.title, "cyan", options)
+            yield table
+            return
+    yield from _section(found.title, "cyan", list(found.lines), options)
 
 
 def _bearers(group: RankedGroup, flag: str) -> str:
