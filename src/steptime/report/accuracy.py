@@ -143,8 +143,8 @@ def _over_seeds(value: OverSeeds | None, write: Callable[[float], str], unit: st
 
 
 def _interval(value: OverSeeds, write: Callable[[float], str], unit: str = "") -> Shown:
-    known = value.low is not None and value.high is not None
-    return Shown(write(value.value) + unit, f"{write(value.low)} to {write(value.high)}" if known else "")
+    text = write(value.value) + unit
+    return Shown(text, "" if value.low is None or value.high is None else f"{write(value.low)} to {write(value.high)}")
 
 
 def _row(place: AccuracyPlace, trial: TrialSummary, name: str) -> AccuracyRow:
