@@ -49,7 +49,7 @@ class _Seen:
         return cls(losses, [read_sketches(folder, rank) for rank in ranks], [each[0].start for each in truth.ranks])
 
 
-class _Comparison:
+class _Deviations:
     """One launch beside one truth: what is further away from it than is allowed, and how far away all is."""
 
     def __init__(self, probe: Probe, seen: _Seen, truth: Truth) -> None:
@@ -166,13 +166,13 @@ class Findings:
         if not any(seen.sketches):
             self.reasons.append("no worker returned its weights")
         try:
-            compared = _Comparison(probe, seen, truth)
+            deviations = _Deviations(probe, seen, truth)
         except ValueError as mistake:
             self.reasons.append(str(mistake))
             return
-        for name, distance in compared.furthest.items():
+        for name, distance in deviations.furthest.items():
             self._furthest[name] = max(distance, self._furthest.get(name, 0.0))
-        faults = compared.faults
+        faults = deviations.faults
         if not self.reasons and all(fault.may_be_one_activation for fault in faults.values()):
             faults = _unexplained(faults, probe, seen, beside)
         first: dict[tuple[str, int], str] = {}
@@ -228,7 +228,7 @@ def _unexplained(
     if not faults:
         return faults
     for other in beside(min(place for _, _, place in faults)):
-        again = _Comparison(probe, seen, other).faults
+        again = _Deviations(probe, seen, other).faults
         faults = {place: fault for place, fault in faults.items() if place in again}
         if not faults:
             break
