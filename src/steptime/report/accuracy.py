@@ -100,26 +100,24 @@ def brief_names(trials: Sequence[TrialSummary], without: Sequence[str] = ()) -> 
     return _names(trials, without=without)
 
 
-def shared_names(trials: Sequence[TrialSummary], without: Sequence[str]) -> dict[str, str]:
-    """Return the facts in which trained trials differ but for those ``without``, by id; some have a name in common."""
-    known = [name for name in _FACTS if name not in without]
-    return _differing(trials, known, always=())
-
-
-def _names(
+def shared_names(
     trials: Sequence[TrialSummary], *, always: Sequence[str] = (), without: Sequence[str] = ()
 ) -> dict[str, str]:
-    names = _differing(trials, [name for name in _FACTS if name not in without], always)
-    repeated = [name for name in names.values() if list(names.values()).count(name) > 1]
-    return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
-
-
-def _differing(trials: Sequence[TrialSummary], known: Sequence[str], always: Sequence[str]) -> dict[str, str]:
+    """Return the facts in which trained trials differ but for those ``without``, by id; some have a name in common."""
+    known = [name for name in _FACTS if name not in without]
     facts = {
         trial.id: {name: _FACTS[name](trial, trial.training) for name in known} for trial in trials if trial.training
     }
     shown = [name for name in known if name in always or len({own[name] for own in facts.values()}) > 1] or known[:1]
     return {key: ", ".join(own[name] for name in shown) for key, own in facts.items()}
+
+
+def _names(
+    trials: Sequence[TrialSummary], *, always: Sequence[str] = (), without: Sequence[str] = ()
+) -> dict[str, str]:
+    names = shared_names(trials, always=always, without=without)
+    repeated = [name for name in names.values() if list(names.values()).count(name) > 1]
+    return {key: f"{name} [{key.rpartition('-')[2]}]" if name in repeated else name for key, name in names.items()}
 
 
 def final_value(found: TrainingSummary) -> Shown:

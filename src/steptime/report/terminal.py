@@ -186,17 +186,25 @@ def _table(group: RankedGroup, layout: Layout) -> Table:
     if group.has_efficiency:
         titles.append(("efficiency\n" + group.baseline.replace(" (", "\n(")).strip())
     cells = [[_cell(shown, layout) for shown in _numbers(group, row)][: len(titles)] for row in group.rows]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+    table = _empty_table()
     table.add_column("#", no_wrap=True)
     table.add_column("framework,\nstrategy" if layout == "stacked" else "framework, strategy", min_width=14)
     for title, column in zip(titles, zip(*cells, strict=True), strict=True):
         # A number broken in two is worse than a narrow name: only names give way.
-        room = max(len(line) for cell in column for line in cell.split("\n"))
+        room = _widest_line(column)
         heading = title if layout == "stacked" else title.replace("\n", " ")
         table.add_column(heading, justify="right", no_wrap=True, min_width=room)
     for row, numbers in zip(group.rows, cells, strict=True):
         table.add_row(group.rank(row), Text(row.name), *numbers, style="bold" if row.place.rank == 1 else None)
     return table
+
+
+def _empty_table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+
+
+def _widest_line(cells: Sequence[str]) -> int:
+    return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
 def _numbers(group: RankedGroup, row: RankedRow) -> list[Shown]:
@@ -226,12 +234,11 @@ def _by_schedule(found: ScheduleTable, console: Console, options: ConsoleOptions
     """Yield the table, intervals beside or under their numbers, or its rows as sentences where neither fits."""
     layouts: tuple[Layout, ...] = ("lines", "stacked")
     for layout in layouts:
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
+        table = _empty_table()
         table.add_column("", min_width=12)
         rows = [[_cell(shown, layout) for shown in row.cells] for row in found.rows]
         for schedule, column in zip(found.schedules, zip(*rows, strict=True), strict=True):
-            room = max(len(line) for cell in column for line in cell.split("\n"))
-            table.add_column(schedule, justify="right", min_width=room)
+            table.add_column(schedule, justify="right", min_width=_widest_line(column))
         for row, cells in zip(found.rows, rows, strict=True):
             table.add_row(Text(row.name), *cells)
         if Measurement.get(console, options.update(max_width=10_000), table).minimum <= options.max_width:

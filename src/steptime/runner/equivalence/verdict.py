@@ -107,7 +107,7 @@ class _Deviations:
             start = end
 
     def _note(self, name: str, distance: float) -> None:
-        self.furthest[name] = max(distance, self.furthest.get(name, 0.0))
+        _keep_furthest(self.furthest, name, distance)
 
 
 class Findings:
@@ -171,9 +171,9 @@ class Findings:
             self.reasons.append(str(mistake))
             return
         for name, distance in deviations.furthest.items():
-            self._furthest[name] = max(distance, self._furthest.get(name, 0.0))
+            _keep_furthest(self._furthest, name, distance)
         faults = deviations.faults
-        if not self.reasons and all(fault.may_be_one_activation for fault in faults.values()):
+        if not self.reasons:
             faults = _unexplained(faults, probe, seen, beside)
         first: dict[tuple[str, int], str] = {}
         for (what, rank, _), fault in faults.items():
@@ -224,8 +224,8 @@ class Findings:
 def _unexplained(
     faults: dict[_Place, _Fault], probe: Probe, seen: _Seen, beside: Callable[[int], Iterable[Truth]]
 ) -> dict[_Place, _Fault]:
-    """Return those of ``faults`` that the launch has beside every other truth from their first round on, too."""
-    if not faults:
+    """Return those of ``faults`` that no other truth explains, of which each is as right from their first round on."""
+    if not faults or not all(fault.may_be_one_activation for fault in faults.values()):
         return faults
     for other in beside(min(place for _, _, place in faults)):
         again = _Deviations(probe, seen, other).faults
@@ -233,3 +233,7 @@ def _unexplained(
         if not faults:
             break
     return faults
+
+
+def _keep_furthest(furthest: dict[str, float], name: str, distance: float) -> None:
+    furthest[name] = max(distance, furthest.get(name, 0.0))
