@@ -8,12 +8,13 @@ that come from few sources stay wide.
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from math import sqrt
 
 import numpy as np
 
 from steptime.predict.curve.curve import ScalingCurve
-from steptime.predict.curve.facts import facts_of
+from steptime.predict.curve.facts import UNSTATED, facts_of
 from steptime.predict.curve.posterior import weigh_samples
 from steptime.predict.curve.priors import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 
@@ -25,7 +26,10 @@ _BEYOND_HOST = {
     "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "chopping", "crossing",
     "host_walk",
 }  # fmt: skip
-_WITHIN_HOST = {"contention", "crowding", "inside"}
+_WITHIN_HOST = {"contention", "crowding", "inside", "saturation"}
+
+NEVER_LEARNED = {"sharing", *UNSTATED}
+"""What lies beyond all known points, and each curve's own unknowns, of which nothing is common to curves."""
 
 Moments = tuple[float, float]
 """Mean and variance."""
@@ -43,14 +47,15 @@ def learn(curves: Iterable[ScalingCurve], rounds: int = _ROUNDS) -> dict[str, No
 
 def learn_by_source(curves: Sequence[ScalingCurve]) -> dict[str, dict[str, NormalPrior]]:
     """Return beliefs without each source, by its name, and those from all sources under the empty name."""
-    sources = sorted({curve.setup.source for curve in curves})
-    left_out = {name: learn(curve for curve in curves if curve.setup.source != name) for name in sources}
-    return {"": learn(curves), **left_out}
+    sources = ["", *sorted({curve.setup.source for curve in curves})]
+    kept = [[curve for curve in curves if curve.setup.source != name] for name in sources]
+    with ProcessPoolExecutor() as pool:
+        return dict(zip(sources, pool.map(learn, kept), strict=True))
 
 
 def _moments(curve: ScalingCurve, priors: Priors) -> Mapping[str, Moments]:
     points = sorted((*curve.fit, *curve.holdout), key=lambda point: point.workers)
-    weighted = weigh_samples(curve, points, points[-1:], priors, _LOG_SAMPLES)
+    weighted = weigh_samples(curve, points, points[-1:], priors, log_samples=_LOG_SAMPLES)
     means = weighted.weights @ weighted.parameters
     variances = weighted.weights @ np.square(weighted.parameters - means)
     return {name: (float(means[INDEX[name]]), float(variances[INDEX[name]])) for name in _spoken_of(curve)}
@@ -64,7 +69,9 @@ def _spoken_of(curve: ScalingCurve) -> Collection[str]:
         names -= _BEYOND_HOST
     if curve.setup.host_size == 1:
         names -= _WITHIN_HOST
-    names -= {"sharing"}  # speaks of what is beyond all known points, which here is nothing
+    names -= NEVER_LEARNED
+    if not facts.shared_memory:
+        names -= {"bus"}
     if not facts.overlaps:
         names -= {"hidden"}
     if facts.half_bytes in {0.0, 1.0}:
@@ -91,7 +98,11 @@ def _update(name: str, expert: NormalPrior, found: Sequence[tuple[ScalingCurve, 
 def to_json(learned: Mapping[str, Priors], note: str) -> str:
     """Return the text of ``priors.json``."""
     without = {
-        name: {parameter: [round(prior.mean, 4), round(prior.spread, 4)] for parameter, prior in priors.items()}
+        name: {
+            parameter: [round(prior.mean, 4), round(prior.spread, 4)]
+            for parameter, prior in priors.items()
+            if parameter not in NEVER_LEARNED
+        }
         for name, priors in learned.items()
     }
     return json.dumps({"note": note, "learned_without": without}, indent=1) + "\n"

@@ -9,6 +9,9 @@ import typer
 
 def evidence(
     points: Annotated[Path, typer.Argument(metavar="POINTS.csv", help="Measured scaling curves, one point a row.")],
+    seeds: Annotated[
+        int, typer.Option(min=1, max=100, help="Draw the model's samples so many times, and print the mean scores.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print every point and all scores as JSON.")] = False,
 ) -> None:
     """Predict the large worker counts of measured curves from the small ones, and score it beside null models."""
@@ -17,7 +20,7 @@ def evidence(
     from steptime.predict.curve.assessment import assess
     from steptime.predict.curve.table import read_curves
 
-    found = assess(read_curves(points))
+    found = assess(read_curves(points), seeds)
     if as_json:
         sys.stdout.write(json.dumps(found, indent=1, allow_nan=False) + "\n")
     else:
@@ -44,7 +47,15 @@ def _show(found: dict[str, Any]) -> None:
             if score["n"]:
                 table.add_row(name, *_cells(score))
         table.add_section()
-    PlainConsole().print(table)
+    console = PlainConsole()
+    console.print(table)
+    if len(each := found["seeds"]) > 1:
+        mapes, covers = ([one[key] for one in each] for key in ("mape", "coverage90"))
+        console.print(
+            f"Scores of the model are means over {len(each)} seeds of its samples: their MAPE lies between "
+            f"{min(mapes):.2f} and {max(mapes):.2f}, their share in the intervals between {min(covers):.1%} and "
+            f"{max(covers):.1%}."
+        )
 
 
 def _cells(score: dict[str, float]) -> list[str]:

@@ -175,6 +175,9 @@ def _show(found: "Sequence[Prediction]") -> None:
         sys.stdout.write(plain_text(f"note: {note}\n"))
 
 
+_NARROWER = 0.98
+"""An empty column that is not expected to narrow an interval by as much is not asked for."""
+
 _SHORT_NAMES = {
     "input_wait": "input",
     "comm_exposed": "exposed",
@@ -267,6 +270,23 @@ def _show_forecast(found: "Forecast") -> None:
     ]
     if held:
         _print_columns("Held-out rows", ["workers"], ["measured", "predicted", "90 %", "error"], held)
+    _say_what_narrows(found)
+
+
+def _say_what_narrows(found: "Forecast") -> None:
+    """Print which empty columns and which further point would narrow the interval of the farthest count."""
+    if not found.points:
+        return
+    last = max(found.points, key=lambda point: point.workers)
+    now = last.step_s.high / last.step_s.low
+    asked = [each for each in found.empty_columns if each.ratio < _NARROWER * now]
+    if not (asked or found.further_points):
+        return
+    _say(f"The ends of the interval at {last.workers} workers lie a factor of {now:.2f} apart. What would narrow it:")
+    for each in asked:
+        _say(f"  {each.ratio:.2f} expected with the column {each.column}: {each.question}")
+    for point in sorted(found.further_points, key=lambda each: each.workers):
+        _say(f"  {point.ratio:.2f} expected with one more measured point, at {point.workers} workers")
 
 
 def _rate(value: float) -> str:

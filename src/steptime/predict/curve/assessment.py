@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,27 @@ from steptime.predict.curve.curve import HOLDOUT, Array, PointsAsked, PredictedP
 from steptime.predict.curve.job_models import INFORMED, InformedModel, job_of
 from steptime.predict.curve.posterior import predict_curve
 from steptime.predict.curve.reference_models import NULLS, REFERENCES, CurveModel
-from steptime.predict.curve.scores import Predictor, ScoredPoint, predict_holdout, score, score_groups, summary
+from steptime.predict.curve.scores import (
+    Predictor,
+    Score,
+    ScoredPoint,
+    mean_scores,
+    predict_holdout,
+    score,
+    score_groups,
+    summary,
+)
 
 _LEVELS = (0.05, 0.95)
 _LEAST_SHARE = 1e-3
 """Of the smallest measured time: nothing is predicted to take less."""
 
 
-def assess(curves: Sequence[ScalingCurve]) -> dict[str, Any]:
+def assess(curves: Sequence[ScalingCurve], seeds: int = 1) -> dict[str, Any]:
     """Return the object that ``steptime evidence --json`` prints.
+
+    The posterior is made of samples: with several seeds all scores of the model are means over them, and ``seeds`` has
+    the score of each; the points are those of the first.
 
     Raises UsageError where no curve has a held-out point: there is nothing to score.
     """
@@ -29,14 +42,29 @@ def assess(curves: Sequence[ScalingCurve]) -> dict[str, Any]:
             f"each curve the role {HOLDOUT}, or predict further counts: steptime predict --curve POINTS.csv --workers N"
         )
         raise UsageError(message)
-    points = predict_holdout(curves, predict_curve)
+    drawn = [predict_holdout(curves, partial(predict_curve, seed=seed)) for seed in range(seeds)]
+    points = drawn[0]
     references = score_references(curves)
     return {
         "points": [_form(point) for point in points],
-        "summary": summary(points),
+        "summary": _mean_summary([summary(each) for each in drawn]),
+        "seeds": [asdict(score(each)) for each in drawn],
         "null_models": {name: _score_of(references[name]) for name in NULLS},
         "reference_models": {name: _score_of(scored) for name, scored in references.items() if name not in NULLS},
     }
+
+
+def _mean_summary(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the means of summaries of the same points."""
+    groups = {
+        kind: {name: _mean([each[kind][name] for each in found]) for name in found[0][kind]}
+        for kind in ("by_source", "by_class")
+    }
+    return {"all": _mean([each["all"] for each in found]), **groups}
+
+
+def _mean(scores: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return asdict(mean_scores([Score(**each) for each in scores]))
 
 
 def _form(point: ScoredPoint) -> dict[str, Any]:

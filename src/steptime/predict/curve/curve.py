@@ -39,12 +39,21 @@ class Setup:
     cards_per_host: int | None
     stack: str = ""
     """The name of a declared stack; empty where the text of ``framework`` says it."""
+    parameters: int | None = None
+    """Trainable values; None where the workload's name says them, or nothing does."""
+
+    assumed_host_size: float | None = None
+    """Workers that fit in one host, by an assumption where the source does not say."""
+    assumed_spread: bool = False
+    """Whether workers are assumed to be spread over all hosts first, and to share their cards later."""
 
     @property
     def host_size(self) -> float:
         """Workers that fit in one host; one where the source states a network and no host, else no limit is known."""
         if self.workers_per_host is not None:
             return self.workers_per_host
+        if self.assumed_host_size is not None:
+            return self.assumed_host_size
         return 1 if self.inter_host_rate is not None else inf
 
 

@@ -1,7 +1,8 @@
 """What is known of a curve's stack and hardware from its descriptive columns, before any point of it was measured.
 
 The rates are the data sheets' and the policies the declared ones of ``stacks.toml``; what a stack makes of them is
-learned. A stack of which nothing is declared is taken for one that exchanges during the backward pass.
+learned. A stack of which nothing is declared is taken for one that exchanges during the backward pass. What no column
+states has a middle and a spread, from ``hardware.toml`` and from the numbers here.
 """
 
 import re
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from steptime.predict.curve.curve import Setup
+from steptime.predict.curve.hardware import accelerator_of
 from steptime.predict.curve.stacks import Stack, stack_of
 from steptime.study.strategies import strategy_named
 from steptime.workloads.table import LIBRARY
@@ -26,16 +28,14 @@ COST_ONLY: Mapping[str, int] = {
 }
 """Trainable values of workloads that steptime cannot train: enough to know what travels, not what is computed."""
 
-INSIDE_RATES: Mapping[str, float] = {"pcie": 8 * _GIGA, "nvlink": 20 * _GIGA, "nvlink_mesh": 40 * _GIGA}
-"""Bytes per second between two devices of a host."""
-
 _LATENCIES: Mapping[str, float] = {"rdma": 10e-6, "tcp": 40e-6}
 _TCP_RATE = 10 * _GIGA / 8
 """Bytes per second; where the transport is not stated, slower networks are taken for Ethernet with TCP."""
-_USUAL_INSIDE_RATE = 10 * _GIGA
-_USUAL_NETWORK = 10 * _GIGA / 8
+_UNSTATED_LATENCY_SPREAD = 0.7
 _USUAL_GRADIENTS = 1e8
 """Bytes, for workloads that nothing is known of: 25 million values."""
+_UNKNOWN_GRADIENTS_SPREAD = 1.5
+"""Networks that people race have from 2 million values to 500 million: two spreads to either side."""
 
 _TENSORS: Mapping[str, int] = {
     "alexnet": 16, "vgg16": 32, "vgg16_cifar": 32, "googlenet": 116, "inception_v3": 284, "resnet20": 65,
@@ -73,7 +73,10 @@ class Facts:
     half_bytes: float
     """How sure it is that values travel with two bytes: 0, 1, or 0.5 where the columns do not tell."""
     inside_rate: float
+    shared_memory: bool
+    """Whether all messages inside a host cross one memory."""
     card_rate: float
+    """Of all network cards of a host together."""
     cards: int
     """Network cards per host, each fed by devices of its own."""
     overlaps: bool
@@ -83,26 +86,59 @@ class Facts:
     """Usual seconds of one step between hosts."""
     messages: int
     """Exchanges of a step."""
-    hosts_stated: bool
-    """Whether it is known which workers share a host."""
+    spread: bool
+    """Whether workers beyond the measured ones come to share the cards of hosts."""
+    spreads: Mapping[str, float]
+    """Standard deviations of the logarithms of quantities that no column states, by the name of their parameter."""
+
+
+UNSTATED: Mapping[str, str] = {
+    "unstated_network": "inter_host_gbps",
+    "unstated_inside": "intra_host_link",
+    "unstated_gradients": "parameters",
+    "unstated_latency": "transport",
+}
+"""The column that would state what a parameter stands for."""
 
 
 def facts_of(setup: Setup) -> Facts:
-    """Return what the columns of a set-up say."""
-    rate = setup.inter_host_rate or _USUAL_NETWORK
+    """Return what the columns of a set-up say, and how uncertain it is where they say nothing."""
+    hardware = accelerator_of(setup.accelerator)
     stack = stack_of(setup.framework, workload_of(setup), setup.stack)
+    size, inside = _gradients(setup), hardware.inside(setup.intra_host_link)
+    if setup.inter_host_rate is None:
+        cards = setup.cards_per_host or hardware.cards
+        rate, spread = hardware.network.median, hardware.network.spread
+    else:
+        cards = setup.cards_per_host or hardware.cards
+        rate, spread = setup.inter_host_rate * cards, 0.0 if setup.cards_per_host else hardware.cards_spread
+    stated = setup.transport in _LATENCIES
     return Facts(
-        gradient_bytes=gradient_bytes(workload_of(setup)) or _USUAL_GRADIENTS,
+        gradient_bytes=size or _USUAL_GRADIENTS,
         half_bytes=_half_bytes(setup, stack),
-        inside_rate=INSIDE_RATES.get(setup.intra_host_link, _USUAL_INSIDE_RATE),
-        card_rate=rate * (setup.cards_per_host or 1),
-        cards=setup.cards_per_host or 1,
+        inside_rate=inside.median,
+        shared_memory=hardware.shares_memory(setup.intra_host_link),
+        card_rate=rate,
+        cards=cards,
         overlaps=stack.exchange != "after_backward",
         servers=strategy_named(setup.strategy).servers,
-        latency=_LATENCIES.get(setup.transport, _LATENCIES["tcp" if rate <= _TCP_RATE else "rdma"]),
+        latency=_LATENCIES[setup.transport if stated else "tcp" if rate / cards <= _TCP_RATE else "rdma"],
         messages=_messages(setup, stack),
-        hosts_stated=setup.workers_per_host is not None,
+        spread=setup.assumed_spread,
+        spreads={
+            "unstated_network": spread,
+            "unstated_inside": inside.spread,
+            "unstated_gradients": 0.0 if size else _UNKNOWN_GRADIENTS_SPREAD,
+            "unstated_latency": 0.0 if stated else _UNSTATED_LATENCY_SPREAD,
+        },
     )
+
+
+def _gradients(setup: Setup) -> float | None:
+    """Return the bytes of one worker's gradients at four bytes a value, or None for a workload of unknown size."""
+    if setup.parameters is not None:
+        return float(setup.parameters * _FP32)
+    return gradient_bytes(workload_of(setup))
 
 
 def _half_bytes(setup: Setup, stack: Stack) -> float:
@@ -117,7 +153,7 @@ def _messages(setup: Setup, stack: Stack) -> int:
         return _TENSORS.get(workload, _USUAL_TENSORS)
     if stack.messages == "one":
         return 1
-    return ceil((gradient_bytes(workload) or _USUAL_GRADIENTS) / _BUCKET)
+    return ceil((_gradients(setup) or _USUAL_GRADIENTS) / _BUCKET)
 
 
 def workload_of(setup: Setup) -> str:

@@ -5,7 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from steptime.predict.curve.curve import PredictedPoint, ScalingCurve
-from steptime.predict.curve.posterior import predict_curve
+from steptime.predict.curve.information_value import EmptyColumn, FurtherPoint, empty_columns, further_points
+from steptime.predict.curve.posterior import posterior, predict_curve, summarize
+from steptime.predict.curve.priors import priors_for
 from steptime.predict.curve.scores import ScoredPoint, predict_holdout, score
 
 
@@ -30,6 +32,10 @@ class Forecast:
     curve: ScalingCurve
     points: tuple[ForecastPoint, ...]
     held_out: tuple[ScoredPoint, ...]
+    empty_columns: tuple[EmptyColumn, ...] = ()
+    """What the table does not state, by how far each is expected to narrow the last point's interval."""
+    further_points: tuple[FurtherPoint, ...] = ()
+    """Numbers of workers to measure next, by how far each is expected to narrow the last point's interval."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that docs/prediction.md describes."""
@@ -55,6 +61,13 @@ class Forecast:
                 }
                 for point in self.held_out
             ],
+            "empty_columns": [
+                {"column": each.column, "expected_high_over_low": each.ratio, "question": each.question}
+                for each in self.empty_columns
+            ],
+            "further_points": [
+                {"workers": each.workers, "expected_high_over_low": each.ratio} for each in self.further_points
+            ],
             "score": asdict(score(self.held_out)) if self.held_out else None,
         }
 
@@ -64,11 +77,17 @@ def forecast(curves: Sequence[ScalingCurve], workers: Sequence[int]) -> list[For
     return [_forecast(curve, workers) for curve in curves]
 
 
+_MOST_FURTHER_POINTS = 4
+
+
 def _forecast(curve: ScalingCurve, workers: Sequence[int]) -> Forecast:
     servers = curve.fit[-1].servers
-    predicted = predict_curve(curve, [(count, servers) for count in workers])
-    first, batch = curve.fit[0], curve.setup.batch_per_worker
     counts = [point.workers for point in curve.fit]
+    candidates = _candidates(max(counts), max(workers, default=0))
+    asked = [(count, servers) for count in (*workers, *candidates)]
+    found = posterior(curve, asked, priors_for(curve.setup.source)) if workers else []
+    predicted = summarize(found)[: len(workers)] if workers else []
+    first, batch = curve.fit[0], curve.setup.batch_per_worker
     points = tuple(
         ForecastPoint(
             workers=count,
@@ -79,4 +98,21 @@ def _forecast(curve: ScalingCurve, workers: Sequence[int]) -> Forecast:
         )
         for count, step in zip(workers, predicted, strict=True)
     )
-    return Forecast(curve, points, tuple(predict_holdout([curve], predict_curve)))
+    held_out = tuple(predict_holdout([curve], predict_curve))
+    if not workers:
+        return Forecast(curve, points, held_out)
+    last = max(range(len(workers)), key=lambda index: workers[index])
+    places = {count: len(workers) + index for index, count in enumerate(candidates)}
+    return Forecast(
+        curve,
+        points,
+        held_out,
+        tuple(empty_columns(curve, found, last)),
+        tuple(further_points(found, places, last)),
+    )
+
+
+def _candidates(measured: int, asked: int) -> list[int]:
+    """Return numbers of workers to measure next: doublings of the most measured that are fewer than those asked for."""
+    doublings = [measured * 2**power for power in range(1, _MOST_FURTHER_POINTS + 1)]
+    return [count for count in doublings if count < asked]

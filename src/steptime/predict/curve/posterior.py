@@ -3,29 +3,40 @@
 The logarithm of a time is the model's plus what no model knows: noise of each point, a drift that grows with the
 distance in doublings of workers, another with doublings of hosts, and an error common to all points beyond one host.
 Given a sample these are a Gaussian process, so that a prediction follows the last points where the model is off. The
-mixture over samples has heavy tails.
+mixture over samples has heavy tails. Where a table does not say how many workers share a host, the usual sizes are
+assumed one after the other, and each weighs by how well it explains the points; so is that workers were spread over all
+hosts before any had two.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 
 import numpy as np
-from scipy.special import ndtri  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.special import logsumexp, ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.predict.curve.curve import Array, Point, PointsAsked, PredictedPoint, ScalingCurve, times, workers
-from steptime.predict.curve.priors import INDEX, LOG_SAMPLES, Normals, Priors, normals, priors_for
+from steptime.predict.curve.curve import Array, Point, PointsAsked, PredictedPoint, ScalingCurve, Setup, times, workers
+from steptime.predict.curve.hardware import accelerator_of
+from steptime.predict.curve.priors import INDEX, NormalVector, Priors, joint_prior, priors_for, standard_normals
 from steptime.predict.curve.shape import relative_times
 
+LEAST_SAMPLES = 100.0
+"""So many independent samples those that were weighed must be worth, else more are drawn."""
+LOG_SAMPLES, _MOST_LOG_SAMPLES = 13, 16
 _SCALE_VARIANCE = 1.0
 """Of the logarithm of the time of one worker: nothing is believed of it."""
 _HALVES = 8
 """Normal quantiles that stand for the remaining uncertainty of one sample."""
-_ROUNDS = 2
+_ROUNDS = 8
 _SEARCH_LOG_SAMPLES = 11
 """Enough to see where explanations lie; only the last round, which predicts, needs more."""
-_WIDER = 1.5
-_LEAST_SPREAD = 0.3
-"""Of the spread believed: no parameter is known so well that its tails are not tried."""
+_SEARCH_SHARE = 0.06
+"""Of the samples of a round those worth as much as independent ones; points are believed less until so many are."""
+_WIDER = 1.25
+_AS_BELIEVED = 4
+"""One sample of so many is drawn as believed, so that no tail is lost."""
+_SPREAD_SHARE = 0.15
+"""Of tables that do not state hosts, those whose workers were spread over all hosts before any had two."""
 LEVEL = 0.9
 
 
@@ -37,70 +48,202 @@ class WeightedSamples:
     weights: Array
     mean: Array
     """Of log times, (samples, points)."""
-    deviation: Array
+    covariance: Array
+    """Of log times, (samples, points, points)."""
+    log_evidence: float
+    """Logarithm of how well the points are explained, up to a constant that all assumptions of a curve share."""
+
+    @property
+    def deviation(self) -> Array:
+        """Of log times, (samples, points)."""
+        found: Array = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+        return found
+
+    @property
+    def effective_samples(self) -> float:
+        """How many independent samples these are worth: ``1 / sum(w^2)`` (L. Kish, *Survey Sampling*, 1965)."""
+        return float(1 / np.sum(self.weights**2))
 
 
-def predict_curve(curve: ScalingCurve, asked: PointsAsked) -> list[PredictedPoint]:
+@dataclass(frozen=True)
+class AssumedHosts:
+    """What samples say of a curve where hosts hold so many workers."""
+
+    host_size: float
+    spread: bool
+    """Whether each host got a worker before any got a second."""
+    share: float
+    """How likely that is after the points; 1 where it is stated."""
+    samples: WeightedSamples
+
+
+def predict_curve(curve: ScalingCurve, asked: PointsAsked, seed: int = 0) -> list[PredictedPoint]:
     """Return predictions from a curve's fit points with the priors for its source."""
-    return predict(curve, asked, priors_for(curve.setup.source))
+    return predict(curve, asked, priors_for(curve.setup.source), seed=seed)
 
 
 def predict(
-    curve: ScalingCurve, points: Sequence[tuple[int, int | None]], priors: Priors, log_samples: int = LOG_SAMPLES
+    curve: ScalingCurve, asked: PointsAsked, priors: Priors, log_samples: int = LOG_SAMPLES, seed: int = 0
 ) -> list[PredictedPoint]:
     """Return predictions for (workers, servers) from the fit points of a curve."""
-    if not points:
-        return []
-    asked = [Point(count, servers, 1.0) for count, servers in points]
-    weighted = weigh_samples(curve, curve.fit, asked, priors, log_samples)
+    return summarize(posterior(curve, asked, priors, log_samples, seed)) if asked else []
+
+
+def posterior(
+    curve: ScalingCurve, asked: PointsAsked, priors: Priors, log_samples: int = LOG_SAMPLES, seed: int = 0
+) -> list[AssumedHosts]:
+    """Return what the fit points say of the points asked for, for each size that hosts may have."""
+    points = [Point(count, servers, 1.0) for count, servers in asked]
+    assumed = _assumptions(curve)
+    found = [
+        weigh_samples(replace(curve, setup=setup), curve.fit, points, priors, log_samples=log_samples, seed=seed)
+        for setup, _ in assumed
+    ]
+    scores = np.array([one.log_evidence for one in found]) + np.log([share for _, share in assumed])
+    shares = np.exp(scores - logsumexp(scores))
+    return [
+        AssumedHosts(setup.host_size, setup.assumed_spread, float(share), samples)
+        for (setup, _), share, samples in zip(assumed, shares, found, strict=True)
+    ]
+
+
+def summarize(found: Sequence[AssumedHosts]) -> list[PredictedPoint]:
+    """Return the median and the interval of 90 % of each point asked for."""
     spread = ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
-    logs = weighted.mean[:, :, None] + weighted.deviation[:, :, None] * spread
-    weights = np.repeat(weighted.weights / _HALVES, _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
-    found = [np.exp(_quantiles(logs[:, point].ravel(), weights, tails)) for point in range(len(asked))]
-    return [PredictedPoint(float(middle), float(low), float(high)) for low, middle, high in found]
+    weights = np.concatenate([np.repeat(one.share * one.samples.weights / _HALVES, _HALVES) for one in found])
+    mean = np.concatenate([one.samples.mean for one in found])
+    deviation = np.concatenate([one.samples.deviation for one in found])
+    logs = mean[:, None, :] + deviation[:, None, :] * spread[:, None]
+    each = [np.exp(_quantiles(values, weights, tails)) for values in logs.reshape(-1, mean.shape[1]).T]
+    return [PredictedPoint(float(middle), float(low), float(high)) for low, middle, high in each]
+
+
+def _assumptions(curve: ScalingCurve) -> list[tuple[Setup, float]]:
+    """Return set-ups that leave no question about hosts, with how likely each is before the points."""
+    setup = curve.setup
+    if setup.workers_per_host is not None:
+        return [(setup, 1.0)]
+    usual = accelerator_of(setup.accelerator).hosts
+    if setup.inter_host_rate is not None:  # a network was stated, and so it joins something
+        usual = {size: share for size, share in usual.items() if isfinite(size)}
+    whole = sum(usual.values())
+    filled = [
+        (replace(setup, assumed_host_size=size), share / whole * (1 - _SPREAD_SHARE)) for size, share in usual.items()
+    ]
+    return [*filled, (replace(setup, assumed_host_size=1.0, assumed_spread=True), _SPREAD_SHARE)]
 
 
 def weigh_samples(
-    curve: ScalingCurve, seen: Sequence[Point], asked: Sequence[Point], priors: Priors, log_samples: int = LOG_SAMPLES
+    curve: ScalingCurve,
+    seen: Sequence[Point],
+    asked: Sequence[Point],
+    priors: Priors,
+    *,
+    log_samples: int = LOG_SAMPLES,
+    seed: int = 0,
 ) -> WeightedSamples:
-    """Weight samples by the points ``seen`` and predict those ``asked``.
+    """Weigh samples by the points ``seen`` and predict those ``asked``.
 
-    Samples of what is believed beforehand rarely explain good points; in further rounds half of them are drawn from
-    where the ones before found explanations, widened, and all are weighted by what both say of them.
+    Samples of what is believed beforehand rarely explain good points. So rounds of few samples move a proposal to where
+    explanations lie, believing the points a little more each time (O. Cappé et al., *Population Monte Carlo*, 2004,
+    with the tempering of P. Del Moral et al., 2006); the last draws as many as it takes for the weighed samples to be
+    worth ``LEAST_SAMPLES``, or all that are allowed.
     """
-    prior_normals = near = normals(priors)
-    for _ in range(_ROUNDS):
-        found = _weigh(curve, seen, asked, (prior_normals, near), min(log_samples, _SEARCH_LOG_SAMPLES))
-        mean = found.weights @ found.parameters
-        spread = np.sqrt(found.weights @ np.square(found.parameters - mean))
-        near = Normals(mean, np.clip(_WIDER * spread, _LEAST_SPREAD * prior_normals.spread, prior_normals.spread))
-    return _weigh(curve, seen, asked, (prior_normals, near), log_samples)
+    problem = _Explanation(curve, seen, asked, joint_prior(priors))
+    proposal = problem.prior
+    search = min(log_samples, _SEARCH_LOG_SAMPLES)
+    for turn in range(_ROUNDS):
+        parameters, score = problem.draw(proposal, standard_normals(search, seed + turn))
+        heat = _heat(score)
+        proposal = _around(parameters, np.exp(heat * (score - score.max())), problem.prior)
+        if heat == 1.0:
+            break
+    found = problem.weigh(*problem.draw(proposal, standard_normals(log_samples, seed)))
+    while found.effective_samples < LEAST_SAMPLES and log_samples < _MOST_LOG_SAMPLES:
+        log_samples += 1
+        proposal = _around(found.parameters, found.weights, problem.prior)
+        found = problem.weigh(*problem.draw(proposal, standard_normals(log_samples, seed)))
+    return found
 
 
-def _weigh(
-    curve: ScalingCurve, seen: Sequence[Point], asked: Sequence[Point], drawn: tuple[Normals, Normals], log_samples: int
-) -> WeightedSamples:
-    """Weigh samples of which one half is drawn as believed, so that no tail is lost, the other near explanations."""
-    parameters = np.concatenate([one.samples(log_samples - 1) for one in drawn])
-    prior_normals, near = (one.log_density(parameters) for one in drawn)
-    everything = [*seen, *asked]
-    count, known = workers(everything), len(seen)
-    logs = np.log(times(seen))
-    servers = np.array([np.nan if point.servers is None else point.servers for point in everything])
-    relative = relative_times(curve, count, servers, float(np.exp(logs[0])), parameters)
-    model = np.log(relative) + logs[0]
-    covariance = _covariance(curve, count, parameters)
-    lower = np.linalg.cholesky(covariance[:, :known, :known])
-    residual = (logs - model[:, :known])[..., None]
-    solved = np.linalg.solve(lower, np.concatenate([residual, covariance[:, :known, known:]], axis=-1))
-    left, cross = solved[..., 0], solved[..., 1:]
-    score = -0.5 * np.sum(left**2, axis=-1) - np.sum(np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1)
-    score += prior_normals - np.logaddexp(prior_normals, near)
-    weights = np.exp(score - score.max())
-    mean = model[:, known:] + np.einsum("nkp,nk->np", cross, left)
-    variance = np.diagonal(covariance, axis1=1, axis2=2)[:, known:] - np.sum(cross**2, axis=1)
-    return WeightedSamples(parameters, weights / weights.sum(), mean, np.sqrt(np.maximum(variance, 1e-12)))
+@dataclass(frozen=True)
+class _Explanation:
+    """How well parameters explain what was seen of a curve, and what they then say of the points asked for."""
+
+    curve: ScalingCurve
+    seen: Sequence[Point]
+    asked: Sequence[Point]
+    prior: NormalVector
+
+    def draw(self, proposal: NormalVector, standard: Array) -> tuple[Array, Array]:
+        """Return samples, and the logarithm of how much each explains for how often it is drawn."""
+        apart = len(standard) // _AS_BELIEVED
+        parameters = np.concatenate([self.prior.samples(standard[:apart]), proposal.samples(standard[apart:])])
+        believed, near = self.prior.log_density(parameters), proposal.log_density(parameters)
+        drawn = np.logaddexp(believed - np.log(_AS_BELIEVED), near + np.log1p(-1 / _AS_BELIEVED))
+        return parameters, self._log_likelihood(parameters) + believed - drawn
+
+    def weigh(self, parameters: Array, score: Array) -> WeightedSamples:
+        """Return samples with their weights and predictions."""
+        total = logsumexp(score)
+        model, covariance, lower, left = self._residuals(parameters)
+        known = len(self.seen)
+        cross = np.linalg.solve(lower, covariance[:, :known, known:])
+        mean = model[:, known:] + np.einsum("nkp,nk->np", cross, left)
+        rest = covariance[:, known:, known:] - np.einsum("nkp,nkq->npq", cross, cross)
+        rest = rest + 1e-12 * np.eye(len(self.asked))
+        return WeightedSamples(parameters, np.exp(score - total), mean, rest, float(total - np.log(len(score))))
+
+    def _log_likelihood(self, parameters: Array) -> Array:
+        _, _, lower, left = self._residuals(parameters)
+        found: Array = -0.5 * np.sum(left**2, axis=-1) - np.sum(
+            np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1
+        )
+        return found
+
+    def _residuals(self, parameters: Array) -> tuple[Array, Array, Array, Array]:
+        """Return modelled logarithms and covariances of all points, and the seen ones' Cholesky factor and residual."""
+        everything, known = [*self.seen, *self.asked], len(self.seen)
+        count, logs = workers(everything), np.log(times(self.seen))
+        servers = np.array([np.nan if point.servers is None else point.servers for point in everything])
+        model = np.log(relative_times(self.curve, count, servers, float(np.exp(logs[0])), parameters)) + logs[0]
+        covariance = _covariance(self.curve, count, parameters)
+        lower = np.linalg.cholesky(covariance[:, :known, :known])
+        left = np.linalg.solve(lower, (logs - model[:, :known])[..., None])[..., 0]
+        return model, covariance, lower, left
+
+
+def _heat(score: Array) -> float:
+    """Return the power of the weights, at most one, by which enough samples count."""
+    least = _SEARCH_SHARE * len(score)
+    relative = score - score.max()
+
+    def worth(power: float) -> float:
+        weights = np.exp(power * relative)
+        return float(np.sum(weights) ** 2 / np.sum(weights**2))
+
+    if worth(1.0) >= least:
+        return 1.0
+    low, high = 0.0, 1.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if worth(middle) >= least else (low, middle)
+    return low
+
+
+def _around(parameters: Array, weights: Array, prior: NormalVector) -> NormalVector:
+    """Return a proposal of the mean and the covariance of weighted samples, widened a little."""
+    shares = weights / weights.sum()
+    mean = shares @ parameters
+    apart = parameters - mean
+    covariance = (apart * shares[:, None]).T @ apart
+    # As many samples as they are worth know the covariance; the prior's is worth a few more for each parameter.
+    worth, own = 1 / np.sum(shares**2), 2.0 * len(mean)
+    believed = prior.factor @ prior.factor.T
+    diagonal = np.diag(np.diag(covariance))
+    shrunk = (worth * covariance + own * diagonal) / (worth + own) + 1e-4 * believed
+    return NormalVector(mean, _WIDER * np.linalg.cholesky(shrunk))
 
 
 def _covariance(curve: ScalingCurve, count: Array, parameters: Array) -> Array:

@@ -14,12 +14,13 @@ from importlib.resources import files
 from typing import Any, Literal
 
 import numpy as np
-from scipy.special import expit, logit, ndtri  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.linalg import solve_triangular  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.special import expit, logit, ndtri  # type: ignore[import-untyped]
 from scipy.stats import qmc  # type: ignore[import-untyped]
 
 from steptime.predict.curve.curve import Array
+from steptime.predict.curve.facts import UNSTATED
 
-LOG_SAMPLES = 13
 _SEED = 20170301
 
 
@@ -59,6 +60,12 @@ PARAMETERS = (
     CurveParameter(
         "inside", "log", 0.4, 1.0, "exposed time of the exchange inside a host, over bytes and nominal rate"
     ),
+    CurveParameter(
+        "saturation", "logit", 0.2, 1.5, "share of the exchange inside a host that does not grow beyond two workers"
+    ),
+    CurveParameter(
+        "bus", "logit", 0.35, 1.5, "share of the exchange inside a host that waits for a memory that all workers share"
+    ),
     CurveParameter("efficiency", "log", 0.85, 0.3, "reached share of the network's nominal rate, were the hosts quick"),
     CurveParameter(
         "stack_rate", "log", 6e9, 0.8, "bytes per second that a host moves per card, were the network quick"
@@ -74,13 +81,17 @@ PARAMETERS = (
         "chopping", "log", 0.02, 1.2, "exponent of hosts by which a stack gets slower: its pieces get smaller"
     ),
     CurveParameter(
-        "sharing", "log", 0.2, 1.5, "exponent of further doublings, where it is not stated who shares a host"
+        "sharing", "log", 1.0, 0.5, "exponent of further workers, where they share the cards of hosts that all have some"
     ),
     CurveParameter("half", "logit", 0.5, 3.0, "whether mixed precision sends two bytes per value (1) or four (0)"),
     CurveParameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),
     CurveParameter("walk", "log", 0.012, 0.7, "relative drift from the model per root of a doubling of workers"),
     CurveParameter("host_walk", "log", 0.02, 1.0, "relative drift from the model per root of a doubling of hosts"),
     CurveParameter("crossing", "log", 0.04, 0.8, "relative error common to all points beyond one host"),
+    *(
+        CurveParameter(name, "log", 1.0, 1.0, f"what the column {column} leaves open, in spreads of its belief")
+        for name, column in UNSTATED.items()
+    ),
 )
 """In the order of the columns of a sample."""
 
@@ -95,38 +106,38 @@ def expert_priors() -> dict[str, NormalPrior]:
 
 
 @cache
-def standard_normals(log_samples: int) -> Array:
-    """Return the fixed samples, (samples, parameters)."""
-    points = qmc.Sobol(len(PARAMETERS), seed=_SEED).random_base2(log_samples)
+def standard_normals(log_samples: int, seed: int = 0) -> Array:
+    """Return the fixed samples of a seed, (samples, parameters)."""
+    points = qmc.Sobol(len(PARAMETERS), seed=_SEED + seed).random_base2(log_samples)
     normals: Array = ndtri(np.clip(points, 1e-9, 1 - 1e-9))
     return normals
 
 
 @dataclass(frozen=True)
-class Normals:
-    """Independent normal numbers behind the links, one mean and one spread per parameter."""
+class NormalVector:
+    """Normal numbers behind the links, one a parameter, which may depend on each other."""
 
     mean: Array
-    spread: Array
+    factor: Array
+    """Lower triangular; times its transpose it is the covariance."""
 
-    def samples(self, log_samples: int = LOG_SAMPLES) -> Array:
-        """Return samples of the parameters behind their links, (samples, parameters)."""
-        drawn: Array = self.mean + self.spread * standard_normals(log_samples)
+    def samples(self, standard: Array) -> Array:
+        """Return samples of the parameters behind their links, (samples, parameters), from standard normal ones."""
+        drawn: Array = self.mean + standard @ self.factor.T
         return drawn
 
     def log_density(self, parameters: Array) -> Array:
-        """Return the logarithm of the density at samples, up to a constant."""
-        density: Array = -0.5 * np.sum(((parameters - self.mean) / self.spread) ** 2, axis=1) - np.sum(
-            np.log(self.spread)
-        )
+        """Return the logarithm of the density at samples, up to a constant that all such vectors share."""
+        standard = solve_triangular(self.factor, (parameters - self.mean).T, lower=True)
+        density: Array = -0.5 * np.sum(standard**2, axis=0) - np.sum(np.log(np.diagonal(self.factor)))
         return density
 
 
-def normals(priors: Priors) -> Normals:
-    """Return priors in the order of the parameters."""
-    return Normals(
+def joint_prior(priors: Priors) -> NormalVector:
+    """Return priors in the order of the parameters, each independent of the others."""
+    return NormalVector(
         np.array([priors[parameter.name].mean for parameter in PARAMETERS]),
-        np.array([priors[parameter.name].spread for parameter in PARAMETERS]),
+        np.diag([priors[parameter.name].spread for parameter in PARAMETERS]),
     )
 
 
@@ -149,6 +160,6 @@ def learned_sources() -> list[str]:
 def _learned() -> dict[str, Priors]:
     content: dict[str, Any] = json.loads(files("steptime.predict.curve").joinpath("priors.json").read_text("utf-8"))
     return {
-        name: {parameter: NormalPrior(*pair) for parameter, pair in priors.items()}
+        name: {**expert_priors(), **{parameter: NormalPrior(*pair) for parameter, pair in priors.items()}}
         for name, priors in content["learned_without"].items()
     }

@@ -80,6 +80,12 @@ def summary(points: Sequence[ScoredPoint]) -> dict[str, Any]:
     }
 
 
+def mean_scores(scores: Sequence[Score]) -> Score:
+    """Return the mean of scores of the same points, as by several seeds."""
+    means = {key: float(np.mean([asdict(each)[key] for each in scores])) for key in asdict(scores[0])}
+    return Score(**{**means, "n": scores[0].n})
+
+
 def _interval_scores(measured: Array, low: Array, high: Array) -> Array:
     outside = np.maximum(low - measured, 0) + np.maximum(measured - high, 0)
     scores: Array = high - low + 2 / _TAIL * outside

@@ -2,8 +2,9 @@
 
 ``r(p) = 1 + inside(g) + exposed(between(h)) / c + straggling(h)`` with g workers in the fullest host, h hosts and c
 the seconds of one worker. What happens inside a host does not change any more once a host is full. A flat ring goes
-through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Where a
-table does not say who shares a host, workers beyond the measured ones may come to share cards.
+through the links inside and between hosts at once and is as slow as the slower ones; two levels take turns. Inside a
+host of which all links meet in a switch, an exchange may cost two workers as much as eight. Where workers were
+spread over all hosts before any had two, those beyond the measured ones share cards.
 """
 
 import numpy as np
@@ -14,6 +15,8 @@ from steptime.predict.curve.facts import Facts, facts_of
 from steptime.predict.curve.priors import INDEX, PARAMETERS
 
 _FULL_HOST = 8
+_MOST_EXPONENT = 2.0
+"""Of what grows with a power of hosts or workers: cards that come to be shared, and switches that these share."""
 _BACKWARD_SHARE = 0.66
 """Of a step's computing, while which gradients become ready."""
 
@@ -30,17 +33,20 @@ def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds:
     """
     facts = facts_of(curve.setup)
     value = {parameter.name: parameter.natural(parameters[:, [INDEX[parameter.name]]]) for parameter in PARAMETERS}
-    size = facts.gradient_bytes * (1 - 0.5 * _half(facts, value["half"]))
+    unstated = {name: value[name] ** spread for name, spread in facts.spreads.items()}
+    size = facts.gradient_bytes * unstated["unstated_gradients"] * (1 - 0.5 * _half(facts, value["half"]))
     together = np.minimum(workers, curve.setup.host_size)
     hosts = np.array([curve.hosts(int(count)) for count in workers], dtype=float)
     volume = _through_servers(hosts, servers, value) if facts.servers else _through_rings(workers, hosts, value)
     network = value["efficiency"] * facts.card_rate
-    per_byte = 1 / network + hosts ** value["chopping"] / (value["stack_rate"] * facts.cards)
-    between = volume * size * per_byte + value["latency"] * facts.latency * facts.messages * _steps(hosts, facts)
-    if not facts.hosts_stated:
-        between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** value["sharing"]
+    per_byte = 1 / network + hosts ** np.minimum(value["chopping"], _MOST_EXPONENT) / (value["stack_rate"] * facts.cards)
+    latency = value["latency"] * unstated["unstated_latency"] * facts.latency
+    between = volume * size * per_byte / unstated["unstated_network"] + latency * facts.messages * _steps(hosts, facts)
+    if facts.spread:
+        between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** np.minimum(value["sharing"], _MOST_EXPONENT)
     waiting = exposed(between / seconds, _BACKWARD_SHARE, value["hidden"] if facts.overlaps else 0.0)
-    around = value["inside"] * _ring_share(together) * size / facts.inside_rate / seconds
+    passes = _passes(together, value, shared=facts.shared_memory)
+    around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
     inside = _crowding(together, value) + around - value["flat"] * np.minimum(around, waiting)
     straggling = value["host_jump"] * (hosts > 1) + value["host_doubling"] * np.log2(hosts)
     relative: Array = 1 + inside + waiting + straggling
@@ -54,6 +60,15 @@ def _half(facts: Facts, prior: Array) -> Array | float:
 def _ring_share(workers: Array) -> Array:
     share: Array = 2 * (workers - 1) / workers
     return share
+
+
+def _passes(together: Array, value: dict[str, Array], *, shared: bool) -> Array:
+    """Return how many times the gradients pass a link inside the host, or the memory that all its workers share."""
+    saturated = value["saturation"]
+    passes: Array = (1 - saturated) * _ring_share(together) + saturated * (together > 1)
+    if shared:
+        passes = (1 - value["bus"]) * passes + value["bus"] * (together - 1)
+    return passes
 
 
 def _crowding(together: Array, value: dict[str, Array]) -> Array:

@@ -24,7 +24,10 @@ COLUMNS = (
     "intra_host_link", "transport", "inter_host_gbps", "nics_per_host", "parameter_servers", "batch_per_worker",
     "workers", "throughput_samples_per_s", "role",
 )  # fmt: skip
-"""Every column that a table of evidence must have; further columns are ignored."""
+"""Every column that a table of evidence must have.
+
+``stack`` and ``parameters`` may be there too; further columns are ignored.
+"""
 
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
 """Values of columns that the table of a user's own curve leaves out or empty."""
@@ -134,6 +137,7 @@ class _CurveRow:
         cards = self._optional("nics_per_host", int, 1)
         servers = self._optional("parameter_servers", int, 0)
         stack = self._choice("stack", stack_names()) if self._text("stack") else ""
+        parameters = self._optional("parameters", int, 1)
         if len(self.mistakes) > before or count is None or seconds is None:
             return None
         setup = Setup(
@@ -151,6 +155,7 @@ class _CurveRow:
             inter_host_rate=None if rate is None else rate * _GBIT,
             cards_per_host=cards,
             stack=stack,
+            parameters=parameters,
         )
         return name, role, setup, Point(count, servers, seconds)
 
