@@ -19,10 +19,9 @@ POINTS = (
 )
 PRIORS = ROOT / "src" / "steptime" / "predict" / "curve" / "priors.json"
 NOTE = (
-    "Learned by benchmarks/evidence/learn_priors.py from the published curves of tests/predict/curve/data/README.md and "
-    "of benchmarks/evidence/added-curves.csv. "
-    "Each entry, mean and spread behind the parameter's link, was learned without the source that it is named after, "
-    "the one under the empty name from all."
+    "Learned by benchmarks/evidence/learn_priors.py from the published curves of tests/predict/curve/data/README.md "
+    "and of benchmarks/evidence/README.md. Each entry, mean and spread behind the parameter's link, was learned "
+    "without the source that it is named after, the one under the empty name from all."
 )
 
 

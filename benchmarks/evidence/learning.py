@@ -15,12 +15,12 @@ import numpy as np
 
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
-from steptime.predict.curve.posterior import weigh_samples
+from steptime.predict.curve.posterior import Sampling, weigh_samples
 from steptime.predict.curve.priors import INDEX, PARAMETERS, NormalPrior, Priors, expert_priors
 
 _EXPERT_CURVES = 16
 _ROUNDS = 8
-_LOG_SAMPLES = 11
+_SAMPLING = Sampling(log_samples=11)
 
 _BEYOND_HOST = {
     "efficiency", "stack_rate", "hidden", "flat", "latency", "host_jump", "host_doubling", "chopping", "crossing",
@@ -55,7 +55,7 @@ def learn_by_source(curves: Sequence[ScalingCurve]) -> dict[str, dict[str, Norma
 
 def _moments(curve: ScalingCurve, priors: Priors) -> Mapping[str, Moments]:
     points = sorted((*curve.fit, *curve.holdout), key=lambda point: point.workers)
-    weighted = weigh_samples(curve, points, points[-1:], priors, log_samples=_LOG_SAMPLES)
+    weighted = weigh_samples(curve, points, points[-1:], priors, _SAMPLING)
     means = weighted.weights @ weighted.parameters
     variances = weighted.weights @ np.square(weighted.parameters - means)
     return {name: (float(means[INDEX[name]]), float(variances[INDEX[name]])) for name in _spoken_of(curve)}

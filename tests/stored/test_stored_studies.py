@@ -1,8 +1,8 @@
 """Five studies that were measured before the code was rearranged give the same reports, profiles and predictions today.
 
-Numbers may differ by a relative 1e-12, or by 1e-16: on the machine that measured, they are equal to the bit, but another
-processor's linear algebra rounds otherwise, and where two times of a tenth of a second are subtracted from each other
-and nothing is left, what remains is this rounding itself.
+Numbers may differ by a relative 1e-12, or by 1e-16: on the machine that measured, they are equal to the bit, but the
+linear algebra of another processor rounds otherwise, and where two times of a tenth of a second are subtracted from
+each other and nothing is left, what remains is this rounding itself.
 """
 
 import json

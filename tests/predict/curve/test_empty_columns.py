@@ -60,7 +60,9 @@ def test_consumer_cards_over_pcie_exchange_more_slowly_and_less_surely(tmp_path)
 
 @pytest.mark.parametrize("accelerator", ["MI100", "Gaudi2", "Ascend 910B", "TPU v5e", "Xeon 8480", "a new one", ""])
 def test_hosts_of_any_accelerator_are_predicted_with_wide_links(tmp_path, accelerator):
-    found = curve(tmp_path, {**INSIDE, 64: 1.0}, holdout={64}, accelerator=accelerator, intra_host_link="", **NO_NETWORK)
+    found = curve(
+        tmp_path, {**INSIDE, 64: 1.0}, holdout={64}, accelerator=accelerator, intra_host_link="", **NO_NETWORK
+    )
     spreads = facts_of(found.setup).spreads
     assert spreads["unstated_inside"] >= 0.5
     assert spreads["unstated_network"] >= 1.0
@@ -75,7 +77,9 @@ def test_what_is_stated_leaves_nothing_open(tmp_path):
 
 def test_a_table_may_state_the_size_of_a_model_that_is_in_no_library(tmp_path):
     path = tmp_path / "own.csv"
-    path.write_text("curve,workers,step_time_s,workload,parameters\none,1,0.2,my_own,1000000\none,2,0.2,my_own,1000000\n")
+    path.write_text(
+        "curve,workers,step_time_s,workload,parameters\none,1,0.2,my_own,1000000\none,2,0.2,my_own,1000000\n"
+    )
     facts = facts_of(read_own_curves(path)[0].setup)
     assert facts.gradient_bytes == 4e6
     assert facts.spreads["unstated_gradients"] == 0.0
@@ -186,7 +190,8 @@ def test_measuring_the_further_point_narrows_as_it_was_expected_to(tmp_path, bar
 
 
 def test_a_table_with_every_column_is_asked_nothing(tmp_path):
-    columns = "workers,step_time_s,workload,accelerator,workers_per_host,intra_host_link,transport,inter_host_gbps,nics_per_host"
+    hosts = "accelerator,workers_per_host,intra_host_link,transport,inter_host_gbps,nics_per_host"
+    columns = f"workers,step_time_s,workload,{hosts}"
     rest = "resnet50,V100,8,nvlink,rdma,100,1"
     found = own(tmp_path, [f"{count},{seconds},{rest}" for count, seconds in INSIDE.items()], columns)
     assert found.empty_columns == ()

@@ -7,7 +7,7 @@ import pytest
 from tables import curve
 
 from steptime.predict.curve.curve import workers
-from steptime.predict.curve.posterior import predict, weigh_samples
+from steptime.predict.curve.posterior import Sampling, predict, weigh_samples
 from steptime.predict.curve.priors import INDEX, PARAMETERS, expert_priors, joint_prior
 from steptime.predict.curve.shape import relative_times
 
@@ -15,7 +15,7 @@ _CURVES = 80
 _SEEDS = (1, 2, 3)
 _COUNTS = {1: 0.3, 2: 0.3, 4: 0.3, 8: 0.3, 16: 0.3, 32: 0.3, 128: 0.3}
 _NOISE = 0.05
-_LOG_SAMPLES = 11
+_SAMPLING = Sampling(log_samples=11)
 
 _DRAWN = [parameter.name for parameter in PARAMETERS if parameter.name != "noise"]
 """All parameters but the one that is the same in all curves."""
@@ -72,7 +72,7 @@ def test_nine_of_ten_truths_lie_in_their_intervals(form, priors):
         for _ in range(_CURVES):
             one, _ = _draw(form, generator)
             asked = [(point.workers, point.servers) for point in one.holdout]
-            found = predict(one, asked, priors, _LOG_SAMPLES)
+            found = predict(one, asked, priors, _SAMPLING)
             inside += [each.low <= point.step_time <= each.high for each, point in zip(found, one.holdout, strict=True)]
     assert 0.85 <= np.mean(inside) <= 0.95
 
@@ -81,7 +81,7 @@ def test_parameters_are_recovered_inside_their_intervals(drawn, priors):
     """Of all parameters of all curves nine in ten; of each alone no fewer than chance would leave of 80 curves."""
     inside = {name: [] for name in _DRAWN}
     for one, truth in drawn:
-        weighted = weigh_samples(one, one.fit, one.holdout, priors, log_samples=_LOG_SAMPLES)
+        weighted = weigh_samples(one, one.fit, one.holdout, priors, _SAMPLING)
         for name in _DRAWN:
             values = weighted.parameters[:, INDEX[name]]
             order = np.argsort(values)

@@ -17,7 +17,7 @@ _GBIT = 1e9 / 8
 
 @dataclass(frozen=True)
 class BelievedRate:
-    """Bytes per second, and the standard deviation of the logarithm of how far it is from that; 0 where it is stated."""
+    """Bytes per second, and the standard deviation of the logarithm of how far it is from that; 0 where stated."""
 
     median: float
     spread: float = 0.0

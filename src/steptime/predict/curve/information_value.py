@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import logsumexp  # type: ignore[import-untyped]  # scipy ships no types
 from scipy.stats import norm  # type: ignore[import-untyped]
 
-from steptime.predict.curve.curve import Array, ScalingCurve
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
 from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples, summarize
 from steptime.predict.curve.priors import INDEX
@@ -76,9 +76,7 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
 
 def _of_one_point(one: AssumedHosts, point: int) -> AssumedHosts:
     samples = one.samples
-    kept = replace(
-        samples, mean=samples.mean[:, [point]], covariance=samples.covariance[:, [point]][:, :, [point]]
-    )
+    kept = replace(samples, mean=samples.mean[:, [point]], covariance=samples.covariance[:, [point]][:, :, [point]])
     return replace(one, samples=kept)
 
 
@@ -106,9 +104,7 @@ def _parts(found: Sequence[AssumedHosts], column: int) -> list[list[AssumedHosts
     ]
 
 
-def further_points(
-    found: Sequence[AssumedHosts], candidates: Mapping[int, int], target: int
-) -> list[FurtherPoint]:
+def further_points(found: Sequence[AssumedHosts], candidates: Mapping[int, int], target: int) -> list[FurtherPoint]:
     """Return what each further point would make of the target's interval, the most useful first.
 
     Args:

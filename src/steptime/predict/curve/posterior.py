@@ -22,7 +22,7 @@ from steptime.predict.curve.shape import relative_times
 
 LEAST_SAMPLES = 100.0
 """So many independent samples those that were weighed must be worth, else more are drawn."""
-LOG_SAMPLES, _MOST_LOG_SAMPLES = 13, 16
+_MOST_LOG_SAMPLES = 16
 _SCALE_VARIANCE = 1.0
 """Of the logarithm of the time of one worker: nothing is believed of it."""
 _HALVES = 8
@@ -38,6 +38,17 @@ _AS_BELIEVED = 4
 _SPREAD_SHARE = 0.15
 """Of tables that do not state hosts, those whose workers were spread over all hosts before any had two."""
 LEVEL = 0.9
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How many samples are drawn at least, as a power of two, and which."""
+
+    log_samples: int = 13
+    seed: int = 0
+
+
+_USUAL = Sampling()
 
 
 @dataclass(frozen=True)
@@ -79,26 +90,23 @@ class AssumedHosts:
 
 def predict_curve(curve: ScalingCurve, asked: PointsAsked, seed: int = 0) -> list[PredictedPoint]:
     """Return predictions from a curve's fit points with the priors for its source."""
-    return predict(curve, asked, priors_for(curve.setup.source), seed=seed)
+    return predict(curve, asked, priors_for(curve.setup.source), Sampling(seed=seed))
 
 
 def predict(
-    curve: ScalingCurve, asked: PointsAsked, priors: Priors, log_samples: int = LOG_SAMPLES, seed: int = 0
+    curve: ScalingCurve, asked: PointsAsked, priors: Priors, sampling: Sampling = _USUAL
 ) -> list[PredictedPoint]:
     """Return predictions for (workers, servers) from the fit points of a curve."""
-    return summarize(posterior(curve, asked, priors, log_samples, seed)) if asked else []
+    return summarize(posterior(curve, asked, priors, sampling)) if asked else []
 
 
 def posterior(
-    curve: ScalingCurve, asked: PointsAsked, priors: Priors, log_samples: int = LOG_SAMPLES, seed: int = 0
+    curve: ScalingCurve, asked: PointsAsked, priors: Priors, sampling: Sampling = _USUAL
 ) -> list[AssumedHosts]:
     """Return what the fit points say of the points asked for, for each size that hosts may have."""
     points = [Point(count, servers, 1.0) for count, servers in asked]
     assumed = _assumptions(curve)
-    found = [
-        weigh_samples(replace(curve, setup=setup), curve.fit, points, priors, log_samples=log_samples, seed=seed)
-        for setup, _ in assumed
-    ]
+    found = [weigh_samples(replace(curve, setup=setup), curve.fit, points, priors, sampling) for setup, _ in assumed]
     scores = np.array([one.log_evidence for one in found]) + np.log([share for _, share in assumed])
     shares = np.exp(scores - logsumexp(scores))
     return [
@@ -139,9 +147,7 @@ def weigh_samples(
     seen: Sequence[Point],
     asked: Sequence[Point],
     priors: Priors,
-    *,
-    log_samples: int = LOG_SAMPLES,
-    seed: int = 0,
+    sampling: Sampling = _USUAL,
 ) -> WeightedSamples:
     """Weigh samples by the points ``seen`` and predict those ``asked``.
 
@@ -152,6 +158,7 @@ def weigh_samples(
     """
     problem = _Explanation(curve, seen, asked, joint_prior(priors))
     proposal = problem.prior
+    log_samples, seed = sampling.log_samples, sampling.seed
     search = min(log_samples, _SEARCH_LOG_SAMPLES)
     for turn in range(_ROUNDS):
         parameters, score = problem.draw(proposal, standard_normals(search, seed + turn))
@@ -197,9 +204,7 @@ class _Explanation:
 
     def _log_likelihood(self, parameters: Array) -> Array:
         _, _, lower, left = self._residuals(parameters)
-        found: Array = -0.5 * np.sum(left**2, axis=-1) - np.sum(
-            np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1
-        )
+        found: Array = -0.5 * np.sum(left**2, axis=-1) - np.sum(np.log(np.diagonal(lower, axis1=1, axis2=2)), axis=-1)
         return found
 
     def _residuals(self, parameters: Array) -> tuple[Array, Array, Array, Array]:
@@ -207,10 +212,10 @@ class _Explanation:
         everything, known = [*self.seen, *self.asked], len(self.seen)
         count, logs = workers(everything), np.log(times(self.seen))
         servers = np.array([np.nan if point.servers is None else point.servers for point in everything])
-        model = np.log(relative_times(self.curve, count, servers, float(np.exp(logs[0])), parameters)) + logs[0]
+        model: Array = np.log(relative_times(self.curve, count, servers, float(np.exp(logs[0])), parameters)) + logs[0]
         covariance = _covariance(self.curve, count, parameters)
-        lower = np.linalg.cholesky(covariance[:, :known, :known])
-        left = np.linalg.solve(lower, (logs - model[:, :known])[..., None])[..., 0]
+        lower = np.asarray(np.linalg.cholesky(covariance[:, :known, :known]), dtype=np.float64)
+        left = np.asarray(np.linalg.solve(lower, (logs - model[:, :known])[..., None])[..., 0], dtype=np.float64)
         return model, covariance, lower, left
 
 

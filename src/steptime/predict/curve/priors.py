@@ -81,7 +81,11 @@ PARAMETERS = (
         "chopping", "log", 0.02, 1.2, "exponent of hosts by which a stack gets slower: its pieces get smaller"
     ),
     CurveParameter(
-        "sharing", "log", 1.0, 0.5, "exponent of further workers, where they share the cards of hosts that all have some"
+        "sharing",
+        "log",
+        1.0,
+        0.5,
+        "exponent of further workers, where they share the cards of hosts that all have some",
     ),
     CurveParameter("half", "logit", 0.5, 3.0, "whether mixed precision sends two bytes per value (1) or four (0)"),
     CurveParameter("noise", "log", 0.008, 0.5, "relative error of a measured point"),

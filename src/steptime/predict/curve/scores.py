@@ -82,8 +82,8 @@ def summary(points: Sequence[ScoredPoint]) -> dict[str, Any]:
 
 def mean_scores(scores: Sequence[Score]) -> Score:
     """Return the mean of scores of the same points, as by several seeds."""
-    means = {key: float(np.mean([asdict(each)[key] for each in scores])) for key in asdict(scores[0])}
-    return Score(**{**means, "n": scores[0].n})
+    columns = np.mean([[value for key, value in asdict(each).items() if key != "n"] for each in scores], axis=0)
+    return Score(scores[0].n, *map(float, columns))
 
 
 def _interval_scores(measured: Array, low: Array, high: Array) -> Array:

@@ -39,11 +39,15 @@ def relative_times(curve: ScalingCurve, workers: Array, servers: Array, seconds:
     hosts = np.array([curve.hosts(int(count)) for count in workers], dtype=float)
     volume = _through_servers(hosts, servers, value) if facts.servers else _through_rings(workers, hosts, value)
     network = value["efficiency"] * facts.card_rate
-    per_byte = 1 / network + hosts ** np.minimum(value["chopping"], _MOST_EXPONENT) / (value["stack_rate"] * facts.cards)
+    per_byte = 1 / network + hosts ** np.minimum(value["chopping"], _MOST_EXPONENT) / (
+        value["stack_rate"] * facts.cards
+    )
     latency = value["latency"] * unstated["unstated_latency"] * facts.latency
     between = volume * size * per_byte / unstated["unstated_network"] + latency * facts.messages * _steps(hosts, facts)
     if facts.spread:
-        between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** np.minimum(value["sharing"], _MOST_EXPONENT)
+        between = between * np.maximum(1.0, workers / curve.fit[-1].workers) ** np.minimum(
+            value["sharing"], _MOST_EXPONENT
+        )
     waiting = exposed(between / seconds, _BACKWARD_SHARE, value["hidden"] if facts.overlaps else 0.0)
     passes = _passes(together, value, shared=facts.shared_memory)
     around = value["inside"] * passes * size / (facts.inside_rate * unstated["unstated_inside"]) / seconds
