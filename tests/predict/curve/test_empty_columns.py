@@ -6,7 +6,7 @@ from tables import curve
 
 from steptime.predict.curve.facts import facts_of
 from steptime.predict.curve.forecast import forecast
-from steptime.predict.curve.hardware import accelerator_of, accelerators
+from steptime.predict.curve.hardware import all_usual_hosts, usual_hosts
 from steptime.predict.curve.posterior import posterior, predict_curve
 from steptime.predict.curve.priors import priors_for
 from steptime.predict.curve.table import read_own_curves
@@ -129,10 +129,10 @@ def test_hosts_that_a_stated_network_joins_are_finite(tmp_path):
     ],
 )
 def test_accelerators_are_known_however_they_are_spelled(text, name):
-    assert accelerator_of(text).name == name
+    assert usual_hosts(text).name == name
 
 
-@pytest.mark.parametrize("found", accelerators(), ids=lambda each: each.name)
+@pytest.mark.parametrize("found", all_usual_hosts(), ids=lambda each: each.name)
 def test_beliefs_about_hosts_add_up_to_one(found):
     assert sum(found.hosts.values()) == pytest.approx(1.0)
 

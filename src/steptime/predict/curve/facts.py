@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from steptime.predict.curve.curve import Setup
-from steptime.predict.curve.hardware import accelerator_of
+from steptime.predict.curve.hardware import usual_hosts
 from steptime.predict.curve.stacks import Stack, stack_of
 from steptime.study.strategies import strategy_named
 from steptime.workloads.table import LIBRARY
@@ -103,7 +103,7 @@ UNSTATED: Mapping[str, str] = {
 
 def facts_of(setup: Setup) -> Facts:
     """Return what the columns of a set-up say, and how uncertain it is where they say nothing."""
-    hardware = accelerator_of(setup.accelerator)
+    hardware = usual_hosts(setup.accelerator)
     stack = stack_of(setup.framework, workload_of(setup), setup.stack)
     size, inside = _gradients(setup), hardware.inside(setup.intra_host_link)
     if setup.inter_host_rate is None:

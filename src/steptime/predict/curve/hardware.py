@@ -24,7 +24,7 @@ class BelievedRate:
 
 
 @dataclass(frozen=True)
-class Accelerator:
+class UsualHosts:
     """What hosts of an accelerator usually have."""
 
     name: str
@@ -49,15 +49,15 @@ class Accelerator:
         return (link if link in self.links else "") in self.shared
 
 
-def accelerator_of(text: str) -> Accelerator:
+def usual_hosts(text: str) -> UsualHosts:
     """Return the accelerator that a table names; spelling does not count, and none is unknown to it."""
     runs = _runs(text)
-    return next(found for words, found in _accelerators() if not words or any(_holds(runs, word) for word in words))
+    return next(found for words, found in _read() if not words or any(_holds(runs, word) for word in words))
 
 
-def accelerators() -> tuple[Accelerator, ...]:
+def all_usual_hosts() -> tuple[UsualHosts, ...]:
     """Return all that are declared, the unknown one last."""
-    return tuple(found for _, found in _accelerators())
+    return tuple(found for _, found in _read())
 
 
 _Runs = tuple[str, ...]
@@ -82,12 +82,12 @@ def _holds(text: _Runs, word: _Runs) -> bool:
 
 
 @cache
-def _accelerators() -> tuple[tuple[tuple[_Runs, ...], Accelerator], ...]:
+def _read() -> tuple[tuple[tuple[_Runs, ...], UsualHosts], ...]:
     content = tomllib.loads(files("steptime.predict.curve").joinpath("hardware.toml").read_text("utf-8"))
     return tuple(
         (
             tuple(map(_runs, entry["words"])),
-            Accelerator(
+            UsualHosts(
                 name=entry["name"],
                 hosts={inf if size == "inf" else float(size): share for size, share in entry["hosts"].items()},
                 network=BelievedRate(entry["network_gbps"] * _GBIT, entry["network_spread"]),

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.predict.curve.curve import Array, Point, PointsAsked, PredictedPoint, ScalingCurve, Setup, times, workers
-from steptime.predict.curve.hardware import accelerator_of
+from steptime.predict.curve.hardware import usual_hosts
 from steptime.predict.curve.priors import INDEX, NormalVector, Priors, joint_prior, priors_for, standard_normals
 from steptime.predict.curve.shape import relative_times
 
@@ -132,7 +132,7 @@ def _assumptions(curve: ScalingCurve) -> list[tuple[Setup, float]]:
     setup = curve.setup
     if setup.workers_per_host is not None:
         return [(setup, 1.0)]
-    usual = accelerator_of(setup.accelerator).hosts
+    usual = usual_hosts(setup.accelerator).hosts
     if setup.inter_host_rate is not None:  # a network was stated, and so it joins something
         usual = {size: share for size, share in usual.items() if isfinite(size)}
     whole = sum(usual.values())
