@@ -98,19 +98,29 @@ EXCLUDED_OF_PROFILES: dict[str, str] = {
 }
 """Keys that are not compared in profiles."""
 
+_OWN_COMPANY = (
+    "what slows its workers comes from its own breakdown, not also from another strategy's, with servers or none"
+)
 EXCLUDED_OF: dict[str, dict[str, str]] = {}
 """Keys that are not compared in the report of one study."""
 
 
 MODELLED_ANEW: dict[str, dict[str, str]] = {
-    "stale-updates": {"ps_async": "no token bucket was crossed on one host, so that its workers share links evenly"}
+    "stale-updates": {
+        "mxnet ps_async": "no token bucket was crossed on one host, so that its workers share links evenly",
+        "pytorch ps_async": "the same, and its own breakdown alone says what slows its workers",
+        **dict.fromkeys(("mxnet ps_sync", "pytorch ps_sync"), _OWN_COMPANY),
+    },
+    "four-frameworks": dict.fromkeys(("pytorch allreduce", "pytorch ps_sync"), _OWN_COMPANY),
 }
-"""Strategies whose model is another one in a study, by the study, with the reason (decision 14)."""
+"""Frameworks and strategies whose model is another one in a study, by the study, with the reason (decisions 14, 15)."""
 
 
 def without_strategies(kept: list[Any], study: str) -> list[Any]:
     """Return groups of a profile, or predictions, without those of strategies that are modelled anew."""
-    return [each for each in kept if each.get("key", each).get("strategy") not in MODELLED_ANEW.get(study, {})]
+    keys = [each.get("key", each) for each in kept]
+    anew = MODELLED_ANEW.get(study, {})
+    return [each for each, key in zip(kept, keys, strict=True) if f"{key['framework']} {key['strategy']}" not in anew]
 
 
 def rename(old: Any, parent: str = "") -> Any:

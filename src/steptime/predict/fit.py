@@ -81,7 +81,8 @@ def fit_group(
     used = [*own, *helping]
     cost = costs_of(key.workload, key.input_shape, key.classes)
     measured = [_measured(each, net, machine, _effects(each, observations)) for each in used]
-    found = fit_computing(used, cost, lambda each: contention_of(each.deployment, each.key, machine), rng)
+    alike = used if strategy_named(key.strategy).single_baseline else [*own, *_of_like_company(own, helping)]
+    found = fit_computing(alike, cost, lambda each: contention_of(each.deployment, each.key, machine), rng)
     if found is None:
         reason = (
             "computing cannot be told from communicating, with no configuration of one worker and no breakdown; add "
@@ -108,9 +109,28 @@ def fit_group(
 
 def _helps(other: Observation) -> bool:
     """Say whether a configuration of another strategy shows computing: it has one worker, or a breakdown."""
-    return strategy_named(other.key.strategy).single_baseline or any(
-        one.phases.get("backward") is not None for one in other.launch_phases
-    )
+    return strategy_named(other.key.strategy).single_baseline or _was_taken_apart(other)
+
+
+def _of_like_company(own: Sequence[Observation], helping: Sequence[Observation]) -> list[Observation]:
+    """Return the configurations of other strategies whose workers compute beside the same processes as the own ones.
+
+    Workers are slowed by what runs beside them, and a parameter server computes too: where a strategy's own workers were
+    taken apart together, only these say how much; else those of strategies that have servers as it has, or none. All are
+    returned where nothing else was taken apart.
+    """
+    together = any(each.deployment.workers > 1 and _was_taken_apart(each) for each in own)
+    servers = any(each.deployment.servers for each in own)
+    alike = [
+        each
+        for each in helping
+        if each.deployment.workers == 1 or (not together and bool(each.deployment.servers) == servers)
+    ]
+    return alike if any(map(_was_taken_apart, [*own, *alike])) else list(helping)
+
+
+def _was_taken_apart(each: Observation) -> bool:
+    return any(one.phases.get("backward") is not None for one in each.launch_phases)
 
 
 def _policy_notes(key: GroupKey) -> list[str]:
