@@ -29,6 +29,8 @@ class FoundHost:
     memory_bytes: float | None = None
     """Available when it was probed."""
     gpus: int = 0
+    gpu_cores: tuple[tuple[int, ...], ...] = ()
+    """For each GPU, in the order of the bus, those of ``cores`` on its NUMA node."""
     boot: str = ""
     clock_offset_s: float = 0.0
     """Wall clock of the host minus that of the controller."""

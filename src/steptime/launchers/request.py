@@ -36,6 +36,8 @@ class Request:
     """The cores that may be used; empty means: do not pin."""
     device_cores: tuple[tuple[int, ...], ...] = ()
     """For each device that workers use, those of ``cores`` that are nearest to it; empty where nobody knows them."""
+    on_devices: bool = False
+    """Whether workers compute on a device each, by local rank, and belong next to it."""
     mpi: bool = False
     """Whether the workers must be started by an mpiexec; to launchers that may start them in more than one way."""
     cluster: Cluster | None = None
@@ -55,9 +57,12 @@ class Request:
         """How many cores a worker is pinned to."""
         return self.cores_per_worker or self.threads
 
-    def on_one_host(self, workers: int, servers: int, cores: tuple[int, ...]) -> Self:
-        """Return the part of the launch that runs on one host with ``cores`` of its own."""
-        return replace(self, workers=workers, servers=servers, cores=cores, device_cores=(), site=None, cluster=None)
+    def on_one_host(
+        self, workers: int, servers: int, cores: tuple[int, ...], device_cores: tuple[tuple[int, ...], ...] = ()
+    ) -> Self:
+        """Return the part of the launch that runs on one host with ``cores`` of its own, next to its own devices."""
+        near = device_cores if self.on_devices else ()
+        return replace(self, workers=workers, servers=servers, cores=cores, device_cores=near, site=None, cluster=None)
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ class LaunchSpec:
             environment_variables=self.environment_variables,
             cores=cores,
             device_cores=device_cores(cores) if cores and self.device == "cuda" else (),
+            on_devices=self.device == "cuda",
             mpi=self.mpi,
             cluster=self.cluster,
             time_limit_s=time_limit_s,

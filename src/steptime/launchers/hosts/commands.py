@@ -155,7 +155,7 @@ def cores_on(
         len(cluster.ranks_on(host, role, count))
         for role, count in (("worker", request.workers), ("server", request.servers))
     ]
-    here = request.on_one_host(counts[0], counts[1], hosts[host].cores)
+    here = request.on_one_host(counts[0], counts[1], hosts[host].cores, hosts[host].gpu_cores)
     return pins(here), server_pins(here)
 
 

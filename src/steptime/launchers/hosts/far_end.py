@@ -44,6 +44,7 @@ _LINK_MESSAGES = (16, 17)
 """A link has changed, or is gone (RTM_NEWLINK, RTM_DELLINK)."""
 _HAS_CARRIER = 0x40
 _MOST_BYTES = 1 << 16
+_GPUS, _PCI_DEVICES = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes long to import
 _TETHER = os.path.join(_HERE, os.pardir, os.pardir, "worker", "tether.py")  # noqa: PTH118
 _AGENT = os.path.join(_HERE, "mpi_agent.py")  # noqa: PTH118
@@ -389,13 +390,27 @@ def _facts(names: list[str]) -> Message:
         "boot": _boot(),
         "cores": sorted(os.sched_getaffinity(0)),
         "memory_bytes": _memory("MemAvailable"),
-        "gpus": len(_listed("/proc/driver/nvidia/gpus")),
+        "gpus": len(_listed(_GPUS)),
+        "gpu_cores": gpu_cores(sorted(os.sched_getaffinity(0))),
         "interfaces": interface_addresses(),
         "reached_at": (os.environ.get("SSH_CONNECTION") or "- - - -").split()[2],
         "addresses": [_resolved(name) for name in names],
         "user": os.getuid(),
         "step": os.environ.get("SLURM_STEP_ID"),
     }
+
+
+def gpu_cores(own: list[int], listed: str = _GPUS, devices: str = _PCI_DEVICES) -> list[list[int]]:
+    """Return for each GPU, by its address on the bus, those of the ``own`` cores on its NUMA node; all where unknown."""
+    found = []
+    for address in sorted(_listed(listed)):
+        near: set[int] = set()
+        for part in _text(os.path.join(devices, address.lower(), "local_cpulist")).strip().split(","):  # noqa: PTH118
+            first, _, last = part.partition("-")
+            if first.isdigit():
+                near.update(range(int(first), int(last or first) + 1))
+        found.append([core for core in own if core in near] or own)
+    return found
 
 
 def interface_addresses() -> dict[str, str]:

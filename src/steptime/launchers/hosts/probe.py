@@ -75,6 +75,7 @@ def probed(site: Site, folder: Path) -> Site:
             cores=tuple(facts[index]["cores"]),
             memory_bytes=facts[index]["memory_bytes"],
             gpus=facts[index]["gpus"],
+            gpu_cores=tuple(map(tuple, facts[index]["gpu_cores"])),
             boot=facts[index]["boot"],
             clock_offset_s=clocks[index],
             shown_s=looks[index]["seen_s"],
