@@ -401,7 +401,7 @@ def _facts(names: list[str]) -> Message:
 
 
 def gpu_cores(own: list[int], listed: str = _GPUS, devices: str = _PCI_DEVICES) -> list[list[int]]:
-    """Return for each GPU, by its address on the bus, those of the ``own`` cores on its NUMA node; all where unknown."""
+    """Return for each GPU, by its address on the bus, the ``own`` cores on its NUMA node; all where unknown."""
     found = []
     for address in sorted(_listed(listed)):
         near: set[int] = set()
