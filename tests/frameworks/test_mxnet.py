@@ -43,6 +43,16 @@ def test_a_tier_takes_effect_and_trains_what_the_oracle_trains(tmp_path: Path, t
     assert facts["arrays_per_update"] == (options["arrays_per_update"] or 1)
 
 
+def test_a_norm_between_convolutions_has_the_right_gradient(tmp_path: Path) -> None:
+    """MXNet 1.9 with oneDNN got it wrong by a thousandth, where a convolution that blocks its channels follows."""
+    how: dict[str, Any] = {"batch": 8, "steps": 1, "optimizer": {"learning_rate": 0.01, "momentum": 0.0}}
+    first = initial_weights(build_workload("cifar_cnn").to_json()["layers"], 0)
+    expected = launch_ok(tmp_path, check_job("reference", "single", "cifar_cnn", **how)).weights[0]
+    found = launch_ok(tmp_path, check_job("mxnet", "single", "cifar_cnn", **how)).weights[0]
+    for name in expected:
+        assert relative_error(found[name] - first[name], expected[name] - first[name]) < 1e-4, name
+
+
 def test_a_store_on_the_device_trains_what_a_store_on_the_host_trains(tmp_path: Path) -> None:
     """The kind of the store is read back from MXNet."""
     found = {}

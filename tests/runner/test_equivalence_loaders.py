@@ -132,6 +132,11 @@ def test_small_images_are_taken_as_they_are():
     assert one_layer((1, 28, 28), 10).parameter_count == 785 * 10
 
 
+def test_small_images_that_were_decoded_are_averaged_too():
+    """The filters of libraries differ by more than the last bits of a pixel at 32 x 32, and agree on its squares."""
+    assert one_layer((3, 32, 32), 10, decoded=True).parameter_count == (3 * 8 * 8 + 1) * 10
+
+
 def test_the_job_of_a_probe_names_the_loader(tmp_path):
     make, shape = IMAGES["digits"]
     loader = make(tmp_path)

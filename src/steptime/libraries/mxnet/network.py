@@ -203,7 +203,7 @@ def _activation(layer, source):
 
 def _lrn(layer, source):
     settings = layer["attributes"]
-    return mxnet.sym.LRN(
+    output = mxnet.sym.LRN(
         source,
         name=layer["name"],
         nsize=settings["size"],
@@ -211,6 +211,9 @@ def _lrn(layer, source):
         beta=settings["beta"],
         knorm=settings["k"],
     )
+    # MXNet 1.9 hands oneDNN the input of a LRN in plain order beside a gradient in the blocked order of the convolution
+    # that follows, and the gradient behind it is wrong. A slice of everything has its gradient in plain order.
+    return mxnet.sym.slice_axis(output, axis=0, begin=0, end=None)
 
 
 def _dropout(layer, source):

@@ -18,7 +18,8 @@ from steptime.study.trial import Trial
 from steptime.workloads.layers import Network, Workload
 
 _SIDE = 8
-"""Of images, in pixels, at most: larger ones are averaged down, or the layer would be larger than most networks."""
+"""Of images, in pixels, at most, where they are averaged down: large ones, since the layer would be larger than most
+networks, and those that were decoded."""
 _LARGEST_LAYER = 4096
 """Inputs of a layer that takes images as they are."""
 _IMAGE_AXES = 3
@@ -73,8 +74,9 @@ def loader_cases(
         # Several workers show whether shards are disjoint; where workers do not wait for each other, one is exact.
         chosen = max(group, key=lambda trial: (_answer(trial) == "mean", _answer(trial) != "blocks", trial.workers))
         small = _small(chosen, manifests[chosen.framework])
-        workload = one_layer(chosen.input_shape, chosen.classes)
-        yield LoaderCase(small, workload, loader_probe(small, inputs[chosen.id]), tuple(each.id for each in group))
+        found = inputs[chosen.id]
+        workload = one_layer(chosen.input_shape, chosen.classes, decoded=_form(found) not in _ROUNDING)
+        yield LoaderCase(small, workload, loader_probe(small, found), tuple(each.id for each in group))
 
 
 def _small(trial: Trial, manifest: Manifest) -> Trial:
@@ -98,13 +100,20 @@ def _small(trial: Trial, manifest: Manifest) -> Trial:
     return small.model_copy(update=update)
 
 
-def one_layer(input_shape: tuple[int, ...], classes: int) -> Workload:
-    """Return a network whose only weights are one layer of all pixels, or of averages of squares of large images."""
+def one_layer(input_shape: tuple[int, ...], classes: int, *, decoded: bool = False) -> Workload:
+    """Return a network whose only weights are one layer of all pixels, or of averages of squares of them.
+
+    Args:
+        input_shape: of a sample.
+        classes: outputs.
+        decoded: whether images were decoded and resized, which libraries do with filters of their own: only the coarse
+            picture is then the same, even of a small image.
+    """
     net = Network(input_shape)
     values = net.input
     if len(input_shape) == _IMAGE_AXES:
         channels, height, width = input_shape
-        if channels * height * width > _LARGEST_LAYER:
+        if channels * height * width > _LARGEST_LAYER or (decoded and max(height, width) > _SIDE):
             kernel = (-(-height // _SIDE), -(-width // _SIDE))
             values = net.avg_pool("pool", values, kernel, stride=kernel)
         values = net.flatten("flatten", values)
@@ -114,7 +123,7 @@ def one_layer(input_shape: tuple[int, ...], classes: int) -> Workload:
 
 def loader_probe(trial: Trial, found: LoaderInput) -> Probe:
     """Return the probe of a loader: a whole epoch and the beginning of the next, where that is not too many steps."""
-    form = found.loader["dataset"]["form"]
+    form = _form(found)
     epoch = epoch_steps(trial, found.loader)
     steps = epoch + _BEYOND if epoch <= _EPOCH.get(form, _EPOCH_OF_FILES) else _OF_LARGE
     return Probe(
@@ -125,6 +134,11 @@ def loader_probe(trial: Trial, found: LoaderInput) -> Probe:
         reference_loader=found.reference,
         rounding=_ROUNDING.get(form, _ROUNDING_OF_FILES),
     )
+
+
+def _form(found: LoaderInput) -> str:
+    """Return how the samples are kept: as arrays, or in files that must be decoded."""
+    return str(found.loader["dataset"]["form"])
 
 
 def _answer(trial: Trial) -> Answer:
