@@ -64,7 +64,7 @@ def empty_columns(curve: ScalingCurve, found: Sequence[AssumedHosts], target: in
     """
     alone = [_of_one_point(one, target) for one in found]
     columns = [
-        EmptyColumn(column, _mean_ratio([(1 / _BINS, part) for part in _parts(alone, INDEX[name])]))
+        EmptyColumn(column, _mean_ratio([(1.0, part) for part in _parts(alone, INDEX[name])]))
         for name, column in UNSTATED.items()
         if facts_of(curve.setup).spreads[name] > 0
     ]
@@ -87,14 +87,15 @@ def _mean_ratio(parts: Sequence[tuple[float, Sequence[AssumedHosts]]]) -> float:
 
 
 def _parts(found: Sequence[AssumedHosts], column: int) -> list[list[AssumedHosts]]:
-    """Return the posterior cut into parts that are as likely as each other, by the value of a parameter."""
+    """Return the posterior cut into parts that are about as likely as each other, by the value of a parameter."""
     values = np.concatenate([one.samples.parameters[:, column] for one in found])
     weights = np.concatenate([one.share * one.samples.weights for one in found])
     order = np.argsort(values)
     part = np.empty(len(values), dtype=int)
     part[order] = np.minimum((np.cumsum(weights[order]) * _BINS).astype(int), _BINS - 1)
     ends = np.cumsum([len(one.samples.weights) for one in found])[:-1]
-    members = [np.split(part == number, ends) for number in range(_BINS)]
+    # One heavy sample may be worth several parts, of which the others are then empty.
+    members = [np.split(part == number, ends) for number in np.unique(part[weights > 0])]
     return [
         [
             replace(one, samples=replace(one.samples, weights=one.samples.weights * own))
@@ -139,7 +140,8 @@ def _quantile(found: Sequence[AssumedHosts], point: int, level: float) -> float:
 def _given(found: Sequence[AssumedHosts], known: int, target: int, log_time: float) -> list[AssumedHosts]:
     """Return the posterior of the target were the known point measured to have that logarithm."""
     changed = [_condition(one.samples, known, target, log_time) for one in found]
-    scores = np.log([one.share for one in found]) + [evidence for evidence, _ in changed]
+    with np.errstate(divide="ignore"):  # an assumption that the points rule out has no share
+        scores = np.log([one.share for one in found]) + [evidence for evidence, _ in changed]
     shares = np.exp(scores - logsumexp(scores))
     return [
         replace(one, share=float(share), samples=samples)
