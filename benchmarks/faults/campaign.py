@@ -89,6 +89,7 @@ class Campaign:
             fault.run.kill()
         broken["left"] += self._left(site)
         fault.undo()
+        mended = site.mend()
         broken["stuck"] += _bad_manners(fault)
         broken["lost"] += [line[:120] for _, line in before - lines_of_records(site.results)]
         met, flagged = _launch_of(fault, site.results)
@@ -111,6 +112,7 @@ class Campaign:
             "launch": met,
             "flags": flagged,
             "seconds": round(time.monotonic() - started, 1),
+            "mended": mended,
             "broken": {key: value for key, value in broken.items() if value},
             "said": said,
         }

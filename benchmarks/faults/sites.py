@@ -141,6 +141,10 @@ class Site(abc.ABC):
         """Run lines of a shell on a node, or on this machine."""
         subprocess.run(["sh", "-c", script], check=False, capture_output=True)  # noqa: S607
 
+    def mend(self) -> bool:
+        """See that the next command finds what the site is made of; return whether that took more than undoing."""
+        return False
+
     def down(self) -> None:
         """End what is left."""
         for each in self.processes():
@@ -233,6 +237,32 @@ class SlurmNodes(SshNodes):
             message = f"no job was submitted: {said.stdout[-500:]}{said.stderr[-500:]}"
             raise RuntimeError(message)
         return _Job(self.bed, number, self.results.with_name(f"{self.results.name}.job-{number}.log"))
+
+    def mend(self) -> bool:
+        """Start Slurm anew, without the jobs that it remembers, where it gives nobody both nodes.
+
+        Slurm itself does not always come back from a fault: it drains a node for a ``Duplicate jobid``, or gives the
+        card of a node to nobody any more. That is not what is counted here.
+        """
+        if self._gives_nodes():
+            return False
+        for node in (*self.nodes, HEAD):
+            for pid in self.bed.daemon_pids(node, "slurmctld" if node == HEAD else "slurmd"):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(1.0)
+        for path in (self.bed.folder / "state").iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for node in (HEAD, *self.nodes):
+            self.bed.start_slurm(node)
+        deadline = time.monotonic() + 60.0
+        while not self._gives_nodes():
+            if time.monotonic() > deadline:
+                message = "Slurm does not come back"
+                raise RuntimeError(message)
+        return True
+
+    def _gives_nodes(self) -> bool:
+        return self.bed.run("srun", "-N2", "-t1", "--immediate=15", "true").returncode == 0
 
 
 def _of_the_bed(found: Found) -> bool:

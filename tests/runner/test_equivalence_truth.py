@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import trials
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.equivalence import oracle
 from steptime.runner.equivalence.check import Checker
-from steptime.runner.equivalence.distance import relative_distance
+from steptime.runner.equivalence.distance import norm, relative_distance
 from steptime.runner.equivalence.oracle import Oracle, Truth, _diverges
 from steptime.runner.equivalence.probes import Probe, probes, rounds_of
 from steptime.runner.equivalence.verdict import Findings
@@ -106,19 +107,21 @@ def test_other_initial_weights_are_found_in_the_first_loss(executor, truth, tmp_
     assert any("the first loss is" in reason for reason in reasons)
 
 
-def with_another_slope(truth: Truth, share: float, *names: str) -> Truth:
-    """Return the truth of a network in which the last update of some arrays is by a ``share`` of itself another one."""
-    *before, last = truth.rounds
-    moved = {name: share * (last.end[name] - last.start[name])[::-1] for name in names}
-    end = {**last.end, **{name: last.end[name] + moved[name] for name in names}}
-    return Truth(truth.learning_rate, ((*before, replace(last, end=end)),) * len(truth.ranks))
+def with_another_slope(truth: Truth, share: float, *names: str, at: int = -1) -> Truth:
+    """Return the truth of a network in which one update of some arrays is by a ``share`` of itself another one."""
+    rounds = list(truth.rounds)
+    moved = {name: share * (rounds[at].end[name] - rounds[at].start[name])[::-1] for name in names}
+    end = {**rounds[at].end, **{name: rounds[at].end[name] + moved[name] for name in names}}
+    rounds[at] = replace(rounds[at], end=end)
+    return Truth(truth.learning_rate, (tuple(rounds),) * len(truth.ranks))
 
 
 def judged(executor: Executor, truth: Truth, beside: list[Truth], folder: Path) -> tuple[list[str], list[int]]:
     """Return the reasons against a right run, and the rounds from which on other truths were asked for."""
     ran = executor.launch(trial(), check_job(trial(), WORKLOAD, ROUNDS), folder, last_record="check", pinned=False)
     found, asked = Findings(trial(), WORKLOAD), []
-    found.add(probe(), ran, folder, truth, lambda place: asked.append(place) or beside)
+    others = iter(beside)
+    found.add(probe(), ran, folder, truth, lambda _, place: asked.append(place) or others)
     return found.reasons, asked
 
 
@@ -139,6 +142,41 @@ def test_what_no_single_activation_does_is_held_against_one_truth_alone(executor
     reasons, asked = judged(executor, with_another_slope(truth, share, *names), [truth], tmp_path)
     assert reasons
     assert asked == []
+
+
+def test_rounds_behind_an_activation_at_zero_may_be_away_by_any_distance(executor, truth, tmp_path):
+    names = list(truth.rounds[0].end)
+    other = with_another_slope(with_another_slope(truth, 0.05, "fc1.bias", at=1), 0.9, *names)
+    assert judged(executor, other, [truth], tmp_path) == ([], [1])
+
+
+def test_activations_in_two_rounds_are_explained_one_after_the_other(executor, truth, tmp_path):
+    later = with_another_slope(truth, 0.05, "fc1.bias")
+    both = with_another_slope(later, 0.05, "fc2.bias", at=1)
+    assert judged(executor, both, [both, later, truth], tmp_path) == ([], [1, 2])
+
+
+def test_a_truth_that_explains_no_more_does_not_take_the_place_of_the_other(executor, truth, tmp_path):
+    first = with_another_slope(truth, 0.05, "fc1.bias", at=1)
+    reasons, asked = judged(executor, first, [first, with_another_slope(truth, 0.05, "fc2.bias", at=0)], tmp_path)
+    assert all("fc1.bias in round 2" in reason for reason in reasons)
+    assert asked == [1]
+
+
+def test_what_is_allowed_in_one_round_and_not_in_the_next_is_explained_where_it_began(executor, truth, tmp_path):
+    small = with_another_slope(truth, 0.005, "fc1.bias", at=0)
+    assert judged(executor, small, [], tmp_path / "small") == ([], [])
+    grown = with_another_slope(small, 0.05, "fc1.bias", at=1)
+    assert judged(executor, grown, [truth], tmp_path / "grown") == ([], [0])
+
+
+def test_two_in_a_row_of_what_is_as_right_lie_on_opposite_sides(executor, truth, tmp_path):
+    one, other = (
+        each.rounds[1].end for each in islice(Oracle(executor, tmp_path).beside(probe(), WORKLOAD, truth, 1), 2)
+    )
+    right = truth.rounds[1].end
+    for name, weights in right.items():
+        assert norm(one[name] + other[name] - 2 * weights) < 0.1 * norm(one[name] - weights)
 
 
 def test_what_is_as_right_differs_from_the_named_round_on_and_by_little(executor, truth, tmp_path):

@@ -13,8 +13,9 @@ from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 _BF16 = 16
-_NUDGES = (2.0**-18, 2.0**-16)
-"""Of a weight: many times what single precision is off after some steps, and nothing beside an update."""
+_NUDGES = (2.0**-21, 2.0**-19, 2.0**-17, 2.0**-15)
+"""Of a weight: what single precision is off in a step, and after some steps, and nothing beside a gradient. In networks
+of a million activations only the smallest moves few of them across zero."""
 
 
 def open_session(job, context):
@@ -51,8 +52,8 @@ class ReferenceSession(Session):
         self._updates = job["options"].get("updates", "together")
         self._first_values = self._network.values.copy() if self._updates == "frozen" else None
         self._pushes = 0
-        self._nudge = job["options"].get("nudge", 0)
-        self._steps_to_nudge = job["options"].get("nudge_after", 0)
+        self._nudges = _parsed_nudges(job["options"].get("nudges", "none"))
+        self._steps = 0
         self._blocks = None
         if self._updates == "blocks":
             optimizers = [self._new_optimizer(job) for _ in ranks]
@@ -99,16 +100,22 @@ class ReferenceSession(Session):
         self._optimizer.update(self._network.slopes)
 
     def _nudge_weights(self):
-        """Put every weight off by some millionths of itself, once, before the step that the job names."""
-        if not self._nudge:
-            return
-        if self._steps_to_nudge == 0:
-            noise = numpy.random.RandomState(self._nudge).standard_normal(self._network.values.shape)
-            self._network.values *= 1.0 + _NUDGES[self._nudge % len(_NUDGES)] * noise
-        self._steps_to_nudge -= 1
+        """Put every weight off by some millionths of itself where the job says so; return the weights before, or None.
+
+        Of two seeds in a row the second one goes the other way: what lies at zero changes its sign in one of them.
+        """
+        values, seeds = self._network.values, self._nudges.get(self._steps, ())
+        before = values.copy() if seeds else None
+        self._steps += 1
+        for seed in seeds:
+            pair, way = divmod(seed, 2)
+            coins = numpy.random.RandomState(pair).bytes(-(-values.size // 8))
+            ways = numpy.unpackbits(numpy.frombuffer(coins, dtype=numpy.uint8))[: values.size] == way
+            values *= numpy.where(ways, 1.0 + _NUDGES[pair % len(_NUDGES)], 1.0 - _NUDGES[pair % len(_NUDGES)])
+        return before
 
     def _step_together(self):
-        self._nudge_weights()
+        before = self._nudge_weights()
         slopes = self._network.slopes
         losses, total = [], None
         for feed, stream in zip(self._feeds, self._streams):
@@ -118,6 +125,8 @@ class ReferenceSession(Session):
             if self._shards > 1:
                 total = slopes.copy() if total is None else numpy.add(total, slopes, out=total)
         self._loss = losses[0]
+        if before is not None:
+            self._network.values[:] = before
         if total is not None:
             numpy.divide(total, self._shards, out=slopes)
         self._average(slopes)
@@ -291,3 +300,14 @@ def open_back_end(_, context):
 
 
 FRAMEWORK = Framework(open_session, open_back_end=open_back_end)
+
+
+def _parsed_nudges(text):
+    """Return ``{step: [seed]}`` of an option such as ``3@0-1 8@7-10``, steps counted from 0 and the last left out."""
+    found = {}
+    for each in [] if text == "none" else text.split():
+        seed, _, steps = each.partition("@")
+        first, _, last = steps.partition("-")
+        for step in range(int(first), int(last)):
+            found.setdefault(step, []).append(int(seed))
+    return found

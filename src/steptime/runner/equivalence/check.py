@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from steptime.frameworks.manifest import Manifest
@@ -58,6 +58,11 @@ class Checker:
     repeats: int
     """Launches of every kind of probe."""
 
+    @cached_property
+    def oracle(self) -> Oracle:
+        """What knows the right answers; it remembers some of them."""
+        return Oracle(self.executor, self.scratch)
+
     def check(
         self,
         trial: Trial,
@@ -83,7 +88,7 @@ class Checker:
             if ran.crashed:
                 found.note_crash()
                 ran = self.executor.launch(probe.trial, job, folder, last_record="check", pinned=False)
-            beside = partial(Oracle(self.executor, self.scratch).beside, probe, workload, truth)
+            beside = partial(self.oracle.beside, probe, workload)
             found.add(probe, ran, folder, truth, beside)
             if found.reasons:
                 break
@@ -176,6 +181,5 @@ class EquivalenceCheck:
             lock = self._truth_locks.setdefault(key, threading.Lock())
         with lock:
             if key not in self._truths:
-                oracle = Oracle(self.checker.executor, self.checker.scratch)
-                self._truths[key] = oracle.truth(probe, workload)
+                self._truths[key] = self.checker.oracle.truth(probe, workload)
             return self._truths[key]

@@ -67,9 +67,14 @@ class Round:
             + _STORAGE * norm(self.end[name])
         )
 
-    def allowed_loss(self, precision: str) -> float:
-        """Return the distance from the right loss that is allowed."""
-        return max(_LOSS_FLOOR[precision] * abs(self.loss or 0.0), _ROUNDINGS[precision] * self.loss_unit)
+    def allowed_loss(self, precision: str, first: float | None = None) -> float:
+        """Return the distance from the right loss that is allowed.
+
+        Updates that may be one floor away take the loss as far from where ``first``, the first loss, has put it.
+        """
+        right = self.loss or 0.0
+        of_updates = _FLOOR[precision] * abs(right - (right if first is None else first))
+        return max(_LOSS_FLOOR[precision] * abs(right), _ROUNDINGS[precision] * self.loss_unit, of_updates)
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ class Distance:
     allowed: float
     allowed_for_few: float
     """Where it is one of the few arrays that may be further away than the others."""
+    allowed_for_rounding: float
+    """Without the floor: what is further away had another gradient."""
     update: float
     """Length of the right one."""
     unit: float
@@ -130,6 +137,7 @@ def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[
                 distance=norm(difference),
                 allowed=right.allowed(name, precision),
                 allowed_for_few=right.allowed(name, precision, _FEW_FLOORS),
+                allowed_for_rounding=right.allowed(name, precision, 0.0),
                 update=right.length(name),
                 unit=right.units[name],
             )

@@ -87,6 +87,7 @@ def _small(trial: Trial, manifest: Manifest) -> Trial:
         "dataset": trial.dataset,
         "loader": trial.loader,
         "loader_processes": trial.loader_processes,
+        "batch_per_worker": min(trial.batch_per_worker, small.batch_per_worker),
         "workload": f"the {trial.loader} loader of {trial.dataset}{helpers}",
         "precision": "fp32",
         "training": None,

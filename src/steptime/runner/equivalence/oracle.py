@@ -1,10 +1,11 @@
 """The oracle: what the reference computes for a probe, and how much of it is rounding or a matter of order."""
 
+import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
@@ -34,9 +35,9 @@ _LARGEST_CHANGE = 0.05
 """Of the loss, in a probe whose gradients must hardly change."""
 _RESIDUE = 0.8
 """Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
-_NUDGES = 8
-"""Runs of the reference beside the right one. An activation that lies at zero to the last digit has the other sign in
-nearly half of them, so that all miss it once in a hundred times."""
+_NUDGES = 16
+"""Runs of the reference beside the right one, for a round whose gradients are computed at weights that are put off. Of
+two in a row that go opposite ways, one changes the sign of what lies at zero to the last digit."""
 _BITS = {"fp32": (64, 32), "tf32": (64, 16), "fp16": (64, 16), "bf16": (16, 64)}
 """By precision, the widths of the reference whose numbers are right, and of that whose distance from it is rounding. It
 has no format of 11 bits, and distances allow for that."""
@@ -49,6 +50,8 @@ class Truth:
     learning_rate: float
     ranks: tuple[tuple[Round, ...], ...]
     """The rounds of each worker."""
+    nudges: tuple[str, ...] = ()
+    """Where the weights were put off by some millionths, as the reference's option ``nudges`` has it."""
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -75,6 +78,8 @@ class Oracle:
 
     executor: Executor
     scratch: Path
+    _kept: dict[str, _Run] = field(default_factory=dict)
+    """Runs beside the right one, by what was asked: several frameworks want the same ones."""
 
     def truth(self, probe: Probe, workload: Workload) -> Truth | str:
         """Return what is right of ``probe``, or why the reference could not say.
@@ -99,7 +104,7 @@ class Oracle:
             return f"the reference failed: {failure}"
 
     def beside(self, probe: Probe, workload: Workload, truth: Truth, place: int) -> Iterator[Truth]:
-        """Yield what is as right as ``truth`` from round ``place`` on, whose first weights are some millionths away.
+        """Yield what is as right as ``truth``, but for gradients of round ``place`` at weights some millionths away.
 
         Where an activation lies at zero to the last digit, both slopes of a ReLU are right, and likewise both places
         of a maximum that two activations share. Nothing where workers update by themselves.
@@ -107,17 +112,19 @@ class Oracle:
         if probe.answer != "mean":
             return
         bits, _ = _BITS[probe.trial.precision]
-        for seed in range(1, _NUDGES + 1):
-            nudge = {"nudge": seed, "nudge_after": sum(probe.rounds[:place])}
+        first = sum(probe.rounds[:place])
+        for number in range(_NUDGES):
+            seed = number + _NUDGES * len(truth.nudges)  # another one than those before
+            nudges = (*truth.nudges, f"{seed}@{first}-{first + probe.rounds[place]}")
             try:
-                run = self._ask(probe, workload, truth.learning_rate, probe.rounds, bits=bits, nudge=nudge)
+                run = self._ask(probe, workload, truth.learning_rate, probe.rounds, bits=bits, nudges=" ".join(nudges))
             except _ReferenceFailureError:
                 return
             rounds = tuple(
-                replace(each, start=run.sketches[number], end=run.sketches[number + 1], loss=run.losses[number])
-                for number, each in enumerate(truth.rounds)
+                replace(each, start=run.sketches[at], end=run.sketches[at + 1], loss=run.losses[at])
+                for at, each in enumerate(truth.rounds)
             )
-            yield Truth(truth.learning_rate, (rounds,) * len(truth.ranks))
+            yield Truth(truth.learning_rate, (rounds,) * len(truth.ranks), nudges)
 
     def _mean(self, probe: Probe, workload: Workload, rate: float, *, last: bool) -> Truth | float:
         """Every worker's share with its own batch statistics, in one process, and the mean of the gradients.
@@ -187,16 +194,8 @@ class Oracle:
         right = Round(steps, start, end, units, None, 0.0)
         return Truth(rate, ((right,),) * probe.trial.workers)
 
-    def _ask(  # noqa: PLR0913 - the last three choose the kind of answer
-        self,
-        probe: Probe,
-        workload: Workload,
-        rate: float,
-        rounds: tuple[int, ...],
-        *,
-        bits: int = 64,
-        updates: str = "together",
-        nudge: Mapping[str, int] | None = None,
+    def _ask(
+        self, probe: Probe, workload: Workload, rate: float, rounds: tuple[int, ...], **options: int | str
     ) -> _Run:
         """Run the reference as one process that does the work of all workers."""
         trial = probe.trial.with_learning_rate(rate)
@@ -213,7 +212,7 @@ class Oracle:
                 "cluster": None,
                 "hosts": 1,
                 "loader": SYNTHETIC.name,  # by which the environment is chosen
-                "options": {"updates": updates, "bits": bits, "shards": trial.workers, **(nudge or {})},
+                "options": {"updates": "together", "shards": trial.workers, **options},
                 "environment_variables": {},
             }
         )
@@ -221,13 +220,19 @@ class Oracle:
         folder = Path(tempfile.mkdtemp(prefix="truth-", dir=self.scratch))  # truths are asked for side by side
         job = probe.reference_job(reference, workload, (0, *rounds))  # behind no step, the first weights
         job["options"].update(probe.settings)
+        asked = json.dumps(job, sort_keys=True) if "nudges" in options else ""
+        if asked in self._kept:
+            return self._kept[asked]
         ran = self.executor.launch(reference, job, folder, last_record="check", pinned=False)
         if ran.reason:
             raise _ReferenceFailureError(ran.reason)
         losses: list[float] = ran.collected.worker(0)["check"]["losses"][1:]
         found = read_sketches(folder, 0)
         shutil.rmtree(folder, ignore_errors=True)
-        return _Run(losses, [found[number] for number in sorted(found)])
+        run = _Run(losses, [found[number] for number in sorted(found)])
+        if asked:
+            self._kept[asked] = run
+        return run
 
 
 def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: float) -> Round:

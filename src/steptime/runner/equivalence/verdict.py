@@ -60,12 +60,30 @@ class _Deviations:
         """
         self.faults: dict[_Place, _Fault] = {}
         self.furthest: dict[str, float] = {}
+        self._beyond_rounding: set[int] = set()
         self._probe = probe
         for rank, rounds in enumerate(truth.ranks):
             if rank == 0 or probe.answer == "any_order":  # the reference has the loss of the first batch only
                 self._compare_losses(rank, rounds, seen.losses[rank])
             if seen.sketches[rank]:
                 self._compare_weights(rank, rounds, seen.sketches[rank], seen.starts[rank])
+
+    @property
+    def first_faulty(self) -> int:
+        """The first round with a fault, of which there must be one."""
+        return min(place for *_, place in self.faults)
+
+    @property
+    def first_away(self) -> int:
+        """The first round that rounding does not explain, where what lies behind the first fault began."""
+        return min([self.first_faulty, *self._beyond_rounding])
+
+    @property
+    def may_begin_at_one_activation(self) -> bool:
+        """Whether the faults of the first round that has any may come from one activation at zero."""
+        return all(
+            fault.may_be_one_activation for (*_, place), fault in self.faults.items() if place == self.first_faulty
+        )
 
     def _compare_losses(self, rank: int, rounds: Sequence[Round], losses: Sequence[float]) -> None:
         seen = losses[-1:] if self._probe.turns else losses
@@ -77,7 +95,7 @@ class _Deviations:
             self._note(
                 "first_loss_error" if of_first_step else "last_loss_error", distance / max(abs(right.loss), 1e-30)
             )
-            allowed = right.allowed_loss(self._probe.tolerance)
+            allowed = right.allowed_loss(self._probe.tolerance, rounds[0].loss)
             if not distance <= allowed:
                 what = "first loss" if of_first_step else "loss"
                 words = f"the {what} is {loss:.6g} instead of {right.loss:.6g} (allowed: {allowed:.2g} away)"
@@ -96,6 +114,8 @@ class _Deviations:
             self._note(f"{what}_error", max((each.relative for each in clear), default=0.0))
             self._note(f"{what}_rounding", max((each.rounding for each in clear), default=0.0))
             self._note("weight_error", relative_distance(end, right.end))
+            if any(not each.distance <= each.allowed_for_rounding for each in found):
+                self._beyond_rounding.add(place)
             worst = worst_fault(found)
             slope = wrong_slope(start, end, right, self._probe.tolerance) if what == "gradient" else None
             if worst is not None:
@@ -137,7 +157,7 @@ class Findings:
         ran: LaunchResult,
         folder: Path,
         truth: Truth,
-        beside: Callable[[int], Iterable[Truth]] = lambda _: (),
+        beside: Callable[[Truth, int], Iterable[Truth]] = lambda *_: (),
     ) -> None:
         """Hold one launch against the truth.
 
@@ -146,8 +166,8 @@ class Findings:
             ran: how the launch ended.
             folder: of the launch, with the weights of its workers.
             truth: what is right.
-            beside: what is as right from a round on; where one activation at zero may have decided, the launch is held
-                against these too, until one of them says the same.
+            beside: what is as right as a truth, but for a round's first weights; where one activation at zero may have
+                decided a round, the launch is held against these too.
         """
         self._launches += 1
         self._learning_rates.append(truth.learning_rate)
@@ -172,11 +192,10 @@ class Findings:
             return
         for name, distance in deviations.furthest.items():
             _keep_furthest(self._furthest, name, distance)
-        faults = deviations.faults
         if not self.reasons:
-            faults = _unexplained(faults, probe, seen, beside)
+            deviations = _nearest(deviations, lambda other: _Deviations(probe, seen, other), truth, beside)
         first: dict[tuple[str, int], str] = {}
-        for (what, rank, _), fault in faults.items():
+        for (what, rank, _), fault in deviations.faults.items():
             first.setdefault((what, rank), f"{probe.name}: worker {rank}: {fault.words}")
         self.reasons += first.values()
 
@@ -221,18 +240,28 @@ class Findings:
         )
 
 
-def _unexplained(
-    faults: dict[_Place, _Fault], probe: Probe, seen: _Seen, beside: Callable[[int], Iterable[Truth]]
-) -> dict[_Place, _Fault]:
-    """Return those of ``faults`` that no other truth explains, of which each is as right from their first round on."""
-    if not faults or not all(fault.may_be_one_activation for fault in faults.values()):
-        return faults
-    for other in beside(min(place for _, _, place in faults)):
-        again = _Deviations(probe, seen, other).faults
-        faults = {place: fault for place, fault in faults.items() if place in again}
-        if not faults:
-            break
-    return faults
+def _nearest(
+    deviations: _Deviations,
+    beside_another: Callable[[Truth], _Deviations],
+    truth: Truth,
+    beside: Callable[[Truth, int], Iterable[Truth]],
+) -> _Deviations:
+    """Return the deviations from the truth that a launch follows furthest, of those that are as right as ``truth``.
+
+    Behind an activation at zero training goes another way: all later rounds are away, and by any distance. So only the
+    first faulty round must look as one activation does, and the truth that explains more of the launch takes the
+    place of the one before, until none is left.
+    """
+    while deviations.faults and deviations.may_begin_at_one_activation:
+        reached = deviations.first_faulty, deviations.first_away
+        for other in beside(truth, deviations.first_away):
+            found = beside_another(other)
+            if not found.faults or (found.first_faulty, found.first_away) > reached:
+                truth, deviations = other, found
+                break
+        else:
+            return deviations
+    return deviations
 
 
 def _keep_furthest(furthest: dict[str, float], name: str, distance: float) -> None:
