@@ -46,6 +46,8 @@ from steptime.cli.app import run_program
 _FAULTS_OF_A_FOLDER = 5
 _USUAL_S = 40.0
 """A guess of how long the study takes, until it has run from its beginning to its end."""
+_LEAST_WAIT_S = 120.0
+"""For the end of a command that was hit: the probe gives a host 90 s for its first word."""
 _DISK_BYTES = 16 << 20
 _RESULTS_BYTES = 96 << 20
 BROKEN = ("lost", "unreadable", "left", "ranked", "stuck")
@@ -80,7 +82,7 @@ class Campaign:
                 raise
         else:
             before = lines_of_records(site.results)
-        code = fault.run.wait(max(60.0, 4.0 * self._usual_s[name]))
+        code = fault.run.wait(max(_LEAST_WAIT_S, 4.0 * self._usual_s[name]))
         if code == 0 and new:
             self._usual_s[name] = time.monotonic() - started
         if code is None and not (KINDS[kind].ends_run or name == "slurm"):

@@ -38,7 +38,7 @@ _LEAST_STEPS = 3
 _REFERENCE_FLOPS = 1e11
 """That a run of the reference may take: one to five seconds on one core. Larger workloads take fewer steps."""
 _FLOPS_PER_WEIGHT = 160
-"""That it makes in the time in which it updates a weight: a step of AlexNet, with 60 million, spends half a second so."""
+"""That it makes in the time in which it updates a weight: of AlexNet, with 60 million, half a second."""
 _FREE_STEPS = 4
 _TURNS = 2
 """Of workers that do not wait for each other: steps that each takes at its own pace, and then in turn."""
