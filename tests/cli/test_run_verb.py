@@ -31,7 +31,7 @@ def exit_code(study: str) -> int:
 
 def test_a_framework_that_does_not_pass_the_equivalence_check_ends_with_exit_code_1(study, monkeypatch, capfd):
     # Less than no distance is allowed, so that no framework is near enough to the reference.
-    monkeypatch.setattr(distance.Round, "allowed_loss", lambda _self, _precision: -1.0)
+    monkeypatch.setattr(distance.Round, "allowed_loss", lambda *_: -1.0)
 
     assert exit_code(study) == 1
     said = capfd.readouterr().out
