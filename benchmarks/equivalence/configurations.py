@@ -108,7 +108,7 @@ class Bench:
         self._truths = self._check(self.executor)
 
     def _check(self, executor: Executor) -> EquivalenceCheck:
-        checker = Checker(executor, self.scratch, self.steps, self.repeats)
+        checker = Checker(executor, self.scratch, self.steps, self.repeats, of_reference=self.executor)
         cache = CheckCache(self.scratch / "kept", executor.manifests[REFERENCE])
         return EquivalenceCheck(checker, cache, {}, lambda _: None, Silent())
 

@@ -57,11 +57,13 @@ class Checker:
     """Of a launch, at most."""
     repeats: int
     """Launches of every kind of probe."""
+    of_reference: Executor | None = None
+    """Launches the reference where it is asked for the right answer; ``executor`` where None."""
 
     @cached_property
     def oracle(self) -> Oracle:
         """What knows the right answers; it remembers some of them."""
-        return Oracle(self.executor, self.scratch)
+        return Oracle(self.of_reference or self.executor, self.scratch)
 
     def check(
         self,
