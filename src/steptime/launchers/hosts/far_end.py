@@ -23,6 +23,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import Any
 
@@ -121,7 +122,7 @@ class FarEnd:
             ("towards", self._say_towards),
             ("ports", self._say_ports),
             ("clock", lambda asked: self._say(clock=asked["clock"], wall_s=time.time())),
-            ("look", lambda asked: self._say(look=_seconds_until(asked["look"]))),
+            ("look", self._look),
             ("start", self._start_all),
             ("command", self._start_command),
             ("answer", lambda asked: self._answer_agent(asked["answer"], asked["code"])),
@@ -138,6 +139,21 @@ class FarEnd:
         address, count = asked["ports"]
         self._watch_link(address)
         self._say(ports=ports_free_at(address, count), before=_counters())
+
+    def _look(self, asked: Message) -> None:
+        """Say how a file of the shared folder showed, and meanwhile that this host lives: NFS may take a minute."""
+        done = threading.Event()
+
+        def beat() -> None:
+            while not done.wait(_BEAT_S):
+                self._say()
+
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        found = _seconds_until(asked["look"])
+        done.set()
+        thread.join()
+        self._say(look=found)
 
     def _start_all(self, asked: Message) -> None:
         for process in asked["start"]:

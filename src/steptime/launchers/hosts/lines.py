@@ -76,8 +76,12 @@ class Lines:
             return self._messages.get(timeout=limit_s)
         return None
 
-    def gather(self, kind: str, limit_s: float, hosts: Sequence[int] | None = None) -> dict[int, dict[str, Any]]:
+    def gather(
+        self, kind: str, limit_s: float, hosts: Sequence[int] | None = None, silence_s: float | None = None
+    ) -> dict[int, dict[str, Any]]:
         """Return one message that holds ``kind`` of each host, or of ``hosts``.
+
+        A host that says nothing at all for ``silence_s``, or for ``limit_s`` where that is None, is dead.
 
         Raises LaunchError that names who did not answer.
         """
@@ -88,7 +92,7 @@ class Lines:
             message = self.receive()
             if message and kind in message:
                 found[message["host"]] = message
-            elif message is None and (failure := self.failure(limit_s)):
+            elif message is None and (failure := self.failure(limit_s if silence_s is None else silence_s)):
                 raise LaunchError(failure)
             elif time.monotonic() > deadline:
                 names = ", ".join(self.hosts[host] for host in missing)

@@ -24,8 +24,10 @@ _ANSWER_S = 20.0
 """So long a host has to start a program that does nothing."""
 _SHOWN_S = 90.0
 """After so long a new file must show on every host: NFS may remember for a minute that a file was not there."""
-_SILENCE_S = 300.0
-"""A far end that waits for a file says nothing meanwhile."""
+_LOOK_S = 300.0
+"""So long a host may take to see a file and to start an interpreter; it says meanwhile that it lives."""
+_LOST_S = 20.0
+"""After so long without a word it is dead; srun itself goes on for as long as another host works."""
 _EXCHANGES = 5
 
 
@@ -46,7 +48,7 @@ def probed(site: Site, folder: Path) -> Site:
     names = site.names
     try:
         with Lines(reach_commands(site.hosts, site.reach), names, folder) as lines:
-            plan = {"hosts": names, "folder": str(folder.absolute()), "silence_s": _SILENCE_S, "probe": True}
+            plan = {"hosts": names, "folder": str(folder.absolute()), "silence_s": _LOOK_S, "probe": True}
             lines.send(plan={**plan, "stripped": foreign_variables()})
             facts = _gathered(lines, "ready", _READY_S)
             nonce.write_text(nonce.name)
@@ -60,7 +62,7 @@ def probed(site: Site, folder: Path) -> Site:
                     "limit_s": _SHOWN_S,
                 }
             )
-            looks = _gathered(lines, "look", _SILENCE_S)
+            looks = _gathered(lines, "look", _LOOK_S, _LOST_S)
             lines.send(end=True)
             for host in lines.gather("left", _READY_S):
                 lines.has_left(host)
@@ -112,8 +114,8 @@ def answering(site: Site) -> list[str]:
             process.wait()
 
 
-def _gathered(lines: Lines, kind: str, limit_s: float) -> list[dict[str, Any]]:
-    found = lines.gather(kind, limit_s)
+def _gathered(lines: Lines, kind: str, limit_s: float, silence_s: float | None = None) -> list[dict[str, Any]]:
+    found = lines.gather(kind, limit_s, silence_s=silence_s)
     return [found[host][kind] for host in range(len(lines.hosts))]
 
 
