@@ -6,6 +6,7 @@ import time
 import pytest
 
 from steptime.errors import LaunchError
+from steptime.launchers.hosts import probe
 from steptime.launchers.hosts.commands import FAR_END
 from steptime.launchers.hosts.lines import Lines
 
@@ -27,6 +28,14 @@ def test_a_host_that_falls_silent_is_dead_though_its_line_also_leads_to_another_
         with pytest.raises(LaunchError, match=r"^n1 has not been heard for 1 s"):
             lines.gather("look", 60.0, silence_s=1.0)
     assert time.monotonic() - started < 10.0
+
+
+def test_a_host_that_falls_silent_while_clocks_are_compared_is_dead(tmp_path, monkeypatch):
+    monkeypatch.setattr(probe, "_LOST_S", 1.0)
+    with Lines({"srun": [sys.executable, "-c", _ONE_OF_TWO_LIVES]}, ["n0", "n1"], tmp_path) as lines:
+        lines.gather("ready", 10.0)
+        with pytest.raises(LaunchError, match=r"^n1 has not been heard for 1 s"):
+            probe._clock_offsets(lines, 2)
 
 
 def test_a_host_that_waits_for_a_file_says_that_it_lives(tmp_path):

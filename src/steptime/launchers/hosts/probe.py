@@ -27,7 +27,7 @@ _SHOWN_S = 90.0
 _LOOK_S = 300.0
 """So long a host may take to see a file and to start an interpreter; it says meanwhile that it lives."""
 _LOST_S = 20.0
-"""After so long without a word it is dead; srun itself goes on for as long as another host works."""
+"""After so long without a word, behind its first one, it is dead; srun itself goes on for as long as another works."""
 _EXCHANGES = 5
 
 
@@ -50,7 +50,7 @@ def probed(site: Site, folder: Path) -> Site:
         with Lines(reach_commands(site.hosts, site.reach), names, folder) as lines:
             plan = {"hosts": names, "folder": str(folder.absolute()), "silence_s": _LOOK_S, "probe": True}
             lines.send(plan={**plan, "stripped": foreign_variables()})
-            facts = _gathered(lines, "ready", _READY_S)
+            facts = _gathered(lines, "ready", _READY_S, _READY_S)
             nonce.write_text(nonce.name)
             ends = _addresses(lines, site, facts)
             clocks = _clock_offsets(lines, len(names))
@@ -62,9 +62,9 @@ def probed(site: Site, folder: Path) -> Site:
                     "limit_s": _SHOWN_S,
                 }
             )
-            looks = _gathered(lines, "look", _LOOK_S, _LOST_S)
+            looks = _gathered(lines, "look", _LOOK_S)
             lines.send(end=True)
-            for host in lines.gather("left", _READY_S):
+            for host in lines.gather("left", _READY_S, silence_s=_LOST_S):
                 lines.has_left(host)
     finally:
         nonce.unlink(missing_ok=True)
@@ -114,7 +114,7 @@ def answering(site: Site) -> list[str]:
             process.wait()
 
 
-def _gathered(lines: Lines, kind: str, limit_s: float, silence_s: float | None = None) -> list[dict[str, Any]]:
+def _gathered(lines: Lines, kind: str, limit_s: float, silence_s: float = _LOST_S) -> list[dict[str, Any]]:
     found = lines.gather(kind, limit_s, silence_s=silence_s)
     return [found[host][kind] for host in range(len(lines.hosts))]
 
@@ -142,7 +142,10 @@ def _reached_at(facts: Sequence[dict[str, Any]], host: int) -> str:
 
 
 def _clock_offsets(lines: Lines, count: int) -> list[float]:
-    """Return each host's wall clock minus this one's, by the quickest of a few exchanges (Cristian's method)."""
+    """Return each host's wall clock minus this one's, by the quickest of a few exchanges (Cristian's method).
+
+    Raises LaunchError that names who has fallen silent.
+    """
     best = [(float("inf"), 0.0)] * count
     for exchange in range(_EXCHANGES):
         sent = time.time()
@@ -156,6 +159,8 @@ def _clock_offsets(lines: Lines, count: int) -> list[float]:
                 host = message["host"]
                 waiting.discard(host)
                 best[host] = min(best[host], (back - sent, message["wall_s"] - (sent + back) / 2))
+            elif message is None and (failure := lines.failure(_LOST_S)):
+                raise LaunchError(failure)
     return [offset for _, offset in best]
 
 
