@@ -44,8 +44,11 @@ from sites import LEAST, MOST, TRIALS, ClusterBed, OneMachine, Site, SlurmNodes,
 from steptime.cli.app import run_program
 
 _FAULTS_OF_A_FOLDER = 5
-_USUAL_S = 40.0
-"""A guess of how long the study takes, until it has run from its beginning to its end."""
+_TRIES = 3
+"""For a command that is hit by a fault before it ends."""
+_BEFORE_LAUNCHES = 0.3
+"""Of the study's time: the start of the command and the probe."""
+_LONGEST_S = 300.0
 _LEAST_WAIT_S = 120.0
 """For the end of a command that was hit: the probe gives a host 90 s for its first word."""
 _DISK_BYTES = 16 << 20
@@ -61,30 +64,59 @@ class Campaign:
         self._sites = sites
         self._seed = seed
         self._patience_s = patience_s
-        self._usual_s = dict.fromkeys(sites, _USUAL_S)
+        self._usual_s: dict[str, float] = {}
         self._met: Counter[str] = Counter()
+
+    def time_whole_studies(self) -> None:
+        """Let the study run from its beginning to its end on every site: moments are shares of what that takes."""
+        for name, site in self._sites.items():
+            started, run = time.monotonic(), site.start()
+            if run.wait(_LONGEST_S) is None:
+                run.kill()
+            self._usual_s[name] = time.monotonic() - started
+            site.next_folder()
+
+    def _fault(self, site: Site, kind: str, chance: random.Random) -> tuple[Fault, float, Counter[tuple[str, str]]]:
+        """Let a fault happen to a command; return it, the share of the rest of the study, and the lines before it.
+
+        Where the command ends before its moment, another one begins the study anew.
+        """
+        for attempt in range(_TRIES):
+            if attempt:
+                site.next_folder()
+            left_s = self._left_s(site)
+            fault = Fault(site, site.start(), chance)
+            share = chance.random()
+            fault.run.wait(share * left_s)
+            before = lines_of_records(site.results)
+            if fault.run.poll() is None:
+                try:
+                    KINDS[kind].happen(fault)
+                except BaseException:
+                    fault.run.kill()
+                    fault.undo()
+                    raise
+            if fault.what or fault.run.poll() is None:
+                break
+            fault.undo()
+        return fault, share, before
+
+    def _left_s(self, site: Site) -> float:
+        """Return about how long the rest of the study takes."""
+        counted: Counter[str] = Counter()
+        for path, line in lines_of_records(site.results):
+            if path.endswith("records.jsonl"):
+                counted[path] += json.loads(line)["status"] == "ok"
+        done = sum(min(count, LEAST) for count in counted.values()) / (TRIALS * LEAST)
+        return self._usual_s[site.name] * (_BEFORE_LAUNCHES + (1.0 - _BEFORE_LAUNCHES) * (1.0 - done))
 
     def run_one(self, number: int, kind: str, name: str) -> dict[str, Any]:
         """Let fault ``number`` happen and return its outcome."""
         site, chance = self._sites[name], random.Random(f"{self._seed}/{number}")  # noqa: S311 - reproducible
         broken: dict[str, list[str]] = {each: [] for each in BROKEN}
-        new, started = not site.results.exists(), time.monotonic()
-        fault = Fault(site, site.start(), chance)
-        share = chance.random()
-        fault.run.wait(share * self._usual_s[name])
-        if fault.run.poll() is None:
-            before = lines_of_records(site.results)
-            try:
-                KINDS[kind].happen(fault)
-            except BaseException:
-                fault.run.kill()
-                fault.undo()
-                raise
-        else:
-            before = lines_of_records(site.results)
+        started = time.monotonic()
+        fault, share, before = self._fault(site, kind, chance)
         code = fault.run.wait(max(_LEAST_WAIT_S, 4.0 * self._usual_s[name]))
-        if code == 0 and new:
-            self._usual_s[name] = time.monotonic() - started
         if code is None and not (KINDS[kind].ends_run or name == "slurm"):
             broken["stuck"].append(f"still running: {fault.run.said()[-300:]}")
         if code is None:
@@ -291,6 +323,7 @@ def main() -> int:
     bad = 0
     with sites(arguments.sites) as made, path.open("a", buffering=1) as file:
         campaign = Campaign(made, arguments.seed, arguments.patience)
+        campaign.time_whole_studies()
         for number, kind, name in wanted:
             if time.monotonic() > deadline:
                 break

@@ -1,7 +1,7 @@
 """``python host_launch.py FOLDER LAUNCHER REACH HOSTS [KEY=VALUE]…``: one launch on hosts, run on a node of a bed.
 
-FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter`` and ``probe``
-(0 to do without) can be set. The outcome is printed as JSON.
+FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter``, ``probe`` (0
+to do without), ``environment`` and ``local_folder`` can be set. The outcome is printed as JSON.
 """
 
 import json
@@ -23,7 +23,8 @@ def main() -> None:
     folder, launcher, reach, hosts = Path(sys.argv[1]), *sys.argv[2:5]
     given = dict(each.split("=", 1) for each in sys.argv[5:])
     known = [FoundHost(name, f"10.88.0.{int(name[1:]) + 1}", "eth0", (0, 1)) for name in hosts.split(",")]
-    site = Site(tuple(known), reach, f"Slurm job {os.environ.get('SLURM_JOB_ID')}", interface=given.get("interface"))
+    wants = {name: given.get(name) for name in ("interface", "local_folder")}
+    site = Site(tuple(known), reach, f"Slurm job {os.environ.get('SLURM_JOB_ID')}", **wants)
     try:
         if given.get("probe") == "1":
             site = probed(site, folder / "probe")
@@ -33,6 +34,7 @@ def main() -> None:
             int(given.get("workers", "2")),
             servers=int(given.get("servers", "0")),
             cores=(0, 1),
+            environment=Path(given["environment"]) if "environment" in given else None,
             site=site,
             time_limit_s=float(given.get("time_limit_s", "60")),
         )

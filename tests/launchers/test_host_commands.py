@@ -8,7 +8,7 @@ import pytest
 from steptime.clusters.cluster import cluster_for
 from steptime.clusters.site import FoundHost, Site
 from steptime.launchers.hosts.commands import reach_commands, starts
-from steptime.launchers.hosts.far_end import gpu_cores
+from steptime.launchers.hosts.host_facts import gpu_cores
 from steptime.launchers.request import Request
 from steptime.launchers.ssh_and_slurm import SlurmLauncher
 

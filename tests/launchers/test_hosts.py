@@ -23,12 +23,13 @@ from steptime.runner.preparation import ready_interpreter
 LAUNCH = str(Path(__file__).with_name("host_launch.py"))
 PYTHON = sys.executable
 WRITE_PLACE = """
-    import json, os, socket
+    import json, os, socket, sys
     rank = os.environ.get("STEPTIME_RANK") or os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
     with open(os.environ["STEPTIME_ROLE"] + "-" + rank + ".json", "w") as file:
         own = {key[9:].lower(): value for key, value in os.environ.items() if key.startswith("STEPTIME_")}
         foreign = [key for key in os.environ if key.startswith(("SLURM", "SSH"))]
-        json.dump({**own, "host": socket.gethostname(), "cwd": os.getcwd(), "foreign": foreign}, file)
+        here = {"host": socket.gethostname(), "cwd": os.getcwd(), "prefix": sys.prefix}
+        json.dump({**own, **here, "foreign": foreign}, file)
 """
 SLEEP = """
     import subprocess, sys, time
@@ -237,6 +238,47 @@ def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, fram
     outcome = launch(bed, staged(tmp_path, WRITE_PLACE), "mpi", interpreter=interpreter)
     assert outcome["ok"], outcome
     assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
+
+
+def test_a_copy_on_local_disks_is_started_by_ssh(bed, tmp_path):
+    assert prefixes_of_copies(bed, tmp_path, "ssh", made_environment(tmp_path)) == {tmp_path / "disk"}
+
+
+@pytest.mark.parametrize("framework", ["chainer", "cntk"])
+def test_a_copy_on_local_disks_is_started_by_an_mpiexec_of_that_copy(bed, tmp_path, framework):
+    interpreter = ready_interpreter(framework)
+    if interpreter is None:
+        pytest.skip(f"no environment of {framework}, which brings an MPI")
+    assert prefixes_of_copies(bed, tmp_path, "mpi", interpreter) == {tmp_path / "disk"}
+
+
+def test_a_local_folder_that_cannot_be_used_is_named_with_its_host(bed, tmp_path):
+    interpreter = made_environment(tmp_path)
+    given = {"interpreter": interpreter, "environment": interpreter.parents[1], "local_folder": "/proc/copies"}
+    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), **given)
+    assert "n0: hosts.local_folder: /proc/copies cannot be used" in outcome["reason"]
+
+
+def made_environment(folder: Path) -> Path:
+    """Make an environment that is complete and has nothing in it; return its interpreter."""
+    made = folder / "cache" / "numpy-0123456789ab"
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", str(made)], check=True)
+    (made / "ready.json").write_text("{}")
+    return made / "bin" / "python"
+
+
+def prefixes_of_copies(bed: ClusterBed, folder: Path, launcher: str, interpreter: Path) -> set[Path]:
+    """Run a launch from copies; return where the environments lie in which its workers have run."""
+    disk = folder / "disk"
+    given = {"interpreter": interpreter, "environment": interpreter.parents[1], "local_folder": disk}
+    try:
+        outcome = launch(bed, staged(folder, WRITE_PLACE), launcher, time_limit_s=300, **given)
+    finally:
+        shutil.rmtree(disk, ignore_errors=True)
+    assert outcome["ok"], outcome
+    found = places(folder)
+    assert sorted(found) == ["worker-0", "worker-1"]
+    return {Path(place["prefix"]).parents[1] for place in found.values()}
 
 
 def test_the_probe_says_what_each_host_has(bed, tmp_path):

@@ -67,6 +67,8 @@ class Site:
     """None where the study does not say."""
     interface: str | None = None
     """That the study wants on every host; None for the one that leads to the first host."""
+    local_folder: str | None = None
+    """On each host's own disk, to which environments are copied; None where launches use the shared cache."""
     paths: tuple[PathFindings, ...] = field(default=())
     """From the first host to each other one, as measured by the probe."""
     is_example: bool = False

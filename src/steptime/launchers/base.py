@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from steptime.errors import LaunchError
-from steptime.launchers.hosts.far_end import FIRST_PORT, LAST_PORT, ports_free_at
+from steptime.launchers.hosts.host_facts import FIRST_PORT, LAST_PORT, ports_free_at
 from steptime.launchers.isolation import made_network
 from steptime.launchers.processes import watch
 from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request

@@ -43,6 +43,8 @@ class Request:
     cluster: Cluster | None = None
     """The hosts to make, for the launcher that makes them, or to use, out of those of the site; None leaves them to
     the launcher."""
+    environment: Path | None = None
+    """The folder of the framework's environment, which hosts may copy; None for an interpreter of the user's own."""
     site: Site | None = None
     """The hosts that are there, for the launchers that use some."""
     isolation: Isolation = "preferred"

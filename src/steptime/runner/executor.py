@@ -137,13 +137,14 @@ class Executor:
             at_most_s: ends the launch ahead of the time limit of all; None for that one.
         """
         manifest = self.manifests[configuration.framework]
-        interpreter = self.environment(configuration).interpreter
+        environment = self.environment(configuration)
         spec = LaunchSpec.of(configuration, manifest)
         cores = self.cores if pinned else ()
         limit_s = self.time_limit_s if at_most_s is None else max(0.0, min(self.time_limit_s, at_most_s))
-        request = spec.request(folder, interpreter, cores, limit_s, self.isolation)
+        request = spec.request(folder, environment.interpreter, cores, limit_s, self.isolation)
         site = self.hosts.current() if self.hosts else None
-        request = replace(request, cancelled=self.cancelled, site=site if spec.on_site else None)
+        request = replace(request, cancelled=self.cancelled, environment=environment.folder)
+        request = replace(request, site=site if spec.on_site else None)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         for _ in range(2):

@@ -133,7 +133,8 @@ def launcher_on(site: Site | None, launcher: str) -> str:
 
 def _site(names: Sequence[str], reach: Reach, source: str, chosen: HostsChoice) -> Site:
     hosts = tuple(FoundHost(name, name, chosen.interface or "INTERFACE") for name in names)
-    return Site(hosts, reach, source, chosen.workers_per_host, chosen.gpus_per_host, chosen.interface)
+    wants = (chosen.workers_per_host, chosen.gpus_per_host, chosen.interface, chosen.local_folder)
+    return Site(hosts, reach, source, *wants)
 
 
 def _slurm_nodes(node_list: str) -> list[str]:

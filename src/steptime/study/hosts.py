@@ -40,6 +40,9 @@ class HostsChoice(Strict):
     """That every host must have; the study trains on them where it is not 0."""
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
     """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
+    local_folder: Annotated[str, Field(pattern=r"^(/|\$[A-Za-z_]+)[A-Za-z0-9_./@+-]*$", max_length=200)] | None = None
+    """On each host's own disk, as `/local/scratch` or `$TMPDIR`: where environments are copied before their first use.
+    By default launches use them in the shared cache."""
 
 
 class SlurmChoice(Strict):

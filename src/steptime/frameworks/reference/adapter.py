@@ -111,7 +111,8 @@ class ReferenceSession(Session):
             pair, way = divmod(seed, 2)
             coins = numpy.random.RandomState(pair).bytes(-(-values.size // 8))
             ways = numpy.unpackbits(numpy.frombuffer(coins, dtype=numpy.uint8))[: values.size] == way
-            values *= numpy.where(ways, 1.0 + _NUDGES[pair % len(_NUDGES)], 1.0 - _NUDGES[pair % len(_NUDGES)])
+            share = _NUDGES[pair % len(_NUDGES)]
+            values *= numpy.where(ways, 1.0 + share, 1.0 - share)
         return before
 
     def _step_together(self):
@@ -299,9 +300,6 @@ def open_back_end(_, context):
     return StarBackEnd(context)
 
 
-FRAMEWORK = Framework(open_session, open_back_end=open_back_end)
-
-
 def _parsed_nudges(text):
     """Return ``{step: [seed]}`` of an option such as ``3@0-1 8@7-10``, steps counted from 0 and the last left out."""
     found = {}
@@ -311,3 +309,6 @@ def _parsed_nudges(text):
         for step in range(int(first), int(last)):
             found.setdefault(step, []).append(int(seed))
     return found
+
+
+FRAMEWORK = Framework(open_session, open_back_end=open_back_end)

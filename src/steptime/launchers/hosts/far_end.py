@@ -5,15 +5,13 @@ an empty line only says that the other side lives. Where the line is closed, or 
 every process of the launch on this host is ended: a far process outlives the death of its ssh, and a cut link.
 
 HOST is an index into the plan's hosts; without it the host is found by the name that Slurm gives it. Only the standard
-library is imported. docs/hosts.md has the messages.
+library is imported, and files beside this one that need no more. docs/hosts.md has the messages.
 """
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
-import random
 import select
 import shlex
 import shutil
@@ -25,7 +23,24 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
+
+if not __package__:  # started by its path; behind the standard library, which nothing installed may replace
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
+
+from steptime.launchers.hosts.host_facts import (
+    boot,
+    counters,
+    facts,
+    interface_addresses,
+    listed,
+    ports_free_at,
+    read_text,
+    seconds_until,
+    towards,
+)
+from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 
 Message = dict[str, Any]
 
@@ -34,18 +49,11 @@ _GRACE_S = 2.0
 """How long processes may take to end after they were asked to."""
 _TURN_S = 0.2
 _BEAT_S = 1.0
-FIRST_PORT, LAST_PORT = 15_000, 30_000
-"""Below the range from which the kernel takes ports for outgoing connections: a port found free here is not taken by
-somebody's connection before the framework listens on it.
-"""
-_ATTEMPTS = 200
-_ADDRESS_OF_INTERFACE = 0x8915
 _LINK_EVENTS = 1
 _LINK_MESSAGES = (16, 17)
 """A link has changed, or is gone (RTM_NEWLINK, RTM_DELLINK)."""
 _HAS_CARRIER = 0x40
 _MOST_BYTES = 1 << 16
-_GPUS, _PCI_DEVICES = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
 _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib takes long to import
 _TETHER = os.path.join(_HERE, os.pardir, os.pardir, "worker", "tether.py")  # noqa: PTH118
 _AGENT = os.path.join(_HERE, "mpi_agent.py")  # noqa: PTH118
@@ -69,6 +77,8 @@ class FarEnd:
         self._interface = ("", 0)
         """The name and the number of the interface that the launch uses."""
         self._own_folder: str | None = None
+        self._moved = ("", "")
+        """An environment in the shared cache, and its copy on this host's own disk; empty where there is none."""
         self._left = False
 
     def run(self) -> None:
@@ -123,6 +133,7 @@ class FarEnd:
             ("ports", self._say_ports),
             ("clock", lambda asked: self._say(clock=asked["clock"], wall_s=time.time())),
             ("look", self._look),
+            ("copy", self._copy),
             ("start", self._start_all),
             ("command", self._start_command),
             ("answer", lambda asked: self._answer_agent(asked["answer"], asked["code"])),
@@ -133,15 +144,31 @@ class FarEnd:
                 return
 
     def _say_towards(self, asked: Message) -> None:
-        self._say(towards=_towards(asked["towards"], asked.get("interface")))
+        self._say(towards=towards(asked["towards"], asked.get("interface")))
 
     def _say_ports(self, asked: Message) -> None:
         address, count = asked["ports"]
         self._watch_link(address)
-        self._say(ports=ports_free_at(address, count), before=_counters())
+        self._say(ports=ports_free_at(address, count), before=counters())
 
     def _look(self, asked: Message) -> None:
-        """Say how a file of the shared folder showed, and meanwhile that this host lives: NFS may take a minute."""
+        """Say how a file of the shared folder showed: NFS may take a minute."""
+        self._say(look=self._while_beating(lambda: seconds_until(asked["look"])))
+
+    def _copy(self, asked: Message) -> None:
+        """Have the environment on this host's own disk, and start all that follows from there."""
+        source, place = asked["copy"]["environment"], asked["copy"]["place"]
+        started = time.monotonic()
+        try:
+            copy, made = self._while_beating(lambda: local_copy(source, place))
+        except LocalCopyError as error:
+            self._say(copied=None, error=str(error))
+            return
+        self._moved = (source, copy)
+        self._say(copied=copy, copy_s=time.monotonic() - started if made else None)
+
+    def _while_beating(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work returns
+        """Do something that takes long, and say meanwhile that this host lives."""
         done = threading.Event()
 
         def beat() -> None:
@@ -150,10 +177,11 @@ class FarEnd:
 
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
-        found = _seconds_until(asked["look"])
-        done.set()
-        thread.join()
-        self._say(look=found)
+        try:
+            return work()
+        finally:
+            done.set()
+            thread.join()
 
     def _start_all(self, asked: Message) -> None:
         for process in asked["start"]:
@@ -165,7 +193,7 @@ class FarEnd:
 
     def _take_leave(self, _: Message) -> None:
         self._end_all()
-        self._say(left=_counters(), own_cpu_s=_children_cpu_s())
+        self._say(left=counters(), own_cpu_s=_children_cpu_s())
         self._left = True
 
     def _take_plan(self, plan: Message) -> None:
@@ -175,7 +203,7 @@ class FarEnd:
             self._host = names.index(own)
         self._plan = plan
         self._say(
-            ready=_facts(names) if plan.get("probe") else {"boot": _boot(), "step": os.environ.get("SLURM_STEP_ID")}
+            ready=facts(names) if plan.get("probe") else {"boot": boot(), "step": os.environ.get("SLURM_STEP_ID")}
         )
 
     def _tethered(self, command: list[str]) -> list[str]:
@@ -189,6 +217,9 @@ class FarEnd:
             agent = self._listen_for_agents()
             argv = self._tethered([part.replace("{agent}", agent) for part in argv])
             environment = {key: value.replace("{agent}", agent) for key, value in environment.items()}
+        if self._moved[0]:
+            argv = [moved(part, *self._moved) for part in argv]
+            environment = {key: moved(value, *self._moved) for key, value in environment.items()}
         stripped = self._plan["stripped"]
         inherited = {
             key: value
@@ -320,192 +351,26 @@ def _below() -> list[int]:
     found, waiting = [], [os.getpid()]
     while waiting:
         parent = waiting.pop()
-        for thread in _listed(f"/proc/{parent}/task"):
-            below = [int(pid) for pid in _text(f"/proc/{parent}/task/{thread}/children").split()]
+        for thread in listed(f"/proc/{parent}/task"):
+            below = [int(pid) for pid in read_text(f"/proc/{parent}/task/{thread}/children").split()]
             waiting += below
             found += [pid for pid in below if _state(pid) not in ("Z", "X", "")]
     return found
 
 
 def _state(pid: int) -> str:
-    return _text(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            return file.read()
-    except OSError:
-        return ""
+    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
 
 
 def _own_identity() -> str:
     """Return this process as the marks of a launch name its runner; see ``ProcessIdentity``."""
-    ticks = _text("/proc/self/stat").rpartition(")")[2].split()[19]
-    return f"{os.getpid()}:{ticks}:{os.stat('/proc/self/ns/pid').st_ino}:{_boot()}"  # noqa: PTH116
-
-
-def _boot() -> str:
-    return _text("/proc/sys/kernel/random/boot_id").strip() or "unknown"
+    ticks = read_text("/proc/self/stat").rpartition(")")[2].split()[19]
+    return f"{os.getpid()}:{ticks}:{os.stat('/proc/self/ns/pid').st_ino}:{boot()}"  # noqa: PTH116
 
 
 def _children_cpu_s() -> float:
     times = os.times()
     return times.children_user + times.children_system
-
-
-def _counters() -> Message:
-    """Return the counters of this host by which foreign load during the launch is told."""
-    fields = _text("/proc/stat").partition("\n")[0].split()[1:9]
-    ticks = float(os.sysconf("SC_CLK_TCK"))
-    purposes = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    loads = _text("/proc/loadavg").split()
-    return {
-        "at_s": time.monotonic(),
-        "loads": [float(each) for each in loads[:3]],
-        "runnable": float(loads[3].partition("/")[0]) - 1.0,
-        "processor_s": {name: int(value) / ticks for name, value in zip(purposes, fields, strict=False)},
-        "memory_total_bytes": _memory("MemTotal"),
-        "memory_available_bytes": _memory("MemAvailable"),
-        "swapped_in_pages": _vmstat("pswpin"),
-        "network": _network(),
-    }
-
-
-def _memory(name: str) -> float | None:
-    lines = (line.split() for line in _text("/proc/meminfo").splitlines())
-    return next((float(line[1]) * 1024.0 for line in lines if line[0] == f"{name}:"), None)
-
-
-def _vmstat(name: str) -> float | None:
-    lines = (line.split() for line in _text("/proc/vmstat").splitlines())
-    return next((float(line[1]) for line in lines if line[0] == name), None)
-
-
-def _network() -> dict[str, tuple[int, int]]:
-    """Return bytes received and sent by interface."""
-    found = {}
-    for line in _text("/proc/self/net/dev").splitlines()[2:]:
-        name, _, rest = line.partition(":")
-        fields = rest.split()
-        found[name.strip()] = (int(fields[0]), int(fields[8]))
-    return found
-
-
-def _facts(names: list[str]) -> Message:
-    """Return what a study must know of this host before anything is launched."""
-    return {
-        "name": socket.gethostname(),
-        "boot": _boot(),
-        "cores": sorted(os.sched_getaffinity(0)),
-        "memory_bytes": _memory("MemAvailable"),
-        "gpus": len(_listed(_GPUS)),
-        "gpu_cores": gpu_cores(sorted(os.sched_getaffinity(0))),
-        "interfaces": interface_addresses(),
-        "reached_at": (os.environ.get("SSH_CONNECTION") or "- - - -").split()[2],
-        "addresses": [_resolved(name) for name in names],
-        "user": os.getuid(),
-        "step": os.environ.get("SLURM_STEP_ID"),
-    }
-
-
-def gpu_cores(own: list[int], listed: str = _GPUS, devices: str = _PCI_DEVICES) -> list[list[int]]:
-    """Return for each GPU, by its address on the bus, the ``own`` cores on its NUMA node; all where unknown."""
-    found = []
-    for address in sorted(_listed(listed)):
-        near: set[int] = set()
-        for part in _text(os.path.join(devices, address.lower(), "local_cpulist")).strip().split(","):  # noqa: PTH118
-            first, _, last = part.partition("-")
-            if first.isdigit():
-                near.update(range(int(first), int(last or first) + 1))
-        found.append([core for core in own if core in near] or own)
-    return found
-
-
-def interface_addresses() -> dict[str, str]:
-    """Return the IPv4 address of each interface that has one."""
-    found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                asked = struct.pack("256s", name.encode()[:15])
-                found[name] = socket.inet_ntoa(fcntl.ioctl(any_socket.fileno(), _ADDRESS_OF_INTERFACE, asked)[20:24])
-    return found
-
-
-def _resolved(name: str) -> str | None:
-    try:
-        found: str = socket.getaddrinfo(name.rpartition("@")[2], None, socket.AF_INET)[0][4][0]  # type: ignore[assignment]
-    except OSError:
-        return None
-    return None if found.startswith("127.") else found
-
-
-def _towards(address: str, wanted: str | None) -> Message:
-    """Return the interface and the own address by which this host reaches ``address``, or those of ``wanted``."""
-    known = interface_addresses()
-    if wanted is not None:
-        return {"interface": wanted, "address": known.get(wanted)}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # nothing is sent
-        try:
-            probe.connect((address, 9))
-        except OSError:
-            return {"interface": None, "address": None}
-        own = probe.getsockname()[0]
-    return {"interface": next((name for name, each in known.items() if each == own), None), "address": own}
-
-
-def ports_free_at(address: str, count: int) -> list[int]:
-    """Return ``count`` different ports on which nobody listens at ``address``, fewer where they cannot be found.
-
-    All are held while the others are sought, so that none is given twice.
-    """
-    held: list[socket.socket] = []
-    chosen = random.SystemRandom()
-    try:
-        for _ in range(_ATTEMPTS + count):
-            if len(held) == count:
-                break
-            candidate = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            try:
-                candidate.bind((address, chosen.randint(FIRST_PORT, LAST_PORT)))
-            except OSError:
-                candidate.close()
-            else:
-                held.append(candidate)
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
-
-
-def _seconds_until(asked: Message) -> Message:
-    """Return after how long a file of the shared folder showed the launcher's text, and what an interpreter takes."""
-    started, path = time.monotonic(), asked["file"]
-    folder, name = os.path.split(path)
-    seen_s = None
-    while time.monotonic() - started < asked["limit_s"]:
-        if name in _listed(folder) and _text(path) == asked["text"]:
-            seen_s = time.monotonic() - started
-            break
-        time.sleep(0.02)
-    started = time.monotonic()
-    imported = None
-    if seen_s is not None:
-        command = [asked["interpreter"], "-c", "import numpy"]
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120.0, check=False)
-            imported = time.monotonic() - started if done.returncode == 0 else None
-        except (OSError, subprocess.TimeoutExpired):
-            pass
-    return {"seen_s": seen_s, "import_s": imported}
 
 
 def main() -> None:

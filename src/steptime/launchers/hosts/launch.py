@@ -30,6 +30,8 @@ from steptime.launchers.request import LATE, HostLoad, LaunchOutcome, Process, R
 
 _READY_S = 90.0
 """How long ssh or Slurm may take to start the far ends."""
+_COPIED_S = 1800.0
+"""How long a copy of an environment to a host's own disk may take; the host says meanwhile that it lives."""
 _LAST_WORD_S = 6.0
 _SERVER_GRACE_S = 5.0
 
@@ -77,7 +79,7 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
     return LaunchOutcome(
         reason is None,
         reason,
-        time.monotonic() - started,
+        time.monotonic() - started - launch.copy_s,
         list(commands.values()),
         cluster=launch.findings(),
         host_loads=launch.loads(),
@@ -100,6 +102,8 @@ class _LaunchOnHosts:
         self._before: dict[int, dict[str, Any]] = {}
         self._after: dict[int, dict[str, Any]] = {}
         self._step: str | None = None
+        self.copy_s = 0.0
+        """What it took to have the environment on the hosts' own disks."""
         self._of_mpi: dict[str, str] = {}
         """The environment of the mpiexec, which its processes on other hosts have too."""
 
@@ -110,6 +114,8 @@ class _LaunchOnHosts:
             lines.send(plan=plan_message(self._request, self._hosts, SILENCE_S))
             ready = lines.gather("ready", min(_READY_S, self._request.time_limit_s))
             self._step = ready[0]["ready"]["step"]
+            self._copy_environment(lines)
+            deadline += self.copy_s
             for host in everywhere:
                 count = ports_needed(self._request, self._cluster, host)
                 lines.send(**{"for": host, "ports": [address_of(self._hosts, host)[1], count]})
@@ -127,6 +133,30 @@ class _LaunchOnHosts:
             self._running.update({process["name"]: host for process in planned})
             self._of_mpi = {**self._of_mpi, **(planned[0]["environment"] if planned and self._request.mpi else {})}
         return self._wait(lines, deadline)
+
+    def _copy_environment(self, lines: Lines) -> None:
+        """Have the framework's environment on the hosts' own disks, where the study wants that.
+
+        Raises LaunchError that names the first host where that failed.
+        """
+        place, environment = self._site.local_folder, self._request.environment
+        if place is None or environment is None:
+            return
+        started = time.monotonic()
+        lines.send(copy={"environment": str(environment), "place": place})
+        answers = lines.gather("copied", _COPIED_S, silence_s=SILENCE_S)
+        for host in range(len(self._hosts)):
+            if answers[host]["copied"] is None:
+                message = f"{self._hosts[host].name}: hosts.local_folder: {answers[host]['error']}"
+                raise LaunchError(message)
+        places = {answer["copied"] for answer in answers.values()}
+        if self._request.mpi and len(places) > 1:
+            message = (
+                f"an mpiexec needs the same folder on all hosts, and hosts.local_folder {place} is "
+                f"{' and '.join(sorted(places))}"
+            )
+            raise LaunchError(message)
+        self.copy_s = time.monotonic() - started
 
     def _wait(self, lines: Lines, deadline: float) -> str | None:
         late_servers = None

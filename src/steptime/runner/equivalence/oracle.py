@@ -78,7 +78,7 @@ class Oracle:
 
     executor: Executor
     scratch: Path
-    _kept: dict[str, _Run] = field(default_factory=dict)
+    _kept: dict[str, _Run] = field(default_factory=dict, init=False, repr=False)
     """Runs beside the right one, by what was asked: several frameworks want the same ones."""
 
     def truth(self, probe: Probe, workload: Workload) -> Truth | str:

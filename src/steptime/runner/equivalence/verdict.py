@@ -166,8 +166,8 @@ class Findings:
             ran: how the launch ended.
             folder: of the launch, with the weights of its workers.
             truth: what is right.
-            beside: what is as right as a truth, but for a round's first weights; where one activation at zero may have
-                decided a round, the launch is held against these too.
+            beside: what is as right as a truth, but for the gradients of a round; where one activation at zero may have
+                decided that round, the launch is held against these too.
         """
         self._launches += 1
         self._learning_rates.append(truth.learning_rate)

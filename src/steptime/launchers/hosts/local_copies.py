@@ -1,0 +1,85 @@
+"""The copy of an environment on a host's own disk, made once, from which its processes are started.
+
+A far end makes it: only the standard library is imported.
+"""
+
+import fcntl
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+_MARKER = "ready.json"
+"""It tells one state of an environment from another."""
+_OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class LocalCopyError(Exception):
+    """A copy cannot be made; the message says why."""
+
+
+def local_copy(source: str, place: str) -> tuple[str, bool]:
+    """Return the copy of an environment on this host, and whether it had to be made.
+
+    Args:
+        source: the environment's folder in the shared cache.
+        place: a folder of this host's own, which may name variables of this host (``$TMPDIR``).
+
+    Raises LocalCopyError where the place cannot be used: it is another user's, or its disk is full.
+    """
+    expanded = os.path.expandvars(place)
+    if "$" in expanded or not expanded.startswith("/"):
+        message = f"{place} is no folder on this host ({expanded})"
+        raise LocalCopyError(message)
+    try:
+        own = _own_folder(Path(expanded))
+        target = own / Path(source).name
+        with (own / f"{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two launches of one user, or of two studies
+            if _is_same(Path(source), target):
+                return str(target), False
+            _copy(Path(source), target)
+    except OSError as error:
+        message = f"{expanded} cannot be used: {error.strerror} ({error.filename})"
+        raise LocalCopyError(message) from error
+    return str(target), True
+
+
+def moved(text: str, source: str, target: str) -> str:
+    """Return an argument or a variable with each path in ``source`` replaced by that in ``target``."""
+    return target if text == source else text.replace(f"{source}/", f"{target}/")
+
+
+def _own_folder(place: Path) -> Path:
+    """Return the folder of this user in a place where others may write; nobody else can have put anything into it."""
+    place.mkdir(parents=True, exist_ok=True)
+    own = place / f"steptime-{os.getuid()}"
+    own.mkdir(mode=0o700, exist_ok=True)
+    found = own.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & _OPEN_TO_OTHERS:
+        message = f"{own} is not a folder that only this user can write to; remove it, or choose another place"
+        raise LocalCopyError(message)
+    return own
+
+
+def _is_same(source: Path, target: Path) -> bool:
+    marker = target / _MARKER
+    return marker.exists() and marker.read_bytes() == (source / _MARKER).read_bytes()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Replace whatever lies at ``target`` by a copy; links stay links, and point to where they did."""
+    partial = target.with_name(f"{target.name}.partial")
+    for old in (target, partial):
+        if old.exists():
+            shutil.rmtree(old)
+    command = ["cp", "-a", "--", str(source), str(partial)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        shutil.rmtree(partial, ignore_errors=True)
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        message = f"{shlex.join(command)} failed: {said[-1]}"
+        raise LocalCopyError(message)
+    partial.rename(target)

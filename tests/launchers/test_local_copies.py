@@ -1,0 +1,125 @@
+"""Copies of an environment on a host's own disk; the place is a folder of this machine."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from steptime.launchers.hosts import far_end
+from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Path:
+    """Return a folder with a program, a link, and the marker of a complete environment."""
+    folder = tmp_path / "cache" / "numpy-0123456789ab"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "program").write_text("#!/bin/sh\n")
+    (folder / "bin" / "program").chmod(0o700)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "ready.json").write_text('{"created_at": "today"}')
+    return folder
+
+
+def test_a_copy_has_the_files_modes_and_links_of_the_environment(environment: Path, tmp_path: Path) -> None:
+    copy, made = local_copy(str(environment), str(tmp_path / "disk"))
+
+    assert made
+    assert (Path(copy) / "bin" / "python").readlink() == Path(sys.executable)
+    assert (Path(copy) / "bin" / "program").stat().st_mode & 0o777 == 0o700
+    assert (Path(copy) / "ready.json").read_text() == (environment / "ready.json").read_text()
+
+
+def test_a_copy_is_made_once(environment: Path, tmp_path: Path) -> None:
+    copy, _ = local_copy(str(environment), str(tmp_path / "disk"))
+    (Path(copy) / "left").touch()
+
+    assert local_copy(str(environment), str(tmp_path / "disk")) == (copy, False)
+    assert (Path(copy) / "left").exists()
+
+
+def test_a_copy_of_an_environment_that_was_made_anew_is_made_anew(environment: Path, tmp_path: Path) -> None:
+    copy, _ = local_copy(str(environment), str(tmp_path / "disk"))
+    (environment / "ready.json").write_text('{"created_at": "tomorrow"}')
+
+    assert local_copy(str(environment), str(tmp_path / "disk")) == (copy, True)
+
+
+def test_what_an_interrupted_copy_left_is_replaced(environment: Path, tmp_path: Path) -> None:
+    own = tmp_path / "disk" / f"steptime-{os.getuid()}"
+    own.mkdir(parents=True, mode=0o700)
+    (own / f"{environment.name}.partial" / "half").mkdir(parents=True)
+
+    copy, _ = local_copy(str(environment), str(tmp_path / "disk"))
+
+    assert sorted(each.name for each in Path(copy).iterdir()) == ["bin", "ready.json"]
+    assert not (own / f"{environment.name}.partial").exists()
+
+
+def test_a_place_into_which_others_may_have_put_programs_is_refused(environment: Path, tmp_path: Path) -> None:
+    own = tmp_path / "disk" / f"steptime-{os.getuid()}"
+    own.mkdir(parents=True)
+    own.chmod(0o777)
+
+    with pytest.raises(LocalCopyError, match="only this user"):
+        local_copy(str(environment), str(tmp_path / "disk"))
+
+
+def test_a_link_in_the_place_of_the_copies_is_refused(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / f"steptime-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(LocalCopyError, match="only this user"):
+        local_copy(str(environment), str(tmp_path / "disk"))
+
+
+def test_a_place_may_name_a_variable_of_the_host(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OWN_DISK", str(tmp_path / "disk"))
+
+    copy, _ = local_copy(str(environment), "$OWN_DISK/copies")
+
+    assert copy.startswith(str(tmp_path / "disk" / "copies"))
+
+
+def test_a_variable_that_the_host_lacks_is_named(environment: Path) -> None:
+    with pytest.raises(LocalCopyError, match="NO_SUCH_DISK"):
+        local_copy(str(environment), "$NO_SUCH_DISK")
+
+
+def test_an_environment_that_is_gone_is_said_and_leaves_nothing(environment: Path, tmp_path: Path) -> None:
+    gone = environment.with_name("gone-0123456789ab")
+
+    with pytest.raises(LocalCopyError, match="No such file"):
+        local_copy(str(gone), str(tmp_path / "disk"))
+
+    own = tmp_path / "disk" / f"steptime-{os.getuid()}"
+    assert [each.name for each in own.iterdir()] == [f"{gone.name}.lock"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/cache/a-1", "/disk/a-1"),
+        ("/cache/a-1/bin/python", "/disk/a-1/bin/python"),
+        ("/usr/lib:/cache/a-1/lib", "/usr/lib:/disk/a-1/lib"),
+        ("/cache/a-12/bin/python", "/cache/a-12/bin/python"),
+        ("start.py", "start.py"),
+    ],
+)
+def test_only_paths_within_the_environment_are_moved(text: str, expected: str) -> None:
+    assert moved(text, "/cache/a-1", "/disk/a-1") == expected
+
+
+def test_a_far_end_starts_without_site_packages_and_quickly() -> None:
+    program = [sys.executable, "-I", "-S", far_end.__file__, "0"]
+    started = time.monotonic()
+    done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30.0)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert time.monotonic() - started < 5.0
