@@ -1,10 +1,13 @@
 """Copies of an environment on a host's own disk; the place is a folder of this machine."""
 
+import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,27 +28,28 @@ def environment(tmp_path: Path) -> Path:
 
 
 def test_a_copy_has_the_files_modes_and_links_of_the_environment(environment: Path, tmp_path: Path) -> None:
-    copy, made = local_copy(str(environment), str(tmp_path / "disk"))
+    copy = local_copy(str(environment), str(tmp_path / "disk"))
 
-    assert made
     assert (Path(copy) / "bin" / "python").readlink() == Path(sys.executable)
     assert (Path(copy) / "bin" / "program").stat().st_mode & 0o777 == 0o700
     assert (Path(copy) / "ready.json").read_text() == (environment / "ready.json").read_text()
 
 
 def test_a_copy_is_made_once(environment: Path, tmp_path: Path) -> None:
-    copy, _ = local_copy(str(environment), str(tmp_path / "disk"))
+    copy = local_copy(str(environment), str(tmp_path / "disk"))
     (Path(copy) / "left").touch()
 
-    assert local_copy(str(environment), str(tmp_path / "disk")) == (copy, False)
+    assert local_copy(str(environment), str(tmp_path / "disk")) == copy
     assert (Path(copy) / "left").exists()
 
 
 def test_a_copy_of_an_environment_that_was_made_anew_is_made_anew(environment: Path, tmp_path: Path) -> None:
-    copy, _ = local_copy(str(environment), str(tmp_path / "disk"))
+    copy = local_copy(str(environment), str(tmp_path / "disk"))
+    (Path(copy) / "left").touch()
     (environment / "ready.json").write_text('{"created_at": "tomorrow"}')
 
-    assert local_copy(str(environment), str(tmp_path / "disk")) == (copy, True)
+    assert local_copy(str(environment), str(tmp_path / "disk")) == copy
+    assert not (Path(copy) / "left").exists()
 
 
 def test_what_an_interrupted_copy_left_is_replaced(environment: Path, tmp_path: Path) -> None:
@@ -53,7 +57,7 @@ def test_what_an_interrupted_copy_left_is_replaced(environment: Path, tmp_path: 
     own.mkdir(parents=True, mode=0o700)
     (own / f"{environment.name}.partial" / "half").mkdir(parents=True)
 
-    copy, _ = local_copy(str(environment), str(tmp_path / "disk"))
+    copy = local_copy(str(environment), str(tmp_path / "disk"))
 
     assert sorted(each.name for each in Path(copy).iterdir()) == ["bin", "ready.json"]
     assert not (own / f"{environment.name}.partial").exists()
@@ -82,7 +86,7 @@ def test_a_place_may_name_a_variable_of_the_host(
 ) -> None:
     monkeypatch.setenv("OWN_DISK", str(tmp_path / "disk"))
 
-    copy, _ = local_copy(str(environment), "$OWN_DISK/copies")
+    copy = local_copy(str(environment), "$OWN_DISK/copies")
 
     assert copy.startswith(str(tmp_path / "disk" / "copies"))
 
@@ -114,6 +118,63 @@ def test_an_environment_that_is_gone_is_said_and_leaves_nothing(environment: Pat
 )
 def test_only_paths_within_the_environment_are_moved(text: str, expected: str) -> None:
     assert moved(text, "/cache/a-1", "/disk/a-1") == expected
+
+
+class FarEndWithSlowDisk:
+    """A far end whose ``cp`` takes some seconds longer than the true one, and dies of a second of silence."""
+
+    def __init__(self, environment: Path, folder: Path, seconds: float) -> None:
+        programs = folder / "programs"
+        programs.mkdir()
+        (programs / "cp").write_text(f'#!/bin/sh\nsleep {seconds}\nexec /bin/cp "$@"\n')
+        (programs / "cp").chmod(0o700)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", far_end.__file__, "0"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
+        )
+        stripped = {"passed": [], "names": [], "prefixes": []}
+        self.send(plan={"hosts": ["this"], "folder": str(folder), "silence_s": 1.0, "stripped": stripped})
+        self.send(copy={"environment": str(environment), "place": str(folder / "disk")})
+
+    def send(self, **message: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message).encode() + b"\n" if message else b"\n")
+        self.process.stdin.flush()
+
+
+def test_a_far_end_listens_while_it_copies(environment: Path, tmp_path: Path) -> None:
+    slow = FarEndWithSlowDisk(environment, tmp_path, seconds=3.0)
+    assert slow.process.stdout
+    said: list[dict[str, Any]] = []
+    beats = threading.Event()
+
+    def beat() -> None:
+        while not beats.wait(0.2):
+            slow.send()
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    while not any("copied" in each for each in said) and (line := slow.process.stdout.readline()):
+        said.append(json.loads(line))
+    beats.set()
+    thread.join()
+    slow.process.communicate(timeout=10.0)
+
+    assert said[-1].get("copied") == str(tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name)
+    assert len(said) > 3  # its first word, and signs of life
+
+
+def test_a_far_end_whose_line_is_closed_does_not_wait_for_its_copy(environment: Path, tmp_path: Path) -> None:
+    slow = FarEndWithSlowDisk(environment, tmp_path, seconds=600.0)
+    assert slow.process.stdout
+    slow.process.stdout.readline()
+    time.sleep(0.5)
+    slow.process.communicate(timeout=10.0)
+
+    assert slow.process.returncode == 0
+    assert not (tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name).exists()
 
 
 def test_a_far_end_starts_without_site_packages_and_quickly() -> None:

@@ -68,6 +68,7 @@ class FarEnd:
         self._unread = b""
         self._heard_at = time.monotonic()
         self._said_at = 0.0
+        self._saying = threading.Lock()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._agents: dict[str, socket.socket] = {}
         """Of callers in the name of mpiexec: which connection waits for which command."""
@@ -120,7 +121,7 @@ class FarEnd:
 
     def _say(self, **message: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
         self._said_at = time.monotonic()
-        with contextlib.suppress(OSError):  # nobody listens any more, which the next turn notices
+        with self._saying, contextlib.suppress(OSError):  # nobody listens any more, which the next turn notices
             os.write(1, json.dumps({"host": self._host, **message}).encode() + b"\n")
 
     def _obey(self, message: Message) -> None:
@@ -153,35 +154,25 @@ class FarEnd:
 
     def _look(self, asked: Message) -> None:
         """Say how a file of the shared folder showed: NFS may take a minute."""
-        self._say(look=self._while_beating(lambda: seconds_until(asked["look"])))
+        self._say_later(lambda: {"look": seconds_until(asked["look"])})
 
     def _copy(self, asked: Message) -> None:
         """Have the environment on this host's own disk, and start all that follows from there."""
         source, place = asked["copy"]["environment"], asked["copy"]["place"]
-        started = time.monotonic()
-        try:
-            copy, made = self._while_beating(lambda: local_copy(source, place))
-        except LocalCopyError as error:
-            self._say(copied=None, error=str(error))
-            return
-        self._moved = (source, copy)
-        self._say(copied=copy, copy_s=time.monotonic() - started if made else None)
 
-    def _while_beating(self, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what the work returns
-        """Do something that takes long, and say meanwhile that this host lives."""
-        done = threading.Event()
+        def copied() -> Message:
+            try:
+                copy = local_copy(source, place)
+            except LocalCopyError as error:
+                return {"copied": None, "error": str(error)}
+            self._moved = (source, copy)
+            return {"copied": copy}
 
-        def beat() -> None:
-            while not done.wait(_BEAT_S):
-                self._say()
+        self._say_later(copied)
 
-        thread = threading.Thread(target=beat, daemon=True)
-        thread.start()
-        try:
-            return work()
-        finally:
-            done.set()
-            thread.join()
+    def _say_later(self, work: Callable[[], Message]) -> None:
+        """Say what takes long to find; meanwhile this host lives and listens."""
+        threading.Thread(target=lambda: self._say(**work()), daemon=True).start()
 
     def _start_all(self, asked: Message) -> None:
         for process in asked["start"]:

@@ -20,8 +20,8 @@ class LocalCopyError(Exception):
     """A copy cannot be made; the message says why."""
 
 
-def local_copy(source: str, place: str) -> tuple[str, bool]:
-    """Return the copy of an environment on this host, and whether it had to be made.
+def local_copy(source: str, place: str) -> str:
+    """Return the copy of an environment on this host, made where there is none or another one.
 
     Args:
         source: the environment's folder in the shared cache.
@@ -38,13 +38,12 @@ def local_copy(source: str, place: str) -> tuple[str, bool]:
         target = own / Path(source).name
         with (own / f"{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two launches of one user, or of two studies
-            if _is_same(Path(source), target):
-                return str(target), False
-            _copy(Path(source), target)
+            if not _is_same(Path(source), target):
+                _copy(Path(source), target)
     except OSError as error:
         message = f"{expanded} cannot be used: {error.strerror} ({error.filename})"
         raise LocalCopyError(message) from error
-    return str(target), True
+    return str(target)
 
 
 def moved(text: str, source: str, target: str) -> str:
