@@ -66,7 +66,7 @@ def row(study: str, way: str, results: Path) -> str:
             if launch.status != "ok":
                 reasons[f"{trial.framework} {trial.strategy}: {launch.reason}"] += 1
     cells = [
-        f"{good[count]} of {all_of_them[count]} on {' or '.join(map(str, sorted(hosts.get(count, {0}))))} hosts"
+        f"{good[count]} of {all_of_them[count]} (hosts: {' or '.join(map(str, sorted(hosts.get(count, set()) - {0})))})"
         for count in WORKERS
     ]
     why = "; ".join(f"{count} x {reason}" for reason, count in reasons.items())

@@ -146,9 +146,10 @@ class LiveObserver:
             return
         self._bar.remove_task(self._task)
         self._task = None
-        failed = f", {self._failed} failed" if self._failed else ""
+        counts = [f"{self._done} done"] if self._done else []  # some stages have no items
+        counts += [f"{self._failed} failed"] if self._failed else []
         took = format_seconds(time.monotonic() - self._began)
-        self._say(f"{self._title}: {self._done} done{failed}, {took}", "bold")
+        self._say(f"{self._title}: {', '.join([*counts, took])}", "bold")
 
     def _say(self, line: str, style: str = "") -> None:
         # Lines of a file stay whole, for whoever searches them.
