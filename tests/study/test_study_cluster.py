@@ -39,6 +39,7 @@ MISTAKES = [
         "hosts: [n0, n1]\ninclude: {workers: 2, cluster: {hosts: 2}}",
         "and the study uses real hosts (hosts, line 3); make two studies of it",
     ),
+    ("hosts: {names: [n0], local_folder: scratch}", "write a whole path, as /scratch, or $TMPDIR"),
     ("launcher: emulated\ncluster: {}", "hosts"),
     ("launcher: emulated\ncluster: {hosts: 0}", "the smallest is 1"),
     ("launcher: emulated\ncluster: {hosts: 2, bandwidth: 200}", "the smallest is 100000"),

@@ -1,8 +1,9 @@
 """The hosts that a study names: emulated ones, those of a real cluster, and those that Slurm is asked for."""
 
+import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from steptime.study.quantities import BitRate, CpuShare, Delay, Duration, OneOrMany, ProcessCount, Strict, by_number
 
@@ -29,6 +30,13 @@ HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", max_l
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@:+-]*$", max_length=100)]
 
 
+def _on_each_host(path: str) -> str:
+    if re.fullmatch(r"(/|\$[A-Za-z_])[A-Za-z0-9_./@+-]*", path) is None:
+        message = f"{path!r} is no place on each host; write a whole path, as /scratch, or $TMPDIR"
+        raise ValueError(message)
+    return path
+
+
 class HostsChoice(Strict):
     """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
 
@@ -40,7 +48,7 @@ class HostsChoice(Strict):
     """That every host must have; the study trains on them where it is not 0."""
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
     """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
-    local_folder: Annotated[str, Field(pattern=r"^(/|\$[A-Za-z_]+)[A-Za-z0-9_./@+-]*$", max_length=200)] | None = None
+    local_folder: Annotated[str, Field(max_length=200), AfterValidator(_on_each_host)] | None = None
     """On each host's own disk, as `/local/scratch` or `$TMPDIR`: where environments are copied before their first use.
     By default launches use them in the shared cache."""
 
