@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from steptime.launchers.hosts import far_end
@@ -120,14 +122,41 @@ def test_only_paths_within_the_environment_are_moved(text: str, expected: str) -
     assert moved(text, "/cache/a-1", "/disk/a-1") == expected
 
 
+def programs_with_cp(folder: Path, text: str) -> Path:
+    """Return a folder with a ``cp`` of the given shell script, which is called as ``cp -a -- SOURCE PARTIAL``."""
+    programs = folder / "programs"
+    programs.mkdir()
+    (programs / "cp").write_text(f"#!/bin/sh\n{text}\n")
+    (programs / "cp").chmod(0o700)
+    return programs
+
+
+def number_in(file: Path, limit_s: float = 30.0) -> int:
+    """Return the process number that a script writes into a file, once it is there."""
+    deadline = time.monotonic() + limit_s
+    while not (file.exists() and file.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return int(file.read_text())
+
+
+def has_ended(pid: int, limit_s: float = 10.0) -> bool:
+    """Say whether a process ends within a time; whoever is its parent may not have awaited it."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
 class FarEndWithSlowDisk:
     """A far end whose ``cp`` takes some seconds longer than the true one, and dies of a second of silence."""
 
-    def __init__(self, environment: Path, folder: Path, seconds: float) -> None:
-        programs = folder / "programs"
-        programs.mkdir()
-        (programs / "cp").write_text(f'#!/bin/sh\nsleep {seconds}\nexec /bin/cp "$@"\n')
-        (programs / "cp").chmod(0o700)
+    def __init__(self, environment: Path, folder: Path, seconds: float = 0.0, cp: str | None = None) -> None:
+        programs = programs_with_cp(folder, cp or f'sleep {seconds}\nexec /bin/cp "$@"')
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-S", far_end.__file__, "0"],
             stdin=subprocess.PIPE,
@@ -174,6 +203,51 @@ def test_a_far_end_whose_line_is_closed_does_not_wait_for_its_copy(environment: 
     slow.process.communicate(timeout=10.0)
 
     assert slow.process.returncode == 0
+    assert not (tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name).exists()
+
+
+def test_a_copy_ends_with_a_far_end_that_is_killed(environment: Path, tmp_path: Path) -> None:
+    slow = FarEndWithSlowDisk(environment, tmp_path, cp=f"echo $$ >{tmp_path}/pid\nexec sleep 600")
+    copying = number_in(tmp_path / "pid")
+    slow.process.kill()
+    slow.process.communicate()
+
+    assert has_ended(copying)
+
+
+def test_a_copy_waits_for_what_a_killed_far_end_has_left_of_the_same_one(environment: Path, tmp_path: Path) -> None:
+    left = f'(echo >>{tmp_path}/begun; sleep 3; touch {tmp_path}/over; mkdir "$4"; touch "$4/late") &\nwait'
+    slow = FarEndWithSlowDisk(environment, tmp_path, cp=left)
+    deadline = time.monotonic() + 30.0
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    slow.process.kill()
+    slow.process.communicate()
+
+    copy = local_copy(str(environment), str(tmp_path / "disk"))
+
+    assert (tmp_path / "over").exists()
+    assert sorted(each.name for each in Path(copy).iterdir()) == ["bin", "ready.json"]
+
+
+def test_a_copy_that_a_far_end_ended_and_awaited_is_not_taken_for_a_whole_one(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = f'mkdir "$4"; /bin/cp "$3/ready.json" "$4"; sleep 2 & echo $$ >{tmp_path}/pid; exec sleep 600'
+    programs = programs_with_cp(tmp_path, half)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+
+    def end_and_await() -> None:
+        copying = number_in(tmp_path / "pid")
+        os.kill(copying, signal.SIGTERM)
+        os.waitpid(copying, 0)  # before the copying thread does: another sleep still holds the pipe that it reads
+
+    ending = threading.Thread(target=end_and_await)
+    ending.start()
+    with pytest.raises(LocalCopyError, match="it was ended"):
+        local_copy(str(environment), str(tmp_path / "disk"))
+    ending.join()
+
     assert not (tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name).exists()
 
 

@@ -1,6 +1,7 @@
 """The copy of an environment on a host's own disk, made once, from which its processes are started.
 
-A far end makes it: only the standard library is imported.
+A far end makes it: only the standard library is imported. The ``cp`` that copies ends with its far end, also where that
+is killed, and holds the lock of the copy for as long as it lives: nobody begins the same copy beside it.
 """
 
 import fcntl
@@ -9,8 +10,11 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
+_TETHER = Path(__file__).parents[2] / "worker" / "tether.py"
 _MARKER = "ready.json"
 """It tells one state of an environment from another."""
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -39,7 +43,7 @@ def local_copy(source: str, place: str) -> str:
         with (own / f"{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two launches of one user, or of two studies
             if not _is_same(Path(source), target):
-                _copy(Path(source), target)
+                _copy(Path(source), target, lock)
     except OSError as error:
         message = f"{expanded} cannot be used: {error.strerror} ({error.filename})"
         raise LocalCopyError(message) from error
@@ -68,17 +72,40 @@ def _is_same(source: Path, target: Path) -> bool:
     return marker.exists() and marker.read_bytes() == (source / _MARKER).read_bytes()
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Replace whatever lies at ``target`` by a copy; links stay links, and point to where they did."""
+def _copy(source: Path, target: Path, lock: IO[str]) -> None:
+    """Replace whatever lies at ``target`` by a copy, under ``lock``; links stay links, and point to where they did."""
     partial = target.with_name(f"{target.name}.partial")
     for old in (target, partial):
         if old.exists():
             shutil.rmtree(old)
     command = ["cp", "-a", "--", str(source), str(partial)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
+    failure = _failure_of(command, lock)
+    if failure:
         shutil.rmtree(partial, ignore_errors=True)
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        message = f"{shlex.join(command)} failed: {said[-1]}"
+        message = f"{shlex.join(command)} failed: {failure}"
         raise LocalCopyError(message)
     partial.rename(target)
+
+
+def _failure_of(command: list[str], lock: IO[str]) -> str | None:
+    """Run a program that dies with this thread and inherits ``lock``; return why it failed, None where it did not."""
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", str(_TETHER), *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        pass_fds=[lock.fileno()],
+        env={**os.environ, "STEPTIME_PARENT": str(os.getpid())},
+    ) as running:
+        assert running.stderr  # noqa: S101 - it is a pipe
+        said = running.stderr.read().strip().splitlines()
+        try:
+            ended = os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
+        except ChildProcessError:  # a far end that takes leave has ended and awaited it; subprocess would say success
+            return "it was ended"
+    if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status == 0):
+        return None
+    how = "exit code" if ended.si_code == os.CLD_EXITED else "signal"
+    return said[-1] if said else f"{how} {ended.si_status}"
