@@ -103,6 +103,27 @@ def test_a_stage_that_says_nothing_of_its_time_is_judged_by_what_is_over(monkeyp
     assert [line.split(" (about ")[1] for line in lines[2:5]] == ["18 s left)", "12 s left)", "6 s left)"]
 
 
+def test_items_whose_results_were_there_say_nothing_of_the_time_that_others_take(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now, strftime=time.strftime))
+
+    def check(observer):
+        nonlocal now
+        observer.stage("Checking", 40)
+        for number in range(37):
+            observer.finished(f"kept {number}", kept=True)
+        for name in ("one", "two", "three"):
+            observer.working_on(name)
+            now += 6.0
+            observer.finished(name)
+
+    assert [line.partition(": ")[2] for line in shown(check).splitlines()[1:4]] == [
+        "one",
+        "two (about 12 s left)",
+        "three (about 6 s left)",
+    ]
+
+
 def test_square_brackets_are_text():
     assert "no Python [3.7 to 3.9]" in shown(lambda observer: observer.note("no Python [3.7 to 3.9]"))
 

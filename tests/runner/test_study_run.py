@@ -37,7 +37,7 @@ class Notes(Silent):
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def finished(self, what: str, *, ok: bool = True) -> None:  # noqa: ARG002 - as every observer
+    def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:  # noqa: ARG002 - as every observer
         self._afterwards()
 
 
@@ -175,6 +175,27 @@ def test_a_check_that_an_interruption_ended_is_no_failure(tmp_path):
 
     assert kept == []
     assert check.failures == {}
+
+
+class Finished(Silent):
+    """An observer that keeps which items are over, and whether their results were there already."""
+
+    def __init__(self) -> None:
+        self.items: list[tuple[str, bool]] = []
+
+    def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:  # noqa: ARG002 - as every observer
+        self.items.append((what, kept))
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_checks_of_an_earlier_run_come_first_and_are_told_from_those_that_are_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(StudyRun, "_checks_at_once", lambda *_: 1)
+    run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [2]"))
+    observer = Finished()
+    run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [1, 2]"), observer)
+
+    assert observer.items == [("reference allreduce, lenet5", True), ("reference single, lenet5", False)]
 
 
 @pytest.fixture

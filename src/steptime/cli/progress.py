@@ -28,7 +28,7 @@ class LiveObserver:
 
     A stage or a failure that is over leaves a line behind, also on a terminal. The number of items and the time left
     are those that the runner reports, as a range where it cannot know them; in a stage of which it reports none, each
-    item to come is expected to take as long as those that are over.
+    item to come is expected to take as long as those that are over, without those whose results were kept before.
     """
 
     def __init__(self, console: Console) -> None:
@@ -50,7 +50,7 @@ class LiveObserver:
         self._left = ""
         self._reported = False
         """Whether the runner has reported for this stage what is still to come."""
-        self._done = self._failed = 0
+        self._done = self._failed = self._kept = 0
         self._began = time.monotonic()
         # Last: it asks for a first picture at once.
         self._live = Live(
@@ -81,7 +81,7 @@ class LiveObserver:
             self._end_stage()
             self._title, self._item, self._left = title, "", ""
             self._least = self._most = total
-            self._done = self._failed = 0
+            self._done = self._failed = self._kept = 0
             self._reported = False
             self._began = time.monotonic()
             self._task = self._bar.add_task(title, total=total, count="")
@@ -92,18 +92,20 @@ class LiveObserver:
     def working_on(self, what: str) -> None:
         with self._lock:
             self._item = what
-            if not self._reported and self._least is not None and self._done:
-                share = (time.monotonic() - self._began) / self._done
+            worked = self._done - self._kept
+            if not self._reported and self._least is not None and worked:
+                share = (time.monotonic() - self._began) / worked
                 self._left = time_left((self._least - self._done) * share)
             if not self._console.is_terminal:
                 number = f"{self._count(self._done + 1)}:" if self._least is not None else ""
                 left = f"({self._left})" if self._left else ""
                 self._say(f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [number, what, left]))}")
 
-    def finished(self, what: str, *, ok: bool = True) -> None:
+    def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:
         with self._lock:
             self._done += 1
             self._failed += not ok
+            self._kept += kept
             self._update_bar()
             if not ok:
                 self._say(f"  failed: {what}", "red")

@@ -36,8 +36,8 @@ class Observer(Protocol):
     def working_on(self, what: str) -> None:
         """The current item, in words."""
 
-    def finished(self, what: str, *, ok: bool = True) -> None:
-        """One item of the stage is over."""
+    def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:
+        """One item of the stage is over; ``kept``: its result was there already, so that it took no time."""
 
     def remaining(self, remaining: Remaining) -> None:
         """What is still to come of the stage, the current item included; replaces ``total``."""
@@ -53,7 +53,7 @@ class Silent:
 
     def working_on(self, what: str) -> None: ...
 
-    def finished(self, what: str, *, ok: bool = True) -> None: ...
+    def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None: ...
 
     def remaining(self, remaining: Remaining) -> None: ...
 
@@ -84,10 +84,10 @@ class KeptProgress:
         self._write(item=what)
         self._observer.working_on(what)
 
-    def finished(self, what: str, *, ok: bool = True) -> None:
+    def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:
         with self._writing:
             self._now = replace(self._now, done=self._now.done + 1)
-        self._observer.finished(what, ok=ok)
+        self._observer.finished(what, ok=ok, kept=kept)
 
     def remaining(self, remaining: Remaining) -> None:
         with self._writing:

@@ -124,6 +124,8 @@ class EquivalenceCheck:
         manifests = self.checker.executor.manifests
         of_loaders = [Case(each.trial, each.stands_for, each) for each in loader_cases(trials, manifests, self.inputs)]
         cases = equivalence_cases(trials, manifests) + of_loaders
+        # What is kept comes first, so that it is known how many checks are still to be made.
+        cases.sort(key=lambda case: self.cache.get(self._key(case)) is None)
         self.observer.stage("Checking that all frameworks compute the same", len(cases))
         # Threads only start processes and wait; a thread that ends does not end what is tied to this process's
         # main thread, because every launch is over when its thread goes on.
@@ -140,23 +142,17 @@ class EquivalenceCheck:
         shutil.rmtree(self.checker.scratch, ignore_errors=True)
 
     def _check(self, case: Case) -> None:
-        trial = case.trial
-        of_loader = case.loader
-        workload = of_loader.workload if of_loader else self.workloads[case.stands_for[0]]
-        executor = self.checker.executor
-        ready = executor.environment(trial)
-        manifest = executor.manifests[trial.framework]
-        setting = f"{self.checker.steps} steps, {self.checker.repeats} repeats"
-        if of_loader:
-            setting = json.dumps(of_loader.probe.loader)
-        key = self.cache.key(trial, workload, manifest, ready, setting)
+        trial, workload, executor = case.trial, self._workload(case), self.checker.executor
+        key = self._key(case)
         result = self.cache.get(key)
+        kept = result is not None
         what = f"{trial.framework} {trial.strategy}, {trial.workload}"
         if result is None:
             self.observer.working_on(what)
-            version = ready.packages.get(manifest.distribution.lower(), "unknown")
+            distribution = executor.manifests[trial.framework].distribution.lower()
+            version = executor.environment(trial).packages.get(distribution, "unknown")
             truth_of = partial(self.truth, workload=workload)
-            wanted = [of_loader.probe] if of_loader else None
+            wanted = [case.loader.probe] if case.loader else None
             result = self.checker.check(trial, workload, truth_of, version, wanted)
             if executor.cancelled.is_set() and not result.passed:
                 return  # ended before its time, which says nothing about the framework
@@ -169,7 +165,19 @@ class EquivalenceCheck:
             if not result.passed:
                 for each in case.stands_for:
                     self.failures[each] = f"did not pass the equivalence check: {result.reason}"
-        self.observer.finished(what, ok=result.passed)
+        self.observer.finished(what, ok=result.passed, kept=kept)
+
+    def _workload(self, case: Case) -> Workload:
+        return case.loader.workload if case.loader else self.workloads[case.stands_for[0]]
+
+    def _key(self, case: Case) -> str:
+        """Return the name under which the result of a check is kept."""
+        trial, executor = case.trial, self.checker.executor
+        setting = f"{self.checker.steps} steps, {self.checker.repeats} repeats"
+        if case.loader:
+            setting = json.dumps(case.loader.probe.loader)
+        manifest, ready = executor.manifests[trial.framework], executor.environment(trial)
+        return self.cache.key(trial, self._workload(case), manifest, ready, setting)
 
     def truth(self, probe: Probe, workload: Workload) -> Truth | str:
         """Return what is right of ``probe``, computed once for all frameworks."""
