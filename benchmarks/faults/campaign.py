@@ -5,6 +5,7 @@
     python benchmarks/faults/campaign.py OUT --faults 500          # as root, with Debian's Slurm; resumable
     python benchmarks/faults/campaign.py OUT --only worker --sites ssh
     python benchmarks/faults/campaign.py OUT --numbers 17 18       # the same kinds, sites and moments again
+    python benchmarks/faults/campaign.py OUT --part 1/3            # a third of them; others may run beside it
     python benchmarks/faults/campaign.py OUT --table               # the table of docs/faults.md
 
 A study of two frameworks (the reference, and a stand-in with a server) runs on this machine, on two nodes by ssh, and
@@ -18,7 +19,7 @@ undone; after every fifth of a site the study runs to its end. Counted as broken
 - ``ranked``: a launch that the fault met and that counts as good;
 - ``stuck``: a command that does not end, a traceback, or a study that does not go on.
 
-One line per fault is appended to OUT/outcomes.jsonl.
+One line per fault is appended to OUT/outcomes.jsonl, with the commit of steptime that it happened to.
 """
 
 import argparse
@@ -33,15 +34,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from judgement import at_once, bad_manners, is_measured, launch_of, unreadable
 from kinds import FAKETIME, KINDS, Fault
 from remnants import lines_of_records
-from sites import LEAST, MOST, TRIALS, ClusterBed, OneMachine, Site, SlurmNodes, SshNodes
-
-from steptime.cli.app import run_program
+from sites import LEAST, TRIALS, ClusterBed, OneMachine, Site, SlurmNodes, SshNodes
 
 _FAULTS_OF_A_FOLDER = 5
 _TRIES = 3
@@ -124,12 +123,13 @@ class Campaign:
         broken["left"] += self._left(site)
         fault.undo()
         mended = site.mend()
-        broken["stuck"] += _bad_manners(fault)
+        broken["stuck"] += bad_manners(fault)
         broken["lost"] += [line[:120] for _, line in before - lines_of_records(site.results)]
-        met, flagged = _launch_of(fault, site.results)
+        met, flagged = launch_of(fault, site.results)
         if fault.hits_launch and met == "ok" and not flagged:
             broken["ranked"].append(fault.what)
-        broken["unreadable"] += _unreadable(site.results)
+        broken["ranked"] += at_once(site.results) if fault.second else []
+        broken["unreadable"] += unreadable(site.results)
         said = fault.run.said()[-400:]
         self._met[name] += 1
         if code == 0 or self._met[name] % _FAULTS_OF_A_FOLDER == 0:
@@ -165,10 +165,10 @@ class Campaign:
         for path, line in lines_of_records(site.results):
             if path.endswith("records.jsonl"):
                 launches.setdefault(Path(path).parent.name, Counter())[json.loads(line)["status"]] += 1
-        if len(launches) != TRIALS or not all(map(_is_measured, launches.values())):
+        if len(launches) != TRIALS or not all(map(is_measured, launches.values())):
             broken["stuck"].append(f"not completed, exit code {code}, {launches}: {run.said()[-600:]}")
         broken["lost"] += [line[:120] for _, line in before - lines_of_records(site.results)]
-        broken["unreadable"] += _unreadable(site.results)
+        broken["unreadable"] += unreadable(site.results)
         broken["left"] += self._left(site)
 
     def _left(self, site: Site) -> list[str]:
@@ -180,64 +180,6 @@ class Campaign:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(each.pid, signal.SIGKILL)
         return [str(each) for each in found]
-
-
-def _is_measured(launches: Counter[str]) -> bool:
-    """Say whether a trial got the launches that it needs, or as many failed ones as give it up."""
-    good, failed = launches["ok"], launches["failed"]
-    return good >= LEAST or good + failed >= MOST or (failed > 1 and failed >= good)
-
-
-def _bad_manners(fault: Fault) -> list[str]:
-    said = [fault.run.said(), fault.second]
-    found = [f"traceback: {each[-1500:]}" for each in said if "Traceback" in each]
-    if fault.second and "in use" not in fault.second:
-        found.append(f"the second command was not refused (exit code {fault.second_code}): {fault.second[-300:]}")
-    return found
-
-
-def _launch_of(fault: Fault, results: Path) -> tuple[str | None, list[str]]:
-    """Return the status of the launch that ran when the fault happened, and what flags it; None where none was kept."""
-    for path, line in lines_of_records(results):
-        if not path.endswith("records.jsonl") or not fault.what:
-            continue
-        record = json.loads(line)
-        began = datetime.fromisoformat(record["started_at"]).timestamp()
-        if began <= fault.at <= began + record["wall_s"]:
-            return record["status"], [
-                each for each in record["flags"] if not each.startswith(("noisy: foreign", "more"))
-            ]
-    return None, []
-
-
-def _unreadable(results: Path) -> list[str]:
-    """Return what readers of the results say that they should not."""
-    if not (results / "study.json").exists():
-        return [f"{results} has records and no study"] if lines_of_records(results) else []
-    found = []
-    for arguments in (["report", "--json", "--"], ["export", "--to", "csv", "-o", str(results.parent / "export")]):
-        code, said = _asked([*arguments, str(results)])
-        if code or "damaged" in said or "Traceback" in said:
-            found.append(f"steptime {arguments[0]} ended with {code}: {said[-500:]}")
-    return found
-
-
-def _asked(arguments: Sequence[str]) -> tuple[int, str]:
-    """Run a command of steptime in a copy of this process, which has imported already what the command needs."""
-    with tempfile.TemporaryFile("w+") as output:
-        child = os.fork()
-        if child == 0:
-            os.dup2(output.fileno(), 1)
-            os.dup2(output.fileno(), 2)
-            code = 70
-            with contextlib.suppress(BaseException):
-                code = run_program(arguments)
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        output.seek(0)
-        return code, output.read()
 
 
 def planned(seed: int, count: int, names: Sequence[str], only: Sequence[str]) -> list[tuple[int, str, str]]:
@@ -293,6 +235,13 @@ def table(outcomes: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def _part(text: str) -> tuple[int, int]:
+    first, step = map(int, text.split("/"))
+    if not 1 <= first <= step:
+        raise argparse.ArgumentTypeError(text)
+    return first, step
+
+
 def main() -> int:
     """Read the arguments, let the faults happen, and return 1 if anything broke."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -302,6 +251,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=list(KINDS), default=[])
     parser.add_argument("--sites", nargs="+", choices=["machine", "ssh", "slurm"], default=["machine", "ssh", "slurm"])
     parser.add_argument("--numbers", nargs="+", type=int, help="only these faults, also where they have outcomes")
+    parser.add_argument(
+        "--part", type=_part, default=(1, 1), metavar="I/N", help="every Nth fault of those, from the Ith on"
+    )
     parser.add_argument("--patience", type=float, default=10.0, help="seconds after which no process may be left")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no fault after so long")
     parser.add_argument("--table", action="store_true", help="print what is there, and let nothing happen")
@@ -317,7 +269,15 @@ def main() -> int:
     else:
         there = {(each["seed"], each["number"]) for each in before}
         wanted = [each for each in wanted if (arguments.seed, each[0]) not in there]
+    first, step = arguments.part
+    wanted = wanted[first - 1 :: step]
     arguments.out.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(
+        ["git", "-C", Path(__file__).parent, "rev-parse", "--short", "HEAD"],  # noqa: S607
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     deadline = time.monotonic() + arguments.minutes * 60.0
     bad = 0
@@ -327,7 +287,7 @@ def main() -> int:
         for number, kind, name in wanted:
             if time.monotonic() > deadline:
                 break
-            outcome = campaign.run_one(number, kind, name)
+            outcome = {**campaign.run_one(number, kind, name), "commit": commit}
             file.write(json.dumps(outcome) + "\n")
             bad += bool(outcome["broken"])
             shown = json.dumps(outcome["broken"])[:600] if outcome["broken"] else "nothing broken"
