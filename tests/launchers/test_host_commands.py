@@ -7,8 +7,9 @@ import pytest
 
 from steptime.clusters.cluster import cluster_for
 from steptime.clusters.site import FoundHost, Site
+from steptime.errors import LaunchError
 from steptime.launchers.hosts.commands import reach_commands, starts
-from steptime.launchers.hosts.host_facts import gpu_cores
+from steptime.launchers.hosts.host_facts import gpu_cores, system_mpiexec
 from steptime.launchers.request import Request
 from steptime.launchers.ssh_and_slurm import SlurmLauncher
 
@@ -69,3 +70,36 @@ def test_a_script_that_enters_a_container_is_started_on_every_host():
 def test_a_dry_run_prints_one_srun_for_all_hosts():
     (process,) = SlurmLauncher().plan(two_of_two(), "RUN", range(15_000, 15_010))
     assert process.argv[:6] == ("srun", "--nodelist=n0,n1", "-N", "2", "-n", "2")
+
+
+def mpiexec_of(first: FoundHost, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the command of an mpiexec on ``first``, started by a host that has none."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    (process,) = starts(replace(two_of_two(), mpi=True), (first, HOSTS[1]), "MARK", PORTS)[0]
+    return process["argv"]
+
+
+def test_the_mpiexec_on_path_is_that_of_the_first_host(monkeypatch):
+    assert mpiexec_of(replace(HOSTS[0], boot="a", mpiexec="/opt/there/mpiexec"), monkeypatch)[:2] == [
+        "/opt/there/mpiexec",
+        "-launcher",
+    ]
+
+
+def test_the_first_host_says_of_which_family_its_mpiexec_is(monkeypatch):
+    argv = mpiexec_of(replace(HOSTS[0], boot="a", mpiexec="/opt/there/mpiexec", is_open_mpi=True), monkeypatch)
+    assert {"--oversubscribe", "-H"} <= set(argv)
+
+
+def test_a_first_host_without_mpiexec_is_named(monkeypatch):
+    with pytest.raises(LaunchError, match="no mpiexec beside /opt/python or on PATH of n0"):
+        mpiexec_of(replace(HOSTS[0], boot="a"), monkeypatch)
+
+
+def test_a_host_says_which_mpiexec_it_has_and_of_which_family(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert system_mpiexec() == {"path": None, "is_open_mpi": False}
+    (tmp_path / "orterun").write_text("#!/bin/sh\n")
+    (tmp_path / "orterun").chmod(0o700)
+    (tmp_path / "mpiexec").symlink_to("orterun")
+    assert system_mpiexec() == {"path": str(tmp_path / "mpiexec"), "is_open_mpi": True}

@@ -288,6 +288,7 @@ def test_the_probe_says_what_each_host_has(bed, tmp_path):
     assert abs(second["clock_offset_s"]) < 5
     assert second["shown_s"] is not None
     assert second["import_s"] > 0
+    assert first["mpiexec"] == shutil.which("mpiexec")
 
 
 def test_a_host_without_the_wanted_interface_is_refused_with_those_it_has(bed, tmp_path):

@@ -164,7 +164,7 @@ def places_written(folder: Path) -> list[Path]:
 def test_a_machine_without_mpiexec_is_told_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     python = tmp_path / "environment" / "python"
-    with pytest.raises(LaunchError, match=r"no mpiexec beside .*environment/python.*install the wheel 'mpich'"):
+    with pytest.raises(LaunchError, match=r"no mpiexec beside .*environment/python.*install .*mpich"):
         MpiLauncher().plan(Request(tmp_path, python, 2), "mark", (15_001, 15_002, 15_003))
 
 

@@ -1,12 +1,12 @@
 """The plan of a run in words or as JSON, for ``steptime run --dry-run``."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from steptime.measurements.flags import Varied, varied_names, varied_options
 from steptime.runner.expansion import skipped_in_words
-from steptime.runner.plan import StudyPlan
+from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
@@ -42,11 +42,13 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
                     f"  {_name(trial, varied, helpers=helpers)}{mark}{_tier(trial, plan)}{_training(trial)}",
                     soft_wrap=True,
                 )
-    for line in _conditions(plan):
+    missing = {trial.id: plan.missing_requirement(trial) for trial in trials}
+    for line in (*missing_in_words(trials, missing), *_conditions(plan)):
         console.print(line, soft_wrap=True)
     if trials:
-        console.print(f"\nExact commands of {trials[-1].id}, one per process, in its run folder:")
-        for command in plan.commands(trials[-1]):
+        shown = next((trial for trial in reversed(trials) if not missing[trial.id]), trials[-1])
+        console.print(f"\nExact commands of {shown.id}, one per process, in its run folder:")
+        for command in plan.commands(shown):
             console.print(f"  {command}", soft_wrap=True)
     _print_times(plan, console)
     console.print(f"results go to {plan.folder}")
@@ -139,15 +141,16 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "foreign_programs": plan.foreign_programs(),
         "variables_of_shell": {"stripped": stripped(os.environ), "passed": passed(os.environ)},
         "trials": [
-            _trial_as_json(trial, plan.expansion.tiers[trial.id], plan.commands(trial))
+            {
+                **trial.model_dump(mode="json"),
+                "tiers": plan.expansion.tiers[trial.id],
+                "commands": plan.commands(trial),
+                "missing_requirement": plan.missing_requirement(trial),
+            }
             for trial in plan.expansion.trials
         ],
         "skipped": [{"combination": skip.combination, "reason": skip.reason} for skip in plan.expansion.skipped],
     }
-
-
-def _trial_as_json(trial: Trial, tiers: Sequence[str], commands: list[str]) -> dict[str, Any]:
-    return {**trial.model_dump(mode="json"), "tiers": tiers, "commands": commands}
 
 
 def _launches_in_words(plan: StudyPlan) -> str:

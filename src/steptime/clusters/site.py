@@ -38,6 +38,15 @@ class FoundHost:
     """After how long a new file of the shared folder showed there."""
     import_s: float | None = None
     """What an interpreter of steptime's own takes there until numpy is imported."""
+    mpiexec: str | None = None
+    """The mpiexec on PATH there; None where there is none, and before the probe."""
+    is_open_mpi: bool = False
+    """Whether that is Open MPI's, and not one of MPICH's family."""
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether the host has said what it has."""
+        return bool(self.boot)
 
     def in_words(self) -> str:
         """What the probe found, in one line."""

@@ -58,6 +58,14 @@ class AbstractLauncher(abc.ABC):
         del wanted
         return None
 
+    def missing_requirement(self, request: Request) -> str | None:
+        """Say in a sentence what is missing here to start a launch, and what would help; None where nothing is known.
+
+        Asked once for each trial before anything is launched, also by a dry run; the interpreter is there.
+        """
+        del request
+        return None
+
     def run(self, request: Request) -> LaunchOutcome:
         """Start the processes, watch them to their end and leave none behind.
 

@@ -13,6 +13,7 @@ from steptime.launchers.emulation.commands import processes
 from steptime.launchers.emulation.hosts import made_hosts
 from steptime.launchers.emulation.requirements import is_privileged, missing_requirement
 from steptime.launchers.emulation.rootless import run_below
+from steptime.launchers.mpiexec import missing_mpiexec
 from steptime.launchers.processes import watch
 from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
@@ -33,6 +34,9 @@ class EmulatedLauncher(AbstractLauncher):
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         return processes(request, _cluster(request), marker, ports)
+
+    def missing_requirement(self, request: Request) -> str | None:
+        return missing_requirement() or (missing_mpiexec(request) if request.mpi else None)
 
     def run(self, request: Request) -> LaunchOutcome:
         reason = missing_requirement()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from steptime.launchers.base import LOCALHOST, AbstractLauncher
 from steptime.launchers.hosts.launch import planned_on_hosts, run_on_hosts
 from steptime.launchers.isolation import entry_of, isolation_on_this_host
-from steptime.launchers.mpiexec import find_mpiexec, is_open_mpi, open_mpi_flags
+from steptime.launchers.mpiexec import find_mpiexec, is_open_mpi, missing_mpiexec, open_mpi_flags
 from steptime.launchers.process_env import shared_variables
 from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
@@ -54,6 +54,10 @@ class MpiLauncher(AbstractLauncher):
         )
         variables = {**shared, **_OPEN_MPI_SETTINGS, "STEPTIME_ROLE": "worker"}
         return [Process("mpiexec", argv, variables, entry_of(request))]
+
+    def missing_requirement(self, request: Request) -> str | None:
+        reason = missing_mpiexec(request)
+        return reason if reason is None or request.mpi else f"{reason}; launcher=auto starts these workers without one"
 
     def run(self, request: Request) -> LaunchOutcome:
         if request.site is not None:

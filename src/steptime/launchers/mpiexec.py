@@ -2,26 +2,56 @@
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from steptime.errors import LaunchError
 
+if TYPE_CHECKING:  # a far end imports this file, where nothing but the standard library is installed
+    from steptime.clusters.site import FoundHost
+    from steptime.launchers.request import Request
 
-def find_mpiexec(interpreter: Path) -> Path:
-    """Return the mpiexec next to ``interpreter``, or else the system's; raises LaunchError where there is neither."""
+OPEN_MPI_FLAGS = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
+"""Open MPI refuses root and more workers than cores unless told otherwise."""
+
+
+def find_mpiexec(interpreter: Path, host: "FoundHost | None" = None) -> Path:
+    """Return the mpiexec next to ``interpreter``, or else the system's; raises LaunchError where there is neither.
+
+    What is next to an interpreter lies at the same path on all hosts; the system's is that of ``host`` where this was
+    probed, and otherwise this host's.
+    """
+    probed = host is not None and host.is_probed
+    system = host.mpiexec if host is not None and probed else shutil.which("mpiexec")
+    searched, there = (f"PATH of {host.name}", " there") if host is not None and probed else ("PATH", "")
     own = interpreter.parent / "mpiexec"
-    path = str(own) if own.exists() else shutil.which("mpiexec")
+    path = str(own) if own.exists() else system
     if path is None:
         message = (
-            f"no mpiexec beside {interpreter} or on PATH; install the wheel 'mpich' into the environment, "
-            "or Debian's package mpich"
+            f"no mpiexec beside {interpreter} or on {searched}; install Debian's package mpich{there}, or, into an "
+            "environment of your own, the wheel 'mpich'"
         )
         raise LaunchError(message)
     return Path(path)
 
 
+def missing_mpiexec(request: "Request") -> str | None:
+    """Say in a sentence why no mpiexec can start the workers of a launch; None where one can.
+
+    None also before the first host of its site, on which the mpiexec runs, was asked whether it has one.
+    """
+    host = request.site.hosts[0] if request.site else None
+    if host is not None and not host.is_probed:
+        return None
+    try:
+        find_mpiexec(request.interpreter, host=host)
+    except LaunchError as error:
+        return str(error)
+    return None
+
+
 def open_mpi_flags(path: Path) -> tuple[str, ...]:
-    """Open MPI refuses root and more workers than cores unless told otherwise; MPICH knows neither flag."""
-    return ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none") if is_open_mpi(path) else ()
+    """Return what an mpiexec must be told where it is Open MPI's; MPICH knows none of it."""
+    return OPEN_MPI_FLAGS if is_open_mpi(path) else ()
 
 
 def is_open_mpi(mpiexec: Path) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from steptime.launchers.base import AbstractLauncher
 from steptime.launchers.hosts.launch import planned_on_hosts, run_on_hosts
+from steptime.launchers.mpiexec import missing_mpiexec
 from steptime.launchers.request import LaunchOutcome, Process, Request
 
 
@@ -12,6 +13,9 @@ class _SiteLauncher(AbstractLauncher):
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         return planned_on_hosts(request, self.name, marker, ports)
+
+    def missing_requirement(self, request: Request) -> str | None:
+        return missing_mpiexec(request) if request.mpi else None
 
     def run(self, request: Request) -> LaunchOutcome:
         return run_on_hosts(request, self.name)

@@ -11,12 +11,12 @@ from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.isolation import NO_NAMESPACE
-from steptime.launchers.request import Process
+from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.measurements.accelerators import Accelerators, find_accelerators
 from steptime.plugins import OWN
 from steptime.runner.block_runner import START_S
-from steptime.runner.expansion import Expansion, expand, skipped_in_words
+from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec, environment_key
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
@@ -124,18 +124,38 @@ class StudyPlan:
         try:
             processes = self.processes(trial, ports)
         except LaunchError as error:
-            return [f"# cannot be started: {error}"]
+            known = self._is_there(self.environment_spec(*environment_key(trial)))
+            return [f"# {'cannot be started' if known else 'known when its environment is made'}: {error}"]
         return [command_line(process) for process in processes]
 
     def processes(self, trial: Trial, ports: Sequence[int]) -> list[Process]:
         """Return the processes of ``trial``'s first launch; raises LaunchError where they cannot be started."""
+        return LaunchSpec.of(trial, self.manifests[trial.framework]).processes(self._request(trial), ports)
+
+    def missing_requirement(self, trial: Trial, site: Site | None = None) -> str | None:
+        """Say what the launcher of a trial misses here, and what would help; None where nothing is known.
+
+        Nothing is known before the environment of the trial is made, which may bring what is missing.
+
+        Args:
+            trial: one of the plan's.
+            site: the hosts as the probe found them; None before it.
+        """
+        if not self._is_there(self.environment_spec(*environment_key(trial))):
+            return None
+        request = self._request(trial)
+        if site is not None and request.site is not None:
+            request = replace(request, site=site)
+        return launcher_named(trial.launcher).missing_requirement(request)
+
+    def _request(self, trial: Trial) -> Request:
+        """Return what the launcher is asked for in ``trial``'s first launch."""
         manifest = self.manifests[trial.framework]
         spec = LaunchSpec.of(trial, manifest)
         folder = trial_run_folder(self.folder, trial, "launch", 0)
         interpreter = self._interpreter(manifest, trial)
         request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
-        request = replace(request, site=self.site if spec.on_site else None)
-        return spec.processes(request, ports)
+        return replace(request, site=self.site if spec.on_site else None)
 
     def isolation(self) -> dict[str, str | None]:
         """Say for each launcher of the trials what keeps others out of its launches; None where nothing does."""
@@ -158,6 +178,13 @@ class StudyPlan:
         """Return what the environment of a framework must be that trains on a device, fed by a loader."""
         chosen = self.study.environments.get(framework)
         return environment_spec(self.manifests[framework], chosen, device, self.accelerators, loader)
+
+    @staticmethod
+    def _is_there(environment: EnvironmentSpec) -> bool:
+        """Whether the interpreter of an environment is there; that of the user is not run, as in ``_interpreter``."""
+        if environment.interpreter is None:
+            return find_ready(environment) is not None
+        return environment.interpreter.exists()
 
     def _interpreter(self, manifest: Manifest, trial: Trial) -> Path:
         """Return a trial's Python, without running it: a study from somebody else may name any program."""
@@ -211,6 +238,18 @@ def shell_in_words(shell: Mapping[str, str]) -> list[str]:
     if given := passed(shell):
         found.append(f"variables of your shell that launches get, kept with their records: {', '.join(given)}")
     return found
+
+
+def missing_in_words(trials: Sequence[Trial], missing: Mapping[str, str | None]) -> list[str]:
+    """Return one line per reason why trials cannot be started, with the number of trials of each framework.
+
+    Args:
+        trials: of a plan.
+        missing: what ``missing_requirement`` says of them, by their ids.
+    """
+    reasons = ((trial.framework, missing[trial.id]) for trial in trials)
+    found = [Skipped({"framework": framework}, reason) for framework, reason in reasons if reason]
+    return [f"cannot be started: {line}" for line in skipped_in_words(found)]
 
 
 def command_line(process: Process) -> str:

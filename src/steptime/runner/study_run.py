@@ -30,7 +30,7 @@ from steptime.runner.jobs import AblationSchedule
 from steptime.runner.largest_batch import BatchSearch
 from steptime.runner.launch_spec import environment_key
 from steptime.runner.living_hosts import living_hosts
-from steptime.runner.plan import StudyPlan
+from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.preparation import (
     datasets_with_skips,
     loader_of,
@@ -120,8 +120,9 @@ class StudyRun:
                 workloads = {
                     t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
                 }
-                trials = self._fitting(workloads)
+                trials = self._startable(self._fitting(workloads))
                 executor, trials = self._executor(trials, store)
+                trials = self._startable(trials)  # some environments bring what their launcher needs
                 datasets = prepare_datasets(
                     {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
                 )
@@ -279,6 +280,13 @@ class StudyRun:
             sharing, available = self._memory_of(trial)
             shortages[trial.id] = memory_shortage(trial, workloads[trial.id], available, device_bytes, sharing)
         return self._verdicts.refuse(trials, shortages, "failed")
+
+    def _startable(self, trials: list[Trial]) -> list[Trial]:
+        """Return the trials whose launcher has what it needs, as far as is known; say of the others what is missing."""
+        missing = {trial.id: self.plan.missing_requirement(trial, self._site) for trial in trials}
+        for line in missing_in_words(trials, missing):
+            self.observer.note(line)
+        return self._verdicts.refuse(trials, missing, "failed")
 
     def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
         """Return how many workers share a host of the site, and the least memory that a host has; None without one."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.clusters.site import FoundHost, Reach
-from steptime.launchers.mpiexec import find_mpiexec, is_open_mpi, open_mpi_flags
+from steptime.launchers.mpiexec import OPEN_MPI_FLAGS, find_mpiexec, is_open_mpi
 from steptime.launchers.process_env import cores_in_words, foreign_variables, pins, server_pins, shared_variables
 from steptime.launchers.request import Process, Request
 
@@ -161,15 +161,17 @@ def cores_on(
 
 def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, shared: dict[str, str]) -> Start:
     """One mpiexec on the first host, which starts the workers of all hosts; far ends stand in for ssh (``{agent}``)."""
-    mpiexec = find_mpiexec(request.interpreter)
+    first = hosts[0]
+    mpiexec = find_mpiexec(request.interpreter, host=first)
+    is_open = first.is_open_mpi if str(mpiexec) == first.mpiexec else is_open_mpi(mpiexec)
     worker_hosts = range(cluster.worker_hosts)
     counts = [len(cluster.ranks_on(host, "worker", request.workers)) for host in worker_hosts]
     slots = ",".join(f"{address_of(hosts, host)[1]}:{count}" for host, count in zip(worker_hosts, counts, strict=True))
     interface = address_of(hosts, 0)[0]
     program = [str(request.interpreter), "start.py", "job.json"]
     environment = {**shared, **variables_on(request, hosts, cluster, 0), "STEPTIME_ROLE": "worker"}
-    if is_open_mpi(mpiexec):
-        argv = [str(mpiexec), *open_mpi_flags(mpiexec), "-H", slots, "-n", str(request.workers), *program]
+    if is_open:
+        argv = [str(mpiexec), *OPEN_MPI_FLAGS, "-H", slots, "-n", str(request.workers), *program]
         return {"name": "mpiexec", "argv": argv, "environment": {**environment, **open_mpi_settings(interface)}}
     argv = [str(mpiexec), "-launcher", "ssh", "-launcher-exec", "{agent}", "-iface", interface]
     argv += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", interface, "-hosts", slots]

@@ -7,11 +7,15 @@ import contextlib
 import fcntl
 import os
 import random
+import shutil
 import socket
 import struct
 import subprocess
 import time
+from pathlib import Path
 from typing import Any
+
+from steptime.launchers.mpiexec import is_open_mpi
 
 Facts = dict[str, Any]
 
@@ -96,6 +100,7 @@ def facts(names: list[str]) -> Facts:
         "interfaces": interface_addresses(),
         "reached_at": (os.environ.get("SSH_CONNECTION") or "- - - -").split()[2],
         "addresses": [_resolved(name) for name in names],
+        "mpiexec": system_mpiexec(),
         "user": os.getuid(),
         "step": os.environ.get("SLURM_STEP_ID"),
     }
@@ -112,6 +117,12 @@ def gpu_cores(own: list[int], gpus: str = _GPUS, devices: str = _PCI_DEVICES) ->
                 near.update(range(int(first), int(last or first) + 1))
         found.append([core for core in own if core in near] or own)
     return found
+
+
+def system_mpiexec() -> Facts:
+    """Return the mpiexec on this host's PATH, None where there is none, and whether it is Open MPI's."""
+    path = shutil.which("mpiexec")
+    return {"path": path, "is_open_mpi": path is not None and is_open_mpi(Path(path))}
 
 
 def interface_addresses() -> dict[str, str]:

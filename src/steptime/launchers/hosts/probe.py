@@ -82,6 +82,8 @@ def probed(site: Site, folder: Path) -> Site:
             clock_offset_s=clocks[index],
             shown_s=looks[index]["seen_s"],
             import_s=looks[index]["import_s"],
+            mpiexec=facts[index]["mpiexec"]["path"],
+            is_open_mpi=facts[index]["mpiexec"]["is_open_mpi"],
         )
         for index, name in enumerate(names)
     )
