@@ -61,7 +61,8 @@ class AbstractLauncher(abc.ABC):
     def missing_requirement(self, request: Request) -> str | None:
         """Say in a sentence what is missing here to start a launch, and what would help; None where nothing is known.
 
-        Asked once for each trial before anything is launched, also by a dry run; the interpreter is there.
+        Asked once for each trial before anything is launched, when its interpreter is there. A dry run asks too, so
+        that it must start no process.
         """
         del request
         return None

@@ -11,7 +11,7 @@ from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher, free_ports
 from steptime.launchers.emulation.commands import processes
 from steptime.launchers.emulation.hosts import made_hosts
-from steptime.launchers.emulation.requirements import is_privileged, missing_requirement
+from steptime.launchers.emulation.requirements import is_privileged, missing_program, missing_requirement
 from steptime.launchers.emulation.rootless import run_below
 from steptime.launchers.mpiexec import missing_mpiexec
 from steptime.launchers.processes import watch
@@ -36,7 +36,7 @@ class EmulatedLauncher(AbstractLauncher):
         return processes(request, _cluster(request), marker, ports)
 
     def missing_requirement(self, request: Request) -> str | None:
-        return missing_requirement() or (missing_mpiexec(request) if request.mpi else None)
+        return missing_program() or (missing_mpiexec(request) if request.mpi else None)
 
     def run(self, request: Request) -> LaunchOutcome:
         reason = missing_requirement()

@@ -9,8 +9,8 @@ from steptime.launchers.emulation.owner import new_owner
 from steptime.launchers.emulation.rootless import user_namespaces_work
 
 
-def missing_requirement() -> str | None:
-    """Say in a sentence why no cluster can be emulated here; None where one can."""
+def missing_program() -> str | None:
+    """Say in a sentence what this machine lacks to emulate a cluster, as far as that is known without starting any."""
     if not sys.platform.startswith("linux"):
         return "the launcher 'emulated' needs Linux, whose namespaces it makes hosts of"
     absent = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
@@ -19,6 +19,13 @@ def missing_requirement() -> str | None:
             f"the launcher 'emulated' needs the command {absent[0]!r}, which is not on PATH; "
             "install iproute2 (Debian: apt install iproute2)"
         )
+    return None
+
+
+def missing_requirement() -> str | None:
+    """Say in a sentence why no cluster can be emulated here; None where one can."""
+    if reason := missing_program():
+        return reason
     if not (is_privileged() or user_namespaces_work()):
         return (
             "the launcher 'emulated' makes network namespaces, which needs root or, where the kernel allows them, "
