@@ -1,11 +1,13 @@
 """``python host_launch.py FOLDER LAUNCHER REACH HOSTS [KEY=VALUE]…``: one launch on hosts, run on a node of a bed.
 
-FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter``, ``probe`` (0
-to do without), ``environment`` and ``local_folder`` can be set. The outcome is printed as JSON.
+FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter``,
+``container`` (words as of a shell), ``probe`` (0 to do without), ``environment`` and ``local_folder`` can be set. The
+outcome is printed as JSON.
 """
 
 import json
 import os
+import shlex
 import sys
 import threading
 from dataclasses import asdict
@@ -34,6 +36,7 @@ def main() -> None:
             int(given.get("workers", "2")),
             servers=int(given.get("servers", "0")),
             cores=(0, 1),
+            container=tuple(shlex.split(given.get("container", ""))),
             environment=Path(given["environment"]) if "environment" in given else None,
             site=site,
             time_limit_s=float(given.get("time_limit_s", "60")),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import site
 import subprocess
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 from cluster_bed import ClusterBed, missing_requirement, running_bed
+from containers import missing_bubblewrap
 from emulating import AS_SOMEBODY, SOMEBODY
 
 import steptime
@@ -279,6 +281,27 @@ def prefixes_of_copies(bed: ClusterBed, folder: Path, launcher: str, interpreter
     found = places(folder)
     assert sorted(found) == ["worker-0", "worker-1"]
     return {Path(place["prefix"]).parents[1] for place in found.values()}
+
+
+@pytest.mark.skipif(missing_bubblewrap() is not None, reason=str(missing_bubblewrap()))
+@pytest.mark.parametrize("launcher", ["ssh", "slurm", "mpi"])
+def test_hosts_start_workers_in_a_container_and_end_them_there(bed, tmp_path, launcher):
+    if launcher == "mpi" and shutil.which("mpiexec") is None:
+        pytest.skip("no mpiexec: install Debian's package mpich")
+    own = tmp_path / "own"
+    own.mkdir()
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "outside").touch()
+    container = {"container": shlex.join(["bwrap", "--dev-bind", "/", "/", "--tmpfs", str(hidden), "--"])}
+    look = "\n    assert not os.listdir(sys.argv[0].replace('start.py', 'hidden'))"
+    outcome = launch(bed, staged(tmp_path, WRITE_PLACE + look), launcher, **container)
+    assert outcome["ok"], outcome
+    assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
+    if launcher == "mpi":
+        return
+    assert not launch(bed, staged(own, SLEEP), launcher, time_limit_s=8, **container)["ok"]
+    assert await_quiet(bed, "n0", "n1") == []
 
 
 def test_the_probe_says_what_each_host_has(bed, tmp_path):

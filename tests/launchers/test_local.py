@@ -149,6 +149,23 @@ def test_servers_that_never_end_are_ended_after_the_last_worker(tmp_path):
     assert not any(alive(pid) for pid in pids(tmp_path))
 
 
+def test_a_number_that_a_process_has_in_a_container_blames_no_other_process(tmp_path):
+    stopped = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    stopped.send_signal(signal.SIGSTOP)
+    program = f"""
+        import json, time
+        open("worker-0.jsonl", "w").write(json.dumps({{"kind": "process", "pid": {stopped.pid}}}) + "\\n")
+        time.sleep(60)
+    """
+    try:
+        outcome = launch(tmp_path, program, workers=1, time_limit_s=2.0)
+    finally:
+        stopped.kill()
+        stopped.wait()
+    assert "worker-0 still running" in outcome.reason
+    assert "is stopped" not in outcome.reason
+
+
 def test_what_a_worker_started_and_left_is_ended_too(tmp_path):
     program = """
         import subprocess, sys

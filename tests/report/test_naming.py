@@ -32,6 +32,15 @@ def test_trials_that_differ_in_servers_are_told_apart_by_them():
     assert [Names(trials).short(each) for each in trials] == ["mxnet ps_sync servers=1", "mxnet ps_sync servers=2"]
 
 
+def test_trials_of_two_containers_are_told_apart_by_them():
+    trials = [trial("mxnet", "single", id=f"a-{name}", container=name) for name in (None, "apptainer exec a.sif")]
+
+    assert [Names(trials).short(each) for each in trials] == [
+        "mxnet single container=None",
+        "mxnet single container=apptainer exec a.sif",
+    ]
+
+
 def test_trials_that_differ_in_helper_processes_are_told_apart_by_them():
     trials = [trial(id=f"a-{helpers}", loader_processes=helpers) for helpers in (0, 2)]
 

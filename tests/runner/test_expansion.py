@@ -16,6 +16,7 @@ from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.strategies import STRATEGIES
 from steptime.study.study import Study
+from steptime.study.trial import Trial
 
 
 def _manifest(name: str, strategies: dict[str, dict[str, Any]], **more: Any) -> Manifest:
@@ -171,6 +172,7 @@ def test_every_field_of_a_trial_is_settled():
         "threads": 3,
         "cores_per_worker": None,
         "environment_variables": {},
+        "container": (),
         "tuning": "documented",
         "options": {"bucket_mb": 1.0, "layout": "nchw"},
         "documented_options": {},
@@ -688,6 +690,26 @@ def test_the_launcher_in_this_process_cannot_set_variables():
     expansion = _expand(launcher="inline", environment_variables={"OMP_SCHEDULE": "auto"})
 
     assert not expansion.trials
+
+
+def test_another_container_is_another_trial_and_no_container_the_same_as_ever():
+    def expanded(**choice: object) -> Trial:
+        environments = {"ring": {"python": "/usr/bin/python3", **choice}}
+        (trial,) = _expand(environments=environments).trials
+        return trial
+
+    first, second = expanded(container="apptainer exec a.sif"), expanded(container="apptainer exec b.sif")
+    assert (first.container, second.container) == (("apptainer", "exec", "a.sif"), ("apptainer", "exec", "b.sif"))
+    (without,) = _expand().trials
+    assert expanded().id == without.id
+    assert len({first.id, second.id, without.id}) == 3
+
+
+def test_the_launcher_in_this_process_runs_no_container():
+    expansion = _expand(launcher="inline", environments={"ring": {"container": "apptainer exec a.sif"}})
+
+    assert not expansion.trials
+    assert "inline" in expansion.skipped[0].reason
 
 
 def test_an_inclusion_trains_where_the_study_times_steps():

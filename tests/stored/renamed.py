@@ -72,6 +72,7 @@ EXCLUDED: dict[str, str] = {
     "cores_per_worker": "a worker's cores are a new key",
     **dict.fromkeys(("gradient_error", "gradient_rounding", "equivalence/rounds"), "gradients and rounds are new keys"),
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
+    "container": "the container of an interpreter is a new key",
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
     "sites": "the sets of hosts that launches ran on are a new key",
     **dict.fromkeys(("paper", "models", "prediction"), "papers, their models and a study's predictions are new keys"),

@@ -105,6 +105,42 @@ def test_a_folder_in_a_file_starts_where_the_file_is_and_in_an_override_where_th
     ]
 
 
+def test_a_container_is_a_list_of_words_or_a_command_line_and_its_interpreter_is_python3(read):
+    listed, written = (
+        read(SMALLEST + f"environments: {{pytorch: {{container: {value}}}}}").environments["pytorch"]
+        for value in ("[apptainer, exec, --nv, '/a b/image.sif']", "apptainer exec --nv '/a b/image.sif'")
+    )
+
+    assert listed == written
+    assert listed.command == ["apptainer", "exec", "--nv", "/a b/image.sif", "python3"]
+    assert listed.kind == "existing"
+
+
+def test_a_container_may_come_from_the_command_line(read):
+    study = read(
+        SMALLEST, "environments.pytorch.container=apptainer exec image.sif", "environments.pytorch.python=python"
+    )
+
+    assert study.environments["pytorch"].command == ["apptainer", "exec", "image.sif", "python"]
+
+
+def test_paths_of_a_container_are_found_from_the_file_and_that_of_its_interpreter_is_one_in_it(read, tmp_path):
+    study = read(
+        SMALLEST
+        + "environments: {pytorch: {python: /opt/bin/python, container: [bin/run, ./a.sif, ../b, nvidia/c, --, .]}}"
+    )
+
+    container = [
+        str(tmp_path / "bin" / "run"),
+        str(tmp_path / "a.sif"),
+        str(tmp_path / ".." / "b"),
+        "nvidia/c",
+        "--",
+        ".",
+    ]
+    assert study.environments["pytorch"].command == [*container, "/opt/bin/python"]
+
+
 def test_an_interpreter_is_found_from_the_file_but_a_bare_command_stays_one(tmp_path, vocabulary):
     path = tmp_path / "race.yaml"
     path.write_text(

@@ -114,6 +114,52 @@ ONE_MISTAKE = [
         "own",
         id="interpreter without use",
     ),
+    pytest.param(
+        TOP + "environments: {mxnet: {kind: venv, container: apptainer exec image.sif}}",
+        "race.yaml:3: environments.mxnet.container: holds what you installed, and an environment of the kind venv is "
+        "made by steptime, outside of it; write kind: existing, or leave the container out",
+        id="container of an environment that is made",
+    ),
+    pytest.param(
+        TOP + "environments:\n  mxnet:\n    container: apptainer exec image.sif\n    python: env/bin/python",
+        "race.yaml:6: environments.mxnet.python: 'env/bin/python' is sought in the container, which knows no folder of "
+        "the study; write its whole path there, or a command, as python3",
+        id="relative interpreter in a container",
+    ),
+    pytest.param(
+        TOP + "environments: {mxnet: {container: []}}",
+        "race.yaml:3: environments.mxnet.container: begins with no program; write the program and its arguments, as "
+        "[apptainer, exec, --nv, IMAGE]",
+        id="empty container",
+    ),
+    pytest.param(
+        TOP + "environments: {mxnet: {container: [--nv, image.sif]}}",
+        "race.yaml:3: environments.mxnet.container: begins with no program; write the program and its arguments, as "
+        "[apptainer, exec, --nv, IMAGE]",
+        id="container without a program",
+    ),
+    pytest.param(
+        TOP + "environments: {mxnet: {container: apptainer exec 'image}}",
+        "race.yaml:3: environments.mxnet.container: \"apptainer exec 'image\" cannot be split into words (No closing "
+        "quotation); close the quote, or write a list of words",
+        id="container with an open quote",
+    ),
+    pytest.param(
+        TOP + "environments:\n  mxnet:\n    container: [apptainer, exec, 5]",
+        "race.yaml:5: environments.mxnet.container: 5 is no text; put it in quotes if it is meant as one",
+        id="number in a container",
+    ),
+    pytest.param(
+        TOP + 'environments: {mxnet: {container: [apptainer, "a\\0b"]}}',
+        "race.yaml:3: environments.mxnet.container: 'a\\x00b' holds a control character, which no word of a "
+        "command needs",
+        id="control character in a container",
+    ),
+    pytest.param(
+        TOP + "environments: {mxnet: {container: true}}",
+        "race.yaml:3: environments.mxnet.container: True is neither a value nor a list of values",
+        id="container that is no command",
+    ),
     pytest.param("workloads: lenet5\n", "race.yaml: frameworks: is missing; name at least one, as 'steptime list "
                  "frameworks' shows them", id="missing frameworks"),
     pytest.param("workloads: []\nframeworks: pytorch", "race.yaml:1: workloads: is an empty list; name at least one",

@@ -78,6 +78,18 @@ def test_a_process_that_is_not_tied_would_survive():
     assert survives_its_parent(["/bin/sh", "-c", "echo started; exec sleep 60"])
 
 
+@pytest.mark.parametrize(("namespace", "survives"), [("1", True), ("0", False), (None, False)])
+def test_the_first_process_of_a_container_is_no_dead_parent(monkeypatch, namespace, survives):
+    ended: list[int] = []
+    own = str(Path("/proc/self/ns/pid").stat().st_ino)
+    monkeypatch.setenv("STEPTIME_PARENT", "77")
+    monkeypatch.setenv("STEPTIME_RUNNER", f"77:1:{own if namespace is None else namespace}:boot")
+    monkeypatch.setattr(tether.os, "getppid", lambda: 1)
+    monkeypatch.setattr(tether.os, "kill", lambda pid, _number: ended.append(pid))
+    tether.die_with_parent()
+    assert bool(ended) is not survives
+
+
 def test_a_process_whose_parent_died_before_it_was_tied_ends_at_once():
     code = f"""
         import os, sys, time

@@ -106,7 +106,7 @@ class Build:
 
     def _describe(self) -> dict[str, Any]:
         interpreter = self.folder / self.spec.program
-        code, conflicts = ask(self.tool.conflicts(self.folder), time_limit_s=120.0)
+        code, conflicts = ask(self.tool.conflicts(self.folder), 120.0)
         return {
             **fingerprint_of(interpreter),
             "interpreter": str(interpreter),

@@ -1,7 +1,11 @@
-"""The fingerprint of an interpreter as JSON: a program that runs in every environment, so in Python 3.6 too."""
+"""The fingerprint of an interpreter as JSON: a program that runs in every environment, so in Python 3.6 too.
+
+With ``--container`` it also says what of the machine around it reaches the container that it runs in.
+"""
 
 import importlib
 import json
+import os
 import platform
 import re
 import sys
@@ -15,6 +19,15 @@ def fingerprint() -> "dict[str, object]":
         "platform": platform.platform(),
         "packages": packages(),
     }
+
+
+def surroundings() -> "dict[str, object]":
+    """Return the value of a variable of whoever asks, and the inode number of the network namespace (None: unknown)."""
+    try:
+        network = os.stat("/proc/self/ns/net").st_ino  # noqa: PTH116 - a link that leads to no path
+    except OSError:
+        network = None
+    return {"mark": os.environ.get("STEPTIME_MARK"), "network": network}
 
 
 def packages() -> "dict[str, str]":
@@ -33,4 +46,5 @@ def packages() -> "dict[str, str]":
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(fingerprint()) + "\n")
+    found = dict(fingerprint(), **surroundings()) if sys.argv[1:] == ["--container"] else fingerprint()
+    sys.stdout.write(json.dumps(found) + "\n")

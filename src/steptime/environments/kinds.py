@@ -5,6 +5,7 @@ steptime's own interpreter. The last two make nothing.
 """
 
 import platform
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +16,7 @@ from typing import Protocol
 
 from steptime.environments.build import Build, only_maker
 from steptime.environments.cache import address, cache_folder, read_marker, ready_at
+from steptime.environments.container import container_fingerprint
 from steptime.environments.fingerprint import packages
 from steptime.environments.inventory import ListedEnvironment, list_environments, remove
 from steptime.environments.pythons import choose_python
@@ -101,8 +103,8 @@ class ExistingEnvironment:
         if spec.interpreter is None:
             message = f"the environment of {spec.name} is an existing one, but no interpreter is given for it"
             raise EnvironmentFailure(message)
-        version, found = _verified_interpreter(spec.name, spec.interpreter, spec.verify)
-        return ReadyEnvironment(spec.name, "existing", spec.interpreter, version, found)
+        version, found = _verified_interpreter(spec.name, spec.interpreter, spec.verify, spec.container)
+        return ReadyEnvironment(spec.name, "existing", spec.interpreter, version, found, container=spec.container)
 
 
 class CoreEnvironment:
@@ -130,18 +132,20 @@ def _own_packages() -> dict[str, str]:
 
 
 @cache
-def _verified_interpreter(name: str, interpreter: Path, verify: str) -> tuple[str, dict[str, str]]:
-    """Return the version and the packages of a working interpreter."""
-    said = fingerprint_of(interpreter)
-    version = str(said["python"])
+def _verified_interpreter(
+    name: str, interpreter: Path, verify: str, container: tuple[str, ...] = ()
+) -> tuple[str, dict[str, str]]:
+    """Return the version and the packages of a working interpreter, which may be one in a container."""
+    said = container_fingerprint(name, container, interpreter) if container else fingerprint_of(interpreter)
+    version, where = str(said["python"]), shlex.join([*container, str(interpreter)])
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
-        message = f"{interpreter} is Python {version}; {name} needs 3.6 or newer"
+        message = f"{where} is Python {version}; {name} needs 3.6 or newer"
         raise EnvironmentFailure(message)
     if verify:
-        code, answer = ask([interpreter, "-I", "-c", verify], _VERIFY_LIMIT_S)
+        code, answer = ask([*container, interpreter, "-I", "-c", verify], _VERIFY_LIMIT_S)
         if code:
             lines = "".join(f"\n  | {line}" for line in answer.splitlines()[-12:])
-            message = f"{name} does not work in {interpreter} (exit code {code}):{lines}\ntried: {verify.strip()}"
+            message = f"{name} does not work in {where} (exit code {code}):{lines}\ntried: {verify.strip()}"
             raise EnvironmentFailure(message)
     return version, said["packages"]
 

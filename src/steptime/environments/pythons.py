@@ -39,7 +39,7 @@ def apt_has(package: str) -> bool:
     """Whether this machine's apt knows the package and could install it."""
     if not shutil.which("apt-cache"):
         return False
-    code, said = ask(["apt-cache", "policy", package], time_limit_s=20.0)
+    code, said = ask(["apt-cache", "policy", package], 20.0)
     return code == 0 and re.search(r"Candidate: (?!\(none\))\S", said) is not None
 
 

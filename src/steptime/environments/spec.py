@@ -26,6 +26,8 @@ class EnvironmentSpec:
     """A key of ``kinds.KINDS``."""
     interpreter: Path | None = None
     """The user's own, for the kind ``existing``."""
+    container: tuple[str, ...] = ()
+    """The words by which that interpreter is started in a container, of which it is a path; empty without one."""
     finish: Sequence[str] = ()
     """A program for what pip cannot install, and its arguments; it runs in the environment's Python after pip has."""
     program: str = "bin/python"
@@ -78,6 +80,8 @@ class ReadyEnvironment:
     """Versions of the installed distributions, by normalised name (lower case, hyphens)."""
     folder: Path | None = None
     """Where it lies; None for interpreters that steptime did not make."""
+    container: tuple[str, ...] = ()
+    """The words by which the interpreter is started in a container, of which it is a path; empty without one."""
 
 
 @dataclass(frozen=True)

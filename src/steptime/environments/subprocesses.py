@@ -1,9 +1,11 @@
 """Installers and interpreters as subprocesses: with clean variables, ended with this process, their output kept."""
 
+import contextlib
 import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +26,7 @@ _OF_PIP = re.compile(r"DO NOT MATCH THE HASHES.*\n\s+(\S+)")
 _OF_UV = re.compile(r"Hash mismatch for `([^` ]+)")
 _HARMLESS = ("is ignored: it is ", "[notice]", "Running pip as the 'root' user", "Expected     or ")
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_FINGERPRINT = Path(__file__).with_name("fingerprint.py")
+FINGERPRINT = Path(__file__).with_name("fingerprint.py")
 _DROPPED = (
     "PYTHONPATH",
     "PYTHONHOME",
@@ -114,26 +116,40 @@ def refused_package(log: Path) -> str | None:
     return found[1] if found else None
 
 
-def ask(command: Sequence[str | Path], time_limit_s: float, **variables: str) -> tuple[int, str]:
+def ask(
+    command: Sequence[str | Path], time_limit_s: float, folder: Path | None = None, /, **variables: str
+) -> tuple[int, str]:
     """Run a command that only answers; return its exit code and all it said, 127 when it cannot be run at all.
 
-    ``variables`` are added to its environment.
+    What the command has started ends with it: a program in a container is a child of the container's.
+
+    Args:
+        command: an argument list.
+        time_limit_s: after which it is ended, with the exit code 124.
+        folder: in which it runs; the current one by default.
+        variables: added to its environment.
     """
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             list(map(str, command)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**clean_environment(), **variables},
-            timeout=time_limit_s,
-            check=False,
+            cwd=folder,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        return 124, f"no answer within {time_limit_s:g} s"
     except OSError as error:
         return 127, error.strerror or str(error)
-    return done.returncode, done.stdout.decode(errors="replace").strip()
+    with process:
+        try:
+            said, _ = process.communicate(timeout=time_limit_s)
+        except subprocess.TimeoutExpired:
+            return 124, f"no answer within {time_limit_s:g} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, said.decode(errors="replace").strip()
 
 
 def fingerprint_of(interpreter: Path) -> dict[str, Any]:
@@ -141,12 +157,18 @@ def fingerprint_of(interpreter: Path) -> dict[str, Any]:
 
     Raises EnvironmentFailure when it does not answer.
     """
-    code, said = ask([interpreter, "-I", _FINGERPRINT], time_limit_s=120.0)
-    try:
-        answer = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
-    except (ValueError, StopIteration):
-        answer = None
-    if code or not isinstance(answer, dict):
+    code, said = ask([interpreter, "-I", FINGERPRINT], 120.0)
+    answer = answer_in(said)
+    if code or answer is None:
         message = f"{interpreter} does not work as a Python interpreter (exit code {code}): {said[-500:]}"
         raise EnvironmentFailure(message)
     return answer
+
+
+def answer_in(said: str) -> dict[str, Any] | None:
+    """Return the object of JSON, a line of its own, in what a program said; None where there is none."""
+    try:
+        answer = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    except (ValueError, StopIteration):
+        return None
+    return answer if isinstance(answer, dict) else None

@@ -42,8 +42,9 @@ class EmulatedLauncher(AbstractLauncher):
         reason = missing_requirement()
         if reason:
             raise LaunchError(reason)
-        if not os.access(request.interpreter, os.X_OK) and shutil.which(request.interpreter) is None:
-            message = f"could not start {request.interpreter}: it is no program"
+        program = request.command[0]
+        if not os.access(program, os.X_OK) and shutil.which(program) is None:
+            message = f"could not start {program}: it is no program"
             raise LaunchError(message)
         if not is_privileged():
             return run_below(request)

@@ -6,9 +6,10 @@ answer; a worker whose records end before those of the others. Where none of the
 processes compute and which wait.
 """
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import psutil
@@ -31,7 +32,9 @@ def cause_of_hang(running: Mapping[str, int], folder: Path, *, here: bool = True
     records = _records(folder)
     if not here:
         return _least_advanced(sorted({*running, *records}), records)
-    numbers = {**running, **{name: kinds["process"] for name, kinds in records.items() if "process" in kinds}}
+    below = _below(running.values())
+    told = {name: kinds["process"] for name, kinds in records.items() if kinds.get("process") in below}
+    numbers = {**running, **told}
     states = {name: status for name, number in numbers.items() if (status := _status(number))}
     for status, what in (
         (psutil.STATUS_STOPPED, "is stopped by a signal"),
@@ -42,6 +45,15 @@ def cause_of_hang(running: Mapping[str, int], folder: Path, *, here: bool = True
         if found:
             return f"{', '.join(sorted(found))} {what}"
     return _least_advanced(sorted(states), records) or _activity({name: numbers[name] for name in sorted(states)})
+
+
+def _below(running: Iterable[int]) -> set[int]:
+    """Return the numbers of processes and of all below them: a container may give its processes other numbers."""
+    found = set(running)
+    for number in running:
+        with contextlib.suppress(psutil.Error):
+            found |= {each.pid for each in psutil.Process(number).children(recursive=True)}
+    return found
 
 
 def _records(folder: Path) -> dict[str, dict[str, int]]:

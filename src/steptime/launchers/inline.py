@@ -1,6 +1,7 @@
 """The launcher ``inline``: one worker inside the runner's process, for debugging and quick tests."""
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +29,12 @@ class InlineLauncher(AbstractLauncher):
             message = (
                 f"the launcher 'inline' runs one worker and no servers, not {request.workers} workers "
                 f"and {request.servers} servers; use the launcher 'local'"
+            )
+            raise LaunchError(message)
+        if request.container:
+            message = (
+                f"the launcher 'inline' runs in steptime's own process, not in {shlex.join(request.container)}; use "
+                "the launcher 'local'"
             )
             raise LaunchError(message)
         if request.interpreter.resolve() != Path(sys.executable).resolve():

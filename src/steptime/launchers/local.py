@@ -22,11 +22,10 @@ class LocalLauncher(AbstractLauncher):
         roles = [("scheduler", 0)] if request.scheduler else []
         roles += [("server", rank) for rank in range(request.servers)]
         roles += [("worker", rank) for rank in range(request.workers)]
-        argv = (str(request.interpreter), "start.py", "job.json")
         return [
             Process(
                 f"{role}-{rank}",
-                argv,
+                request.command,
                 {**shared, "STEPTIME_ROLE": role, "STEPTIME_RANK": str(rank), "STEPTIME_LOCAL_RANK": str(rank)},
                 entry_of(request),
             )

@@ -1,5 +1,6 @@
 """The launcher ``mpi``: workers started by ``mpiexec``, as MPI-based frameworks need."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -38,19 +39,16 @@ class MpiLauncher(AbstractLauncher):
         if request.site is not None:
             return planned_on_hosts(replace(request, mpi=True), self.name, marker, ports)
         shared = shared_variables(request, marker, LOCALHOST, ports)
-        interpreter = str(request.interpreter)
-        mpiexec = find_mpiexec(request.interpreter)
+        mpiexec = find_mpiexec(request.interpreter, request.container)
         tether = "steptime/worker/tether.py"  # mpiexec knows nothing of its parent; the tether ties it
         argv = (
-            interpreter,
+            sys.executable if request.container else str(request.interpreter),
             tether,
             str(mpiexec),
             *(open_mpi_flags(mpiexec) if is_open_mpi(mpiexec) else _MPICH_FLAGS),
             "-n",
             str(request.workers),
-            interpreter,
-            "start.py",
-            "job.json",
+            *request.command,
         )
         variables = {**shared, **_OPEN_MPI_SETTINGS, "STEPTIME_ROLE": "worker"}
         return [Process("mpiexec", argv, variables, entry_of(request))]

@@ -1,6 +1,8 @@
 """The mpiexec of an environment, and what its family asks for."""
 
+import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +16,10 @@ OPEN_MPI_FLAGS = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none")
 """Open MPI refuses root and more workers than cores unless told otherwise."""
 
 
-def find_mpiexec(interpreter: Path, host: "FoundHost | None" = None) -> Path:
+def find_mpiexec(interpreter: Path, container: Sequence[str] = (), host: "FoundHost | None" = None) -> Path:
     """Return the mpiexec next to ``interpreter``, or else the system's; raises LaunchError where there is neither.
 
+    That of a container cannot start others on its host: the system's starts each worker in a container of its own.
     What is next to an interpreter lies at the same path on all hosts; the system's is that of ``host`` where this was
     probed, and otherwise this host's.
     """
@@ -24,7 +27,13 @@ def find_mpiexec(interpreter: Path, host: "FoundHost | None" = None) -> Path:
     system = host.mpiexec if host is not None and probed else shutil.which("mpiexec")
     searched, there = (f"PATH of {host.name}", " there") if host is not None and probed else ("PATH", "")
     own = interpreter.parent / "mpiexec"
-    path = str(own) if own.exists() else system
+    path = str(own) if own.exists() and not container else system
+    if path is None and container:
+        message = (
+            f"no mpiexec on {searched}, by which each worker is started in {shlex.join(container)}; install one of the "
+            "family that the container's MPI is of (Debian's packages are mpich and openmpi-bin)"
+        )
+        raise LaunchError(message)
     if path is None:
         message = (
             f"no mpiexec beside {interpreter} or on {searched}; install Debian's package mpich{there}, or, into an "
@@ -43,7 +52,7 @@ def missing_mpiexec(request: "Request") -> str | None:
     if host is not None and not host.is_probed:
         return None
     try:
-        find_mpiexec(request.interpreter, host=host)
+        find_mpiexec(request.interpreter, request.container, host)
     except LaunchError as error:
         return str(error)
     return None

@@ -20,7 +20,7 @@ class Request:
     folder: Path
     """The run folder, which holds ``start.py`` and ``job.json``."""
     interpreter: Path
-    """The Python of the framework's environment."""
+    """The Python of the framework's environment; of a container a path in it, or a command that it finds."""
     workers: int
     servers: int = 0
     colocated_servers: bool = False
@@ -45,6 +45,8 @@ class Request:
     the launcher."""
     environment: Path | None = None
     """The folder of the framework's environment, which hosts may copy; None for an interpreter of the user's own."""
+    container: tuple[str, ...] = ()
+    """The words by which the interpreter is started in a container; empty where it runs in none."""
     site: Site | None = None
     """The hosts that are there, for the launchers that use some."""
     isolation: Isolation = "preferred"
@@ -53,6 +55,17 @@ class Request:
     time_limit_s: float = 300.0
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     """Set from another thread to end the launch early."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command of every worker, server and scheduler.
+
+        Outside of containers it begins in the run folder; a container may begin its programs in another folder.
+        """
+        files = (Path("start.py"), Path("job.json"))
+        if self.container:
+            files = (self.folder.absolute() / "start.py", self.folder.absolute() / "job.json")
+        return (*self.container, str(self.interpreter), *map(str, files))
 
     @property
     def cores_of_each(self) -> int:

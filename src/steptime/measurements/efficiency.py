@@ -21,6 +21,7 @@ _SAME = (
     "threads",
     "cores_per_worker",
     "environment_variables",
+    "container",
     "batch_per_worker",
     "optimizer",
 )

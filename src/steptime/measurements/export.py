@@ -84,6 +84,7 @@ def _trials(store: Store) -> "pl.DataFrame":
         row["tiers"] = ", ".join(trial["tiers"])
         row["options"] = ", ".join(f"{name}={value}" for name, value in trial["options"].items())
         row["environment_variables"] = in_words(trial["environment_variables"])
+        row["container"] = trial["container"]
         row["flags"] = "; ".join(trial["flags"])
         rows.append(row)
     return pl.DataFrame(rows, infer_schema_length=None)

@@ -39,6 +39,7 @@ class StoredObject(BaseModel):
 class _Environment(StoredObject):
     name: str | None = None
     kind: str | None = None
+    container: list[str] = []
     interpreter: str | None = None
     python: str | None = None
     packages: dict[str, str] = {}
@@ -74,7 +75,8 @@ def _moderate(value: Any) -> bool:  # noqa: ANN401 - any JSON value
 
 
 Environment = Annotated[dict[str, Any], _fits(_Environment)]
-"""Name, kind, interpreter, Python version and versions of the main packages of a framework's environment."""
+"""Name, kind, container (where there is one), interpreter, Python version and versions of the main packages of a
+framework's environment."""
 Facts = Annotated[dict[str, Any], _fits(_StoredFramework)]
 """What a framework says of itself, its ``framework_version`` among it."""
 FoundCluster = Annotated[dict[str, Any], _fits(ClusterFindings)]

@@ -5,8 +5,8 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
    ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
    framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
-   ``schedule``, ``environment_variables``, ``site`` and ``lost_hosts`` of a launch; the kinds ``loader`` and
-   ``training``.
+   ``schedule``, ``environment_variables``, ``site`` and ``lost_hosts`` of a launch; ``container`` of its environment
+   and of a trial; the kinds ``loader`` and ``training``.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,7 @@
 """From a results folder to its summary."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -261,6 +262,7 @@ def _trial_summary(
         varied_options={name: value for name, value in trial.options.items() if name in names},
         cores_per_worker=trial.cores_per_worker or trial.threads,
         environment_variables=dict(trial.environment_variables),
+        container=shlex.join(trial.container) or None,
         varied_variables={name: value for name, value in trial.environment_variables.items() if name in names},
         launches=result.ok,
         failed_launches=result.failed,

@@ -120,6 +120,8 @@ class TrialSummary(JsonForm):
     """Cores that a worker and its helpers were pinned to; None in summaries from before it was kept."""
     environment_variables: dict[str, str] = Field(default_factory=dict)
     """What the study set for the processes of the launches."""
+    container: str | None = None
+    """The command that started the interpreter in a container, as a shell reads it; None where it ran in none."""
     varied_variables: dict[str, str] = Field(default_factory=dict)
     """Those of them in which trials of this framework, strategy and tier differ."""
     launches: int

@@ -47,6 +47,8 @@ class GroupKey:
     """None where a worker has as many cores as compute threads."""
     environment_variables: tuple[tuple[str, str], ...] = ()
     """That the study set, sorted by name."""
+    container: tuple[str, ...] = ()
+    """The words by which the interpreter is started in a container; empty where it runs in none."""
 
     @property
     def name(self) -> str:

@@ -101,6 +101,8 @@ def environment_in_a_line(trial: TrialSummary) -> str:
     if environment.get("name"):
         kind = f" ({environment['kind']})" if environment.get("kind") else ""
         parts.append(f"environment {environment['name']}{kind}")
+    if trial.container:
+        parts.append(f"in the container of {trial.container}")
     return ", ".join(parts)
 
 

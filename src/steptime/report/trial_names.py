@@ -8,7 +8,7 @@ from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
 from steptime.report.number_format import count
 
 # What a trial's group and options do not say, in the order in which it is tried as a distinction.
-_DISTINCTIONS = ("loader_processes", "servers", "server_placement", "threads", "hosts")
+_DISTINCTIONS = ("loader_processes", "servers", "server_placement", "threads", "hosts", "container")
 
 
 class Names:

@@ -4,7 +4,7 @@ The reasons come from rules that are asked one after the other; each gives its r
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from steptime.clusters.cluster import Cluster, cluster_for
@@ -40,6 +40,8 @@ class ExpansionContext:
     """The hosts that there are, for the launchers that use some."""
     automatic_device: Literal["cpu", "cuda"] = "cpu"
     """What ``auto`` means, for all frameworks alike."""
+    containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By framework, the words by which the user's interpreter is started in a container."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ class Combination:
             cores_per_worker=context.cores_per_worker,
             options=dict(self.options),
             environment_variables=dict(self.environment_variables),
+            container=context.containers.get(self.framework, ()),
             documented_options=dict(self.documented_options),
             optimizer=self.optimizer,
             training=self._own_training(),
@@ -331,6 +334,8 @@ def _wrong_launcher(combination: Combination, manifest: Manifest, context: Expan
         return f"{combination.strategy!r} needs servers or a scheduler, which the launcher 'mpi' does not start"
     if context.launcher == "inline" and (manifest.environment != "core" or combination.workers != 1 or helpers):
         return "the launcher 'inline' runs one worker in steptime's own interpreter"
+    if context.launcher == "inline" and combination.framework in context.containers:
+        return "the launcher 'inline' runs in steptime's own process, and its environment is a container"
     if context.launcher == "inline" and combination.environment_variables:
         return (
             "the launcher 'inline' runs in steptime's own process, whose environment variables cannot be set any more"

@@ -144,6 +144,7 @@ class Executor:
         request = spec.request(folder, environment.interpreter, cores, limit_s, self.isolation)
         site = self.hosts.current() if self.hosts else None
         request = replace(request, cancelled=self.cancelled, environment=environment.folder)
+        request = replace(request, container=environment.container)
         request = replace(request, site=site if spec.on_site else None)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
@@ -240,6 +241,7 @@ def _environment_json(ready: ReadyEnvironment) -> dict[str, Any]:
     return {
         "name": ready.name,
         "kind": ready.kind,
+        **({"container": list(ready.container)} if ready.container else {}),
         "interpreter": str(ready.interpreter),
         "python": ready.python_version,
         "packages": ready.packages,

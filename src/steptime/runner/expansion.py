@@ -79,6 +79,7 @@ def expand(
         None if study.cores_per_worker == study.threads_per_worker else study.cores_per_worker,
         study.seed,
         site,
+        containers={name: tuple(each.container) for name, each in study.environments.items() if each.container},
     )
     context = replace(context, automatic_device=automatic_device(study, context))
     trials: dict[str, Trial] = {}

@@ -155,7 +155,8 @@ class StudyPlan:
         folder = trial_run_folder(self.folder, trial, "launch", 0)
         interpreter = self._interpreter(manifest, trial)
         request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
-        return replace(request, site=self.site if spec.on_site else None)
+        container = self.environment_spec(*environment_key(trial)).container
+        return replace(request, container=container, site=self.site if spec.on_site else None)
 
     def isolation(self) -> dict[str, str | None]:
         """Say for each launcher of the trials what keeps others out of its launches; None where nothing does."""
@@ -184,7 +185,7 @@ class StudyPlan:
         """Whether the interpreter of an environment is there; that of the user is not run, as in ``_interpreter``."""
         if environment.interpreter is None:
             return find_ready(environment) is not None
-        return environment.interpreter.exists()
+        return bool(environment.container) or environment.interpreter.exists()
 
     def _interpreter(self, manifest: Manifest, trial: Trial) -> Path:
         """Return a trial's Python, without running it: a study from somebody else may name any program."""
@@ -202,15 +203,16 @@ class StudyPlan:
     def foreign_programs(self) -> list[str]:
         """Return one sentence for each program that a run would start and that is neither steptime's nor made by it.
 
-        That is every interpreter that the study names, and every framework and workload of another distribution.
+        That is every interpreter that the study names, with the container in which it is started, and every framework
+        and workload of another distribution.
         """
         trials = self.expansion.trials
         frameworks = dict.fromkeys(trial.framework for trial in trials)
         named = {name: self.study.environments.get(name) for name in frameworks}
         found = [
-            f"{name} with {chosen.python}, as the study says"
+            f"{name} with {shlex.join(chosen.command)}, as the study says"
             for name, chosen in named.items()
-            if chosen and chosen.python
+            if chosen and chosen.command
         ]
         found += [
             f"{name}, the package {self.manifests[name].package} of {self.manifests[name].provider}"

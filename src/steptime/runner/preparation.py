@@ -63,9 +63,12 @@ def environment_spec(
     """
     kind = "core" if manifest.environment == "core" else "venv"
     interpreter = None
+    container = tuple(chosen.container or ()) if chosen else ()
     if chosen:
         kind = chosen.kind
-        interpreter = Path(chosen.python).expanduser() if chosen.python else None
+        interpreter = Path(chosen.interpreter) if chosen.interpreter else None
+        if interpreter and not container:  # whose home it is that ~ means in a container, only the container knows
+            interpreter = interpreter.expanduser()
     if device == "cuda" and interpreter is None:
         build = manifest.cuda_build(accelerators)
         if build is None:
@@ -78,6 +81,7 @@ def environment_spec(
         verify=manifest.verify,
         kind=kind,
         interpreter=interpreter,
+        container=container,
         finish=manifest.program_of(manifest.finish),
         program=manifest.interpreter,
     )

@@ -7,7 +7,7 @@ from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
 from steptime.study.loaders import LOADERS, SYNTHETIC
 from steptime.study.study import TRAIN_AXES
-from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings
+from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings, is_folder
 
 _EMULATED = "emulated"
 _ON_HOSTS = {"hosts": ("auto", "ssh", "slurm", "mpi"), "slurm": ("auto", "slurm", "mpi")}
@@ -90,11 +90,23 @@ def _interpreters(document: Document) -> Iterator[Mistake]:
         if not isinstance(item, dict):
             continue
         path: Path = ("environments", framework)
-        kind = item.get("kind", "existing")
-        if kind == "existing" and item.get("python") is None:
+        kind, python, container = item.get("kind", "existing"), item.get("python"), item.get("container")
+        if kind == "existing" and python is None and container is None:
             yield Mistake(path, "an environment of the kind existing needs python: the path of its interpreter")
-        if kind != "existing" and item.get("python") is not None:
+        if kind != "existing" and python is not None:
             yield Mistake((*path, "python"), "only an environment of the kind existing has an interpreter of its own")
+        if kind != "existing" and container is not None:
+            yield Mistake(
+                (*path, "container"),
+                f"holds what you installed, and an environment of the kind {kind} is made by steptime, outside of it; "
+                "write kind: existing, or leave the container out",
+            )
+        elif container is not None and isinstance(python, str) and is_folder(python) and not python.startswith("/"):
+            yield Mistake(
+                (*path, "python"),
+                f"{python!r} is sought in the container, which knows no folder of the study; write its whole path "
+                "there, or a command, as python3",
+            )
 
 
 def _cluster(document: Document) -> Iterator[Mistake]:

@@ -1,10 +1,11 @@
 """The quantities in a study file: their ranges, and the ways to write them, as ``8m`` for seconds or ``1%``."""
 
+import shlex
 from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -57,6 +58,43 @@ def from_names(value: Any) -> Any:  # noqa: ANN401
 def from_name(value: Any) -> Any:  # noqa: ANN401
     """Return the mapping that a bare name stands for."""
     return {"name": value} if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class CommandLineAllowed:
+    """Says in the JSON Schema that a text, split as a shell splits it, stands for the list of its words."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        own = handler(schema)
+        return {"anyOf": [{"type": "string"}, *own.get("anyOf", [own])]}
+
+
+def words_of(value: Any) -> Any:  # noqa: ANN401
+    """Return the words of a command that is written as one text, by a shell's rules of quotes; lists as they are.
+
+    Raises ValueError where a quote is not closed.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        message = f"{value!r} cannot be split into words ({error}); close the quote, or write a list of words"
+        raise ValueError(message) from error
+
+
+def _printable(word: str) -> str:
+    if not word.isprintable():
+        message = f"{word!r} holds a control character, which no word of a command needs"
+        raise ValueError(message)
+    return word
+
+
+def _started_by_a_program(words: list[str]) -> list[str]:
+    if not words or not words[0] or words[0].startswith("-"):
+        message = "begins with no program; write the program and its arguments, as [apptainer, exec, --nv, IMAGE]"
+        raise ValueError(message)
+    return words
 
 
 def form_if_true(value: Any) -> Any:  # noqa: ANN401
@@ -133,6 +171,12 @@ def by_number(value: Any) -> Any:  # noqa: ANN401
     return {int(key) if isinstance(key, str) and key.isdecimal() else key: each for key, each in value.items()}
 
 
+Command = Annotated[
+    list[Annotated[str, Field(max_length=4096), AfterValidator(_printable)]],
+    Field(max_length=200),
+    AfterValidator(_started_by_a_program),
+]
+"""The words of a command: a program and its arguments."""
 Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
 MOST_PROCESSES = 1024
 ProcessCount = Annotated[int, Field(ge=1, le=MOST_PROCESSES)]

@@ -12,6 +12,8 @@ from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
 from steptime.study.optimizer import Optimizer, OptimizerName
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
+    Command,
+    CommandLineAllowed,
     Count,
     Device,
     Duration,
@@ -29,6 +31,7 @@ from steptime.study.quantities import (
     form_if_true,
     from_name,
     from_names,
+    words_of,
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
 from steptime.study.trial import Precision, ServerPlacement, Tuning
@@ -64,13 +67,30 @@ class LoaderChoice(Strict):
     """Helper processes of each worker, an axis; 0 loads in the training process."""
 
 
+PYTHON_OF_CONTAINER = "python3"
+"""The interpreter that is started in a container where the study names none."""
+
+
 class EnvironmentChoice(Strict):
     """Where a framework runs, if not in the environment that steptime makes for it."""
 
     kind: str = "existing"
     """`existing` uses an interpreter that you have."""
     python: str | None = None
-    """The interpreter of an `existing` environment."""
+    """The interpreter of an `existing` environment; in a container `python3` by default."""
+    container: Annotated[Command | None, BeforeValidator(words_of), CommandLineAllowed()] = None
+    """The command that starts a program in a container, as `[apptainer, exec, --nv, /shared/image.sif]`; the
+    interpreter and its arguments follow it."""
+
+    @property
+    def interpreter(self) -> str | None:
+        """The interpreter, of a container the one in it; None where steptime makes the environment."""
+        return self.python or (PYTHON_OF_CONTAINER if self.container else None)
+
+    @property
+    def command(self) -> list[str]:
+        """The words by which the interpreter is started; none where steptime makes the environment."""
+        return [*(self.container or []), self.interpreter] if self.interpreter else []
 
 
 class Launches(Strict):

@@ -17,6 +17,7 @@ from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, read_yaml
 from steptime.study.mistakes import form_mistakes
 from steptime.study.overrides import apply_overrides
+from steptime.study.quantities import words_of
 from steptime.study.scales import apply_scale, scale_mistakes
 from steptime.study.study import Study
 from steptime.study.unknown_names import Vocabulary, is_folder, unknown_names
@@ -149,8 +150,20 @@ def _anchor_paths(document: Document, folder: Path) -> None:
                 if isinstance(item, dict) and isinstance(item.get(key), str) and is_folder(item[key]):
                     item[key] = _anchored(document, (*path, key), item[key], folder)
     for framework, item in document.items("environments"):
-        if isinstance(item.get("python"), str) and is_folder(item["python"]):
-            item["python"] = _anchored(document, ("environments", framework, "python"), item["python"], folder)
+        path = ("environments", framework)
+        if item.get("container") is not None:  # the interpreter's path is one in the container
+            words = words_of(item["container"])
+            item["container"] = [
+                _anchored(document, (*path, "container"), word, folder) if _is_path(word, index) else word
+                for index, word in enumerate(words)
+            ]
+        elif isinstance(item.get("python"), str) and is_folder(item["python"]):
+            item["python"] = _anchored(document, (*path, "python"), item["python"], folder)
+
+
+def _is_path(word: str, index: int) -> bool:
+    """Whether a word of a command is a path for certain; an image's name holds slashes as well."""
+    return word.startswith(("./", "../", "~/")) or (index == 0 and is_folder(word))
 
 
 def _anchored(document: Document, path: tuple[str | int, ...], written: str, folder: Path) -> str:

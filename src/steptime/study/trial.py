@@ -53,6 +53,8 @@ class Trial(BaseModel):
     """Cores that a worker and its helpers run on; None where they are as many as its compute threads."""
     environment_variables: dict[str, str] = Field(default_factory=dict)
     """Variables that the study sets for the processes of a launch, by name."""
+    container: tuple[str, ...] = ()
+    """The words by which its interpreter is started in a container; empty where it runs in none."""
     tuning: Tuning = "documented"
     """``tuned`` where that tier changes an option; a trial in which it changes nothing is the documented one."""
     options: dict[str, OptionValue] = Field(default_factory=dict)
@@ -108,7 +110,7 @@ class Trial(BaseModel):
             del fields["cluster"]["kind"]
         if self.tuning == "documented":
             del fields["tuning"]
-        for name in ("cores_per_worker", "environment_variables", "training"):
+        for name in ("cores_per_worker", "environment_variables", "container", "training"):
             if not fields[name]:
                 del fields[name]
         return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]

@@ -53,7 +53,7 @@ def processes(request: Request, cluster: Cluster, marker: str, ports: Sequence[i
             "STEPTIME_RANK": str(rank),
             "STEPTIME_LOCAL_RANK": str(cluster.ranks_on(host, role, count).index(rank)),
         }
-        argv = enter_command(PLAN, host, (str(request.interpreter), "start.py", "job.json"))
+        argv = enter_command(PLAN, host, request.command)
         found.append(Process(f"{role}-{rank}", argv, variables))
     return found
 
@@ -84,12 +84,12 @@ def cores_on(request: Request, cluster: Cluster, host: int) -> dict[str, str]:
 
 def _mpiexec(request: Request, cluster: Cluster, shared: dict[str, str]) -> Process:
     """One mpiexec on the first host, which starts the workers of all hosts."""
-    mpiexec = find_mpiexec(request.interpreter)
+    mpiexec = find_mpiexec(request.interpreter, request.container)
     hosts = range(cluster.worker_hosts)
     counts = [len(cluster.ranks_on(host, "worker", request.workers)) for host in hosts]
     slots = ",".join(f"{host_name(host)}:{count}" for host, count in zip(hosts, counts, strict=True))
     agent = str(request.folder.absolute() / AGENT)
-    program = [str(request.interpreter), "start.py", "job.json"]
+    program = request.command
     if is_open_mpi(mpiexec):
         argv = [str(mpiexec), *open_mpi_flags(mpiexec), "-H", slots, "-n", str(request.workers), *program]
         shared = {**shared, **_open_mpi_settings(agent)}

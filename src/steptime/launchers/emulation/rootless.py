@@ -89,6 +89,7 @@ def request_to_text(request: Request) -> str:
     fields: dict[str, Any] = {name: getattr(request, name) for name in _SIMPLE}
     fields["folder"] = str(request.folder.absolute())
     fields["interpreter"] = str(request.interpreter)
+    fields["container"] = list(request.container)
     fields["cores"] = list(request.cores)
     fields["device_cores"] = [list(cores) for cores in request.device_cores]
     fields["cluster"] = request.cluster.model_dump(mode="json") if request.cluster else None
@@ -101,6 +102,7 @@ def request_from_text(text: str, cancelled: threading.Event) -> Request:
     return Request(
         folder=Path(fields["folder"]),
         interpreter=Path(fields["interpreter"]),
+        container=tuple(fields["container"]),
         cores=tuple(fields["cores"]),
         device_cores=tuple(map(tuple, fields["device_cores"])),
         cluster=Cluster.model_validate(fields["cluster"]) if fields["cluster"] else None,

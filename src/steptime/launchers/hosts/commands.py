@@ -95,7 +95,7 @@ def starts(
     shared = _shared(request, hosts, cluster, marker, ports)
     if request.mpi:
         return [[_mpiexec(request, hosts, cluster, shared)], *([] for _ in hosts[1:])]
-    argv = [str(request.interpreter), "start.py", "job.json"]
+    argv = list(request.command)
     return [
         [
             {
@@ -162,13 +162,13 @@ def cores_on(
 def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, shared: dict[str, str]) -> Start:
     """One mpiexec on the first host, which starts the workers of all hosts; far ends stand in for ssh (``{agent}``)."""
     first = hosts[0]
-    mpiexec = find_mpiexec(request.interpreter, host=first)
+    mpiexec = find_mpiexec(request.interpreter, request.container, first)
     is_open = first.is_open_mpi if str(mpiexec) == first.mpiexec else is_open_mpi(mpiexec)
     worker_hosts = range(cluster.worker_hosts)
     counts = [len(cluster.ranks_on(host, "worker", request.workers)) for host in worker_hosts]
     slots = ",".join(f"{address_of(hosts, host)[1]}:{count}" for host, count in zip(worker_hosts, counts, strict=True))
     interface = address_of(hosts, 0)[0]
-    program = [str(request.interpreter), "start.py", "job.json"]
+    program = request.command
     environment = {**shared, **variables_on(request, hosts, cluster, 0), "STEPTIME_ROLE": "worker"}
     if is_open:
         argv = [str(mpiexec), *OPEN_MPI_FLAGS, "-H", slots, "-n", str(request.workers), *program]

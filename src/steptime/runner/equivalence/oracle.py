@@ -214,6 +214,7 @@ class Oracle:
                 "loader": SYNTHETIC.name,  # by which the environment is chosen
                 "options": {"updates": "together", "shards": trial.workers, **options},
                 "environment_variables": {},
+                "container": (),
             }
         )
         self.scratch.mkdir(parents=True, exist_ok=True)
