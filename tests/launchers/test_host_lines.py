@@ -49,3 +49,12 @@ def test_a_host_that_waits_for_a_file_says_that_it_lives(tmp_path):
             lines.gather("look", 4.0, silence_s=2.5)
         wanted.write_text("shown")
         assert lines.gather("look", 30.0, silence_s=10.0)[0]["look"]["seen_s"] > 3.0
+
+
+def test_a_far_end_that_waits_for_its_plan_is_not_yet_heard_as_a_host(tmp_path):
+    command = [sys.executable, "-c", "import time; print('{\"host\": null}', flush=True); time.sleep(60)"]
+    with (
+        Lines({"srun": command}, ["n0"], tmp_path) as lines,
+        pytest.raises(LaunchError, match=r"^n0 has not been heard"),
+    ):
+        lines.gather("ready", 30.0, silence_s=2.0)

@@ -25,9 +25,9 @@ _OPTIONS_OF_SRUN = (
     "--cpu-bind=none",  # every process is pinned by itself
     "--kill-on-bad-exit=0",
     "--wait=0",
-    "--unbuffered",
     "--quiet",
 )
+"""Without ``--unbuffered``, by which Slurm cuts lines anywhere, and mixes those of several hosts."""
 Start = dict[str, Any]
 """``name``, ``argv`` and ``environment`` of one process that a far end starts."""
 

@@ -1,8 +1,9 @@
 """``python far_end.py [HOST]``: starts, watches and ends the processes of a launch on the host that it runs on.
 
-It is the far end of a line: ssh or srun joins its standard streams to the launcher. Each message is one line of JSON;
-an empty line only says that the other side lives. Where the line is closed, or silent for longer than the plan allows,
-every process of the launch on this host is ended: a far process outlives the death of its ssh, and a cut link.
+It is the far end of a line: ssh or srun joins its standard streams to the launcher. A message is one line of JSON, or
+several where this end has much to say (messages.py); an empty line only says that the other side lives. Where the line
+is closed, or silent for longer than the plan allows, every process of the launch on this host is ended: a far process
+outlives the death of its ssh, and a cut link.
 
 HOST is an index into the plan's hosts; without it the host is found by the name that Slurm gives it. Only the standard
 library is imported, and files beside this one that need no more. docs/hosts.md has the messages.
@@ -41,8 +42,7 @@ from steptime.launchers.hosts.host_facts import (
     towards,
 )
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
-
-Message = dict[str, Any]
+from steptime.launchers.hosts.messages import Message, lines_of
 
 _SUBREAPER = 36
 _GRACE_S = 2.0
@@ -69,6 +69,8 @@ class FarEnd:
         self._heard_at = time.monotonic()
         self._said_at = 0.0
         self._saying = threading.Lock()
+        self._said = 0
+        """How many messages this host has said."""
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._agents: dict[str, socket.socket] = {}
         """Of callers in the name of mpiexec: which connection waits for which command."""
@@ -122,7 +124,9 @@ class FarEnd:
     def _say(self, **message: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
         self._said_at = time.monotonic()
         with self._saying, contextlib.suppress(OSError):  # nobody listens any more, which the next turn notices
-            os.write(1, json.dumps({"host": self._host, **message}).encode() + b"\n")
+            self._said += 1
+            for line in lines_of({"host": self._host, **message}, self._said):
+                os.write(1, line)  # so short a one is written whole
 
     def _obey(self, message: Message) -> None:
         if "plan" in message:

@@ -15,12 +15,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from steptime.errors import LaunchError
+from steptime.launchers.hosts.messages import DamagedMessageError, ForeignLineError, Joiner
 
 SILENCE_S = 10.0
 """After so long without a sign, each side takes the other for dead."""
 _BEAT_S = 1.0
 _POLL_S = 0.05
 _TAIL_LINES = 3
+_MOST_NOTES = 100
+"""So many lines that are no messages are kept."""
+_MOST_OF_A_NOTE = 1000
 _CLOSE_S = 3.0
 _SSH_FAILED = 255
 """The exit code of an ssh that has lost its connection; any other is that of the far end."""
@@ -35,7 +39,8 @@ class Lines:
         Args:
             commands: the argument list of each line, by its name.
             hosts: the names of all hosts; one line may lead to all of them.
-            folder: where what the processes say on standard error is kept, as ``NAME.launch``.
+            folder: where what the processes say on standard error, and lines that are no messages, are kept, as
+                ``NAME.launch``.
 
         Raises LaunchError where a program is missing.
         """
@@ -45,6 +50,8 @@ class Lines:
         self._heard = dict.fromkeys(range(len(hosts)), time.monotonic())
         self._left: set[int] = set()
         self._closed = threading.Event()
+        self._unusable: str | None = None
+        """Why what was heard cannot be used."""
         self._writing = threading.Lock()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._threads: list[threading.Thread] = []
@@ -55,8 +62,8 @@ class Lines:
             self.close()
             raise
         self._threads.append(threading.Thread(target=self._beat, name="signs of life", daemon=True))
-        for process in self._processes.values():
-            self._threads.append(threading.Thread(target=self._listen, args=[process], name="far ends", daemon=True))
+        for name in self._processes:
+            self._threads.append(threading.Thread(target=self._listen, args=[name], name="far ends", daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -102,6 +109,8 @@ class Lines:
 
     def failure(self, silence_s: float = SILENCE_S) -> str | None:
         """Say which line or host has died, and what it said last; None while all live."""
+        if self._unusable:
+            return self._unusable
         for name, process in self._processes.items():
             if process.poll() is not None and not self._messages.qsize() and not self._all_left():
                 said = " ".join(self._tail(name).split())
@@ -184,17 +193,35 @@ class Lines:
         while not self._closed.wait(_BEAT_S):
             self._write(b"\n")
 
-    def _listen(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdout is not None  # noqa: S101 - it was asked for
+    def _listen(self, name: str) -> None:
+        stdout = self._processes[name].stdout
+        assert stdout is not None  # noqa: S101 - it was asked for
+        joiner = Joiner(len(self.hosts))
+        notes = 0
         with contextlib.suppress(ValueError, OSError):  # closed meanwhile
-            for line in process.stdout:
+            for line in stdout:
                 try:
-                    message = json.loads(line)
-                    self._heard[message["host"]] = time.monotonic()
-                except (ValueError, TypeError, KeyError):  # the greeting of a login shell
+                    host, message = joiner.joined(line)
+                except ForeignLineError:  # the greeting of a login shell
+                    notes += 1
+                    if notes <= _MOST_NOTES:
+                        self._note(name, line)
                     continue
-                if len(message) > 1:
+                except DamagedMessageError as error:
+                    self._note(name, line)
+                    kept = self._folder / f"{name}.launch"
+                    self._unusable = f"the line to {name} damaged a message: {error}; {kept} has the line"
+                    continue
+                if host is None:  # it waits for its plan, which says which host it is on
+                    continue
+                self._heard[host] = time.monotonic()
+                if message and len(message) > 1:
                     self._messages.put(message)
+
+    def _note(self, name: str, line: bytes) -> None:
+        """Keep a line that is no message, with what the process said on standard error."""
+        with contextlib.suppress(OSError), (self._folder / f"{name}.launch").open("ab") as file:
+            file.write(line.rstrip()[:_MOST_OF_A_NOTE] + b"\n")
 
     def _tail(self, name: str) -> str:
         with contextlib.suppress(OSError):
