@@ -1,8 +1,10 @@
 """Lines to hosts: who is taken for dead, and when."""
 
+import signal
 import sys
 import time
 
+import psutil
 import pytest
 
 from steptime.errors import LaunchError
@@ -49,6 +51,60 @@ def test_a_host_that_waits_for_a_file_says_that_it_lives(tmp_path):
             lines.gather("look", 4.0, silence_s=2.5)
         wanted.write_text("shown")
         assert lines.gather("look", 30.0, silence_s=10.0)[0]["look"]["seen_s"] > 3.0
+
+
+_SAYS_ITS_MESSAGES = """
+import json, sys
+for line in sys.stdin:
+    if line.strip():
+        print(json.dumps({"host": int(sys.argv[1]), "took": json.loads(line)["text"][:9]}), flush=True)
+"""
+_NEVER_READS = """
+import json, time
+while True:
+    print(json.dumps({"host": 0}), flush=True)
+    time.sleep(0.1)
+"""
+MORE_THAN_A_PIPE_HOLDS = "x" * 300_000
+
+
+def test_a_host_that_takes_no_message_is_dead_though_it_is_heard(tmp_path):
+    with Lines({"host-n0": [sys.executable, "-c", _NEVER_READS]}, ["n0"], tmp_path) as lines:
+        lines.send(text=MORE_THAN_A_PIPE_HOLDS)
+        deadline = time.monotonic() + 30.0
+        while (failure := lines.failure(2.0)) is None and time.monotonic() < deadline:
+            lines.receive()
+    assert failure == "n0 has taken no message for 2 s: the host or its link is dead"
+
+
+def test_a_line_that_stands_still_holds_up_no_other(tmp_path):
+    commands = {"host-n0": ["sleep", "600"], "host-n1": [sys.executable, "-c", _SAYS_ITS_MESSAGES, "1"]}
+    with Lines(commands, ["n0", "n1"], tmp_path) as lines:
+        (stopped,) = [each for each in psutil.Process().children() if each.cmdline() == commands["host-n0"]]
+        stopped.send_signal(signal.SIGSTOP)
+        for _ in range(3):
+            lines.send(text=MORE_THAN_A_PIPE_HOLDS)
+        for _ in range(3):
+            assert lines.gather("took", 30.0, [1])[1]["took"] == "x" * 9
+        deadline = time.monotonic() + 30.0
+        while (failure := lines.failure(1.0)) is None and time.monotonic() < deadline:
+            lines.receive()
+        assert failure is not None
+        assert failure.startswith("n0 has ")
+    assert not stopped.is_running()
+
+
+def test_a_message_for_one_host_goes_to_the_line_of_that_host_alone(tmp_path):
+    commands = {f"host-n{host}": [sys.executable, "-c", _SAYS_ITS_MESSAGES, str(host)] for host in (0, 1)}
+    with Lines(commands, ["n0", "n1"], tmp_path) as lines:
+        lines.send(**{"for": 1, "text": "for n1"})
+        lines.send(text="for all")
+        found = [lines.receive(30.0) for _ in range(3)]
+    assert sorted((each["host"], each["took"]) for each in found if each) == [
+        (0, "for all"),
+        (1, "for all"),
+        (1, "for n1"),
+    ]
 
 
 def test_a_far_end_that_waits_for_its_plan_is_not_yet_heard_as_a_host(tmp_path):

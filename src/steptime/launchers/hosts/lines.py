@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from steptime.errors import LaunchError
+from steptime.launchers.hosts.line_process import LineProcess
 from steptime.launchers.hosts.messages import DamagedMessageError, ForeignLineError, Joiner
 
 SILENCE_S = 10.0
 """After so long without a sign, each side takes the other for dead."""
 _BEAT_S = 1.0
 _POLL_S = 0.05
-_TAIL_LINES = 3
-_MOST_NOTES = 100
-"""So many lines that are no messages are kept."""
-_MOST_OF_A_NOTE = 1000
 _CLOSE_S = 3.0
 _SSH_FAILED = 255
 """The exit code of an ssh that has lost its connection; any other is that of the far end."""
@@ -37,7 +34,7 @@ class Lines:
         """Start the processes.
 
         Args:
-            commands: the argument list of each line, by its name.
+            commands: the argument list of each line, by its name: ``host-NAME`` leads to one host, another to all.
             hosts: the names of all hosts; one line may lead to all of them.
             folder: where what the processes say on standard error, and lines that are no messages, are kept, as
                 ``NAME.launch``.
@@ -45,27 +42,24 @@ class Lines:
         Raises LaunchError where a program is missing.
         """
         self.hosts = list(hosts)
-        self._folder = folder
         self._messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self._heard = dict.fromkeys(range(len(hosts)), time.monotonic())
         self._left: set[int] = set()
         self._closed = threading.Event()
         self._unusable: str | None = None
         """Why what was heard cannot be used."""
-        self._writing = threading.Lock()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._threads: list[threading.Thread] = []
+        self._lines: dict[str, LineProcess] = {}
+        self._joiners: dict[str, Joiner] = {}
         try:
             for name, argv in commands.items():
-                self._processes[name] = self._started(name, argv)
+                self._joiners[name] = Joiner(len(hosts))
+                self._lines[name] = LineProcess(name, argv, folder)
+            for line in self._lines.values():
+                line.begin(self._hear)
+            threading.Thread(target=self._beat, name="signs of life", daemon=True).start()
         except BaseException:  # also a full disk or a signal, after which nobody else would end the first lines
             self.close()
             raise
-        self._threads.append(threading.Thread(target=self._beat, name="signs of life", daemon=True))
-        for name in self._processes:
-            self._threads.append(threading.Thread(target=self._listen, args=[name], name="far ends", daemon=True))
-        for thread in self._threads:
-            thread.start()
 
     def __enter__(self) -> Self:
         return self
@@ -74,8 +68,14 @@ class Lines:
         self.close()
 
     def send(self, **message: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
-        """Send a message to all far ends; those whom it does not concern (``for``) ignore it."""
-        self._write(json.dumps(message).encode() + b"\n")
+        """Send a message to all far ends, or only to the host with the index ``for``; returns at once.
+
+        Where one line leads to all hosts, those whom the message does not concern ignore it.
+        """
+        own = self._line_of(message["for"]) if "for" in message else None
+        data = json.dumps(message).encode() + b"\n"
+        for line in self._lines.values() if own is None else [own]:
+            line.put(data)
 
     def receive(self, limit_s: float = _POLL_S) -> dict[str, Any] | None:
         """Return the next message of any far end; None where none comes within ``limit_s``."""
@@ -111,32 +111,32 @@ class Lines:
         """Say which line or host has died, and what it said last; None while all live."""
         if self._unusable:
             return self._unusable
-        for name, process in self._processes.items():
-            if process.poll() is not None and not self._messages.qsize() and not self._all_left():
-                said = " ".join(self._tail(name).split())
-                return f"the line to {name} ended (exit code {process.returncode}{f': {said}' if said else ''})"
-        now = time.monotonic()
-        silent = [
-            self.hosts[host] for host, at in self._heard.items() if host not in self._left and now - at > silence_s
-        ]
-        return (
-            f"{', '.join(silent)} has not been heard for {silence_s:g} s: the host or its link is dead"
-            if silent
-            else None
-        )
+        for name, line in self._lines.items():
+            code = line.process.poll()
+            if code is not None and not self._messages.qsize() and not self._all_left():
+                said = line.last_words()
+                return f"the line to {name} ended (exit code {code}{f': {said}' if said else ''})"
+        if silent := self._silent(silence_s):
+            names = ", ".join(self.hosts[host] for host in silent)
+            return f"{names} has not been heard for {silence_s:g} s: the host or its link is dead"
+        if stuck := self._stuck(silence_s):
+            names = ", ".join(self.hosts[host] for host in stuck)
+            return f"{names} has taken no message for {silence_s:g} s: the host or its link is dead"
+        for name, line in self._lines.items():
+            if line.stuck_s() > silence_s and not self._all_left():
+                return f"{name} has taken no message for {silence_s:g} s: {', '.join(self.hosts)} or a link is dead"
+        return None
 
     def lost(self) -> list[str]:
-        """Return the hosts that have fallen silent, and those whose own line has ended with ssh's failure."""
-        now = time.monotonic()
-        silent = {host for host, at in self._heard.items() if host not in self._left and now - at > SILENCE_S}
+        """Return the hosts that have fallen silent, or whose own line takes nothing or has ended with ssh's failure."""
         ended = {
             index
-            for index, host in enumerate(self.hosts)
-            if (process := self._processes.get(f"host-{host}")) is not None
-            and process.poll() == _SSH_FAILED
+            for index in range(len(self.hosts))
+            if (line := self._line_of(index)) is not None
+            and line.process.poll() == _SSH_FAILED
             and index not in self._left
         }
-        return [self.hosts[host] for host in sorted(silent | ended)]
+        return [self.hosts[host] for host in sorted({*self._silent(SILENCE_S), *self._stuck(SILENCE_S), *ended})]
 
     def has_left(self, host: int) -> None:
         """Note that a far end has said its last word."""
@@ -145,86 +145,65 @@ class Lines:
     def close(self) -> None:
         """Close all lines, which ends the far ends, and wait until no process of this side is left."""
         self._closed.set()
-        for process in self._processes.values():
-            with contextlib.suppress(OSError, AttributeError):
-                process.stdin.close()  # type: ignore[union-attr] # it was asked for
-        deadline = time.monotonic() + _CLOSE_S
-        for process in self._processes.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, deadline - time.monotonic()) if self._all_left() else 0.0)
-        for process in self._processes.values():
+        for line in self._lines.values():
+            line.close_input()
+        processes = [line.process for line in self._lines.values()]
+        deadline = time.monotonic() + (_CLOSE_S if self._all_left() else 0.0)
+        for process in processes:
+            _await(process, deadline)
+        for process in processes:
             if process.poll() is None:
                 process.terminate()  # srun ends its tasks at this, ssh its connection
-        for process in self._processes.values():
-            try:
-                process.wait(_CLOSE_S)
-            except subprocess.TimeoutExpired:
+        deadline = time.monotonic() + _CLOSE_S
+        for process in processes:
+            _await(process, deadline)
+        for process in processes:
+            if process.poll() is None:
                 process.kill()
-                process.wait()
-        for process in self._processes.values():
-            if process.stdout:
-                process.stdout.close()
+        for process in processes:
+            process.wait()
+        for line in self._lines.values():
+            line.close_output()
 
     def _all_left(self) -> bool:
         return len(self._left) == len(self.hosts)
 
-    def _started(self, name: str, argv: Sequence[str]) -> subprocess.Popen[bytes]:
-        with (self._folder / f"{name}.launch").open("ab") as output:
-            try:
-                return subprocess.Popen(
-                    argv,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=output,
-                    bufsize=0,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                message = f"could not start {argv[0]}: {error.strerror}"
-                raise LaunchError(message) from error
+    def _line_of(self, host: int) -> LineProcess | None:
+        """Return the line that leads to one host only; None where one leads to all."""
+        return self._lines.get(f"host-{self.hosts[host]}")
 
-    def _write(self, data: bytes) -> None:
-        with self._writing:
-            for process in self._processes.values():
-                with contextlib.suppress(OSError, ValueError):  # the line has ended, which `failure` says
-                    process.stdin.write(data)  # type: ignore[union-attr] # it was asked for
+    def _silent(self, silence_s: float) -> list[int]:
+        now = time.monotonic()
+        return [host for host, at in self._heard.items() if host not in self._left and now - at > silence_s]
+
+    def _stuck(self, silence_s: float) -> list[int]:
+        """Return the hosts whose own line has taken nothing for so long."""
+        lines = {host: self._line_of(host) for host in range(len(self.hosts)) if host not in self._left}
+        return [host for host, line in lines.items() if line is not None and line.stuck_s() > silence_s]
 
     def _beat(self) -> None:
         while not self._closed.wait(_BEAT_S):
-            self._write(b"\n")
+            for line in self._lines.values():
+                line.beat()
 
-    def _listen(self, name: str) -> None:
-        stdout = self._processes[name].stdout
-        assert stdout is not None  # noqa: S101 - it was asked for
-        joiner = Joiner(len(self.hosts))
-        notes = 0
-        with contextlib.suppress(ValueError, OSError):  # closed meanwhile
-            for line in stdout:
-                try:
-                    host, message = joiner.joined(line)
-                except ForeignLineError:  # the greeting of a login shell
-                    notes += 1
-                    if notes <= _MOST_NOTES:
-                        self._note(name, line)
-                    continue
-                except DamagedMessageError as error:
-                    self._note(name, line)
-                    kept = self._folder / f"{name}.launch"
-                    self._unusable = f"the line to {name} damaged a message: {error}; {kept} has the line"
-                    continue
-                if host is None:  # it waits for its plan, which says which host it is on
-                    continue
-                self._heard[host] = time.monotonic()
-                if message and len(message) > 1:
-                    self._messages.put(message)
+    def _hear(self, line: LineProcess, said: bytes) -> None:
+        """Take a line that a far end said, or that came between; called by the threads that listen."""
+        try:
+            host, message = self._joiners[line.name].joined(said)
+        except ForeignLineError:  # the greeting of a login shell
+            line.note(said)
+            return
+        except DamagedMessageError as error:
+            line.note(said)
+            self._unusable = f"the line to {line.name} damaged a message: {error}; {line.kept} has the line"
+            return
+        if host is None:  # it waits for its plan, which says which host it is on
+            return
+        self._heard[host] = time.monotonic()
+        if message and len(message) > 1:
+            self._messages.put(message)
 
-    def _note(self, name: str, line: bytes) -> None:
-        """Keep a line that is no message, with what the process said on standard error."""
-        with contextlib.suppress(OSError), (self._folder / f"{name}.launch").open("ab") as file:
-            file.write(line.rstrip()[:_MOST_OF_A_NOTE] + b"\n")
 
-    def _tail(self, name: str) -> str:
-        with contextlib.suppress(OSError):
-            lines = (self._folder / f"{name}.launch").read_text(errors="replace").splitlines()
-            return "\n".join(lines[-_TAIL_LINES:])
-        return ""
+def _await(process: subprocess.Popen[bytes], deadline: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(max(0.0, deadline - time.monotonic()))
