@@ -25,10 +25,12 @@ def bed() -> Iterator[ClusterBed]:
 
 
 @on_a_bed
-@pytest.mark.parametrize("reach", ["ssh", "slurm"])
-def test_long_messages_of_two_hosts_at_once_arrive_whole_both_ways(bed, tmp_path, reach):
+@pytest.mark.parametrize(
+    ("reach", "variable"), [("ssh", "MINE=1"), ("slurm", "MINE=1"), ("slurm", "SLURM_UNBUFFEREDIO=1")]
+)
+def test_long_messages_of_two_hosts_at_once_arrive_whole_both_ways(bed, tmp_path, reach, variable):
     allocation = ["salloc", "-Q", "-N2", "--exclusive"] if reach == "slurm" else []
-    done = bed.run(*allocation, sys.executable, FAR_MESSAGES, str(tmp_path), reach, "n0,n1")
+    done = bed.run(*allocation, "env", variable, sys.executable, FAR_MESSAGES, str(tmp_path), reach, "n0,n1")
     assert done.stdout, done.stderr
     assert json.loads(done.stdout) == {"missing": 0, "failure": None}
     sizes = [json.loads((tmp_path / name).read_text()) for name in ("n0", "n1")]

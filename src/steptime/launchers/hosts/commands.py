@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,23 @@ _OPTIONS_OF_SRUN = (
     "--cpu-bind=none",  # every process is pinned by itself
     "--kill-on-bad-exit=0",
     "--wait=0",
+    "--export=ALL",  # a site's SLURM_EXPORT_ENV=NONE would leave the far end without its variables
     "--quiet",
 )
 """Without ``--unbuffered``, by which Slurm cuts lines anywhere, and mixes those of several hosts."""
+_SRUN_NEEDS = (
+    "SLURM_CLUSTER_NAME",
+    "SLURM_CONF",
+    "SLURM_CONF_SERVER",
+    "SLURM_JOB_ID",
+    "SLURM_JOBID",
+    "SLURM_JWT",
+    "SLURM_SACK_JWKS",
+    "SLURM_SACK_KEY",
+    "SLURM_SACK_SOCKET",
+    "SLURM_WORKING_CLUSTER",
+)
+"""Where the daemons are, and which job it is."""
 Start = dict[str, Any]
 """``name``, ``argv`` and ``environment`` of one process that a far end starts."""
 
@@ -43,6 +57,18 @@ def reach_commands(hosts: Sequence[FoundHost], reach: Reach) -> dict[str, list[s
         f"host-{host.name}": ["ssh", *_OPTIONS_OF_SSH, "--", host.name, f"exec {shlex.join([*program, str(index)])}"]
         for index, host in enumerate(hosts)
     }
+
+
+def variables_of_line(argv: Sequence[str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the ssh or srun of a line.
+
+    srun takes options from variables that the job's own shell may have (SLURM_GPUS_PER_TASK, SLURM_DISTRIBUTION,
+    SLURM_UNBUFFEREDIO and more): they would hide GPUs, place far ends elsewhere or cut lines.
+    """
+    if argv[0] != "srun":
+        return dict(inherited)
+    foreign = ("SLURM_", "SRUN_")
+    return {name: value for name, value in inherited.items() if name in _SRUN_NEEDS or not name.startswith(foreign)}
 
 
 def single_command(host: FoundHost, reach: Reach, argv: Sequence[str]) -> list[str]:

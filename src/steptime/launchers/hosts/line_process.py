@@ -5,6 +5,7 @@ A thread writes to it, so that a process that takes nothing holds up nobody else
 
 import contextlib
 import io
+import os
 import queue
 import subprocess
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from steptime.errors import LaunchError
+from steptime.launchers.hosts.commands import variables_of_line
 
 _CHUNK_BYTES = 4096
 """So much is written at once: a line that takes a long message slowly is not stuck."""
@@ -44,6 +46,7 @@ class LineProcess:
                     stderr=output,
                     bufsize=0,
                     start_new_session=True,
+                    env=variables_of_line(argv, os.environ),
                 )
             except OSError as error:
                 message = f"could not start {argv[0]}: {error.strerror}"
