@@ -35,7 +35,6 @@ from steptime.launchers.hosts.host_facts import (
     counters,
     facts,
     interface_addresses,
-    listed,
     ports_free_at,
     read_text,
     seconds_until,
@@ -43,10 +42,9 @@ from steptime.launchers.hosts.host_facts import (
 )
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 from steptime.launchers.hosts.messages import Message, lines_of
+from steptime.launchers.hosts.process_tree import end_below_self
 
 _SUBREAPER = 36
-_GRACE_S = 2.0
-"""How long processes may take to end after they were asked to."""
 _TURN_S = 0.2
 _BEAT_S = 1.0
 _LINK_EVENTS = 1
@@ -105,7 +103,7 @@ class FarEnd:
                 if now - self._said_at > _BEAT_S:
                     self._say()
         finally:
-            self._end_all()
+            end_below_self()
             if self._own_folder:
                 shutil.rmtree(self._own_folder, ignore_errors=True)
 
@@ -187,7 +185,7 @@ class FarEnd:
         self._start({"name": asked["name"], "argv": argv, "environment": asked["environment"]})
 
     def _take_leave(self, _: Message) -> None:
-        self._end_all()
+        end_below_self()
         self._say(left=counters(), own_cpu_s=_children_cpu_s())
         self._left = True
 
@@ -309,52 +307,12 @@ class FarEnd:
             connection.sendall(b"%d\n" % code)
         connection.close()
 
-    def _end_all(self) -> None:
-        """End every process below this one, also those whose parents have gone, and wait for them."""
-        for pid in _below():
-            _signal(pid, signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE_S
-        while _below() and time.monotonic() < deadline:
-            self._reap()
-            time.sleep(0.01)
-        while found := _below():
-            for pid in found:
-                _signal(pid, signal.SIGKILL)
-            self._reap()
-            time.sleep(0.01)
-
-    def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                pass
-
 
 def _was_stopped(pid: int) -> bool:
     """Say whether a signal has stopped a child of this process since the last call, even if it was continued since."""
     with contextlib.suppress(ChildProcessError):  # it has ended
         return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None
     return False
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-
-
-def _below() -> list[int]:
-    """Return the living processes below this one; it is the parent of those whose own parents have ended."""
-    found, waiting = [], [os.getpid()]
-    while waiting:
-        parent = waiting.pop()
-        for thread in listed(f"/proc/{parent}/task"):
-            below = [int(pid) for pid in read_text(f"/proc/{parent}/task/{thread}/children").split()]
-            waiting += below
-            found += [pid for pid in below if _state(pid) not in ("Z", "X", "")]
-    return found
-
-
-def _state(pid: int) -> str:
-    return read_text(f"/proc/{pid}/stat").rpartition(")")[2].strip()[:1]
 
 
 def _own_identity() -> str:
