@@ -107,6 +107,23 @@ def test_a_message_for_one_host_goes_to_the_line_of_that_host_alone(tmp_path):
     ]
 
 
+def test_a_host_is_known_by_its_short_name_where_hosts_are_named_with_their_domain(tmp_path):
+    names = ["n0.example.org", "n1.example.org"]
+    command = ["env", "SLURMD_NODENAME=n1", sys.executable, "-I", "-S", FAR_END]
+    with Lines({"srun": command}, names, tmp_path) as lines:
+        lines.send(plan={"hosts": names, "folder": str(tmp_path), "silence_s": 60.0, "stripped": []})
+        assert "boot" in lines.gather("ready", 30.0, [1])[1]["ready"]
+
+
+@pytest.mark.parametrize("names", [["n0", "n1"], ["n7.a", "n7.b"]])
+def test_a_host_that_has_none_of_the_names_is_refused_with_the_names(tmp_path, names):
+    command = ["env", "SLURMD_NODENAME=n7", sys.executable, "-I", "-S", FAR_END]
+    with Lines({"srun": command}, names, tmp_path) as lines:
+        lines.send(plan={"hosts": names, "folder": str(tmp_path), "silence_s": 60.0, "stripped": []})
+        with pytest.raises(LaunchError, match=rf"^n7 is started as a host, and is none of {', '.join(names)}: "):
+            lines.gather("ready", 30.0)
+
+
 def test_a_far_end_that_waits_for_its_plan_is_not_yet_heard_as_a_host(tmp_path):
     command = [sys.executable, "-c", "import time; print('{\"host\": null}', flush=True); time.sleep(60)"]
     with (

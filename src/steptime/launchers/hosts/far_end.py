@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 if not __package__:  # started by its path; behind the standard library, which nothing installed may replace
@@ -193,7 +193,11 @@ class FarEnd:
         names = plan["hosts"]
         if self._host is None:
             own = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-            self._host = names.index(own)
+            self._host = index_of_host(own, names)
+            if self._host is None:
+                self._say(stranger=own)
+                self._left = True
+                return
         self._plan = plan
         self._say(
             ready=facts(names) if plan.get("probe") else {"boot": boot(), "step": os.environ.get("SLURM_STEP_ID")}
@@ -306,6 +310,14 @@ class FarEnd:
         with contextlib.suppress(OSError):
             connection.sendall(b"%d\n" % code)
         connection.close()
+
+
+def index_of_host(own: str, names: Sequence[str]) -> int | None:
+    """Return which of ``names`` means this host: ``own`` itself, or the only one that differs in its domain alone."""
+    if own in names:
+        return names.index(own)
+    same = [index for index, name in enumerate(names) if name.partition(".")[0] == own.partition(".")[0]]
+    return same[0] if len(same) == 1 else None
 
 
 def _was_stopped(pid: int) -> bool:

@@ -197,7 +197,12 @@ class Lines:
             line.note(said)
             self._unusable = f"the line to {line.name} damaged a message: {error}; {line.kept} has the line"
             return
-        if host is None:  # it waits for its plan, which says which host it is on
+        if host is None:
+            if message and "stranger" in message:
+                self._unusable = (
+                    f"{message['stranger']} is started as a host, and is none of {', '.join(self.hosts)}: "
+                    "give hosts.names as Slurm has them (sinfo -N)"
+                )
             return
         self._heard[host] = time.monotonic()
         if message and len(message) > 1:
