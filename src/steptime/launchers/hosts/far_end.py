@@ -42,7 +42,7 @@ from steptime.launchers.hosts.host_facts import (
 )
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 from steptime.launchers.hosts.messages import Message, lines_of
-from steptime.launchers.hosts.process_tree import end_below_self
+from steptime.launchers.hosts.process_tree import end_below_self, was_stopped
 
 _SUBREAPER = 36
 _TURN_S = 0.2
@@ -245,7 +245,7 @@ class FarEnd:
             if code is not None:
                 del self._running[name]
                 self._say(ended=name, code=code)
-            elif _was_stopped(process.pid):
+            elif was_stopped(process.pid):
                 self._say(stopped=name)
 
     def _watch_link(self, address: str) -> None:
@@ -318,13 +318,6 @@ def index_of_host(own: str, names: Sequence[str]) -> int | None:
         return names.index(own)
     same = [index for index, name in enumerate(names) if name.partition(".")[0] == own.partition(".")[0]]
     return same[0] if len(same) == 1 else None
-
-
-def _was_stopped(pid: int) -> bool:
-    """Say whether a signal has stopped a child of this process since the last call, even if it was continued since."""
-    with contextlib.suppress(ChildProcessError):  # it has ended
-        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None
-    return False
 
 
 def _own_identity() -> str:

@@ -1,4 +1,4 @@
-"""The processes below one process, and their end; far ends import it, so that it needs the standard library only.
+"""The processes below one process, their stops and their end; far ends import it: it needs the standard library only.
 
 A process that is a subreaper (prctl(2)) is the parent of all below it whose own parents have ended.
 """
@@ -69,6 +69,13 @@ def living_by_parents(top: int) -> list[int]:
         waiting += below
         found += [pid for pid in below if known[pid][0] not in _ENDED]
     return found
+
+
+def was_stopped(pid: int) -> bool:
+    """Say whether a signal has stopped a child of this process since the last call, even if it was continued since."""
+    with contextlib.suppress(ChildProcessError):  # it has ended
+        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None
+    return False
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
