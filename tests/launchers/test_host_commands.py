@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from steptime.clusters.cluster import cluster_for
-from steptime.clusters.site import FoundHost, Site
+from steptime.clusters.site import FoundGpu, FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.commands import reach_commands, starts
-from steptime.launchers.hosts.host_facts import gpu_cores, system_mpiexec
+from steptime.launchers.hosts.host_facts import system_mpiexec
 from steptime.launchers.request import Request
 from steptime.launchers.ssh_and_slurm import SlurmLauncher
 
@@ -41,24 +41,9 @@ def test_neither_slurm_nor_steptime_hides_devices_from_a_worker():
 
 @pytest.mark.parametrize(("on_devices", "expected"), [(True, "2;0"), (False, "0;1")])
 def test_workers_have_the_cores_next_to_their_own_gpu_where_they_compute_on_one(on_devices, expected):
-    hosts = [replace(host, gpu_cores=((2, 3), (0, 1))) for host in HOSTS]
+    hosts = [replace(host, gpus=(FoundGpu(cores=(2, 3)), FoundGpu(cores=(0, 1)))) for host in HOSTS]
     planned = starts(replace(two_of_two(), on_devices=on_devices), hosts, "MARK", PORTS)
     assert {each["environment"]["STEPTIME_CPUS"] for of_host in planned for each in of_host} == {expected}
-
-
-def test_a_host_says_which_of_its_cores_are_next_to_each_gpu(tmp_path):
-    """As the kernel and NVIDIA's driver list them; a GPU of which nobody says may use all."""
-    for address, near in {"0000:3b:00.0": "0-1,8\n", "0000:AF:00.0": "2-3\n", "0000:d8:00.0": ""}.items():
-        (tmp_path / "gpus" / address).mkdir(parents=True)
-        device = tmp_path / "devices" / address.lower()
-        device.mkdir(parents=True)
-        (device / "local_cpulist").write_text(near)
-    found = gpu_cores([0, 1, 2, 3], str(tmp_path / "gpus"), str(tmp_path / "devices"))
-    assert found == [[0, 1], [2, 3], [0, 1, 2, 3]]
-
-
-def test_a_host_without_gpus_has_no_cores_next_to_one(tmp_path):
-    assert gpu_cores([0, 1], str(tmp_path / "none"), str(tmp_path)) == []
 
 
 def test_a_script_that_enters_a_container_is_started_on_every_host():

@@ -308,6 +308,8 @@ def test_the_probe_says_what_each_host_has(bed, tmp_path):
     (first, second) = launch(bed, staged(tmp_path, "pass"), probe=1)["site"]["hosts"]
     assert (first["interface"], first["address"], second["address"]) == ("eth0", "10.88.0.1", "10.88.0.2")
     assert first["cores"] == sorted(os.sched_getaffinity(0))
+    assert first["cpu"]
+    assert first["gpus"] == []
     assert abs(second["clock_offset_s"]) < 5
     assert second["shown_s"] is not None
     assert second["import_s"] > 0
@@ -316,7 +318,16 @@ def test_the_probe_says_what_each_host_has(bed, tmp_path):
 
 def test_a_host_without_the_wanted_interface_is_refused_with_those_it_has(bed, tmp_path):
     refused = launch(bed, staged(tmp_path, "pass"), probe=1, interface="ib0")["refused"]
-    assert "n0 has no interface 'ib0' (it has lo 127.0.0.1, eth0 10.88.0.1)" in refused
+    assert "n0 has no interface 'ib0' with an IPv4 address (it has lo 127.0.0.1, eth0 10.88.0.1)" in refused
+
+
+def test_a_second_address_of_an_interface_is_known(bed):
+    """A host may reach the first one by any of them."""
+    add = ["ip", "address", "add", "10.77.0.3/24", "dev", "eth0"]
+    assert bed.run(*add, node="n2").returncode == 0
+    program = "from steptime.launchers.hosts.host_facts import towards; print(towards('10.77.0.9', None))"
+    said = bed.run(PYTHON, "-c", program, node="n2").stdout
+    assert said.strip() == "{'interface': 'eth0', 'address': '10.77.0.3'}"
 
 
 def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(bed, tmp_path):

@@ -16,6 +16,18 @@ _CLOSE_CLOCK_S = 0.5
 
 
 @dataclass(frozen=True)
+class FoundGpu:
+    """One GPU of a host, as a worker there sees it; None where nobody says."""
+
+    model: str | None = None
+    cores: tuple[int, ...] = ()
+    """Of the host's cores those on the GPU's NUMA node."""
+    capability: str | None = None
+    """The compute capability, as ``8.0``."""
+    memory_bytes: float | None = None
+
+
+@dataclass(frozen=True)
 class FoundHost:
     """One host: its name, and what the probe found; before the probe only the name is known."""
 
@@ -27,10 +39,12 @@ class FoundHost:
     cores: tuple[int, ...] = ()
     """That processes there may use."""
     memory_bytes: float | None = None
-    """Available when it was probed."""
-    gpus: int = 0
-    gpu_cores: tuple[tuple[int, ...], ...] = ()
-    """For each GPU, in the order of the bus, those of ``cores`` on its NUMA node."""
+    """That processes may still take: available when it was probed, and no more than a job's limit."""
+    cpu: str = ""
+    """The processor's name, as its kernel has it."""
+    gpus: tuple[FoundGpu, ...] = ()
+    """That a worker there sees, in its order: of the bus, or of CUDA_VISIBLE_DEVICES."""
+    gpu_driver: str | None = None
     boot: str = ""
     clock_offset_s: float = 0.0
     """Wall clock of the host minus that of the controller."""
@@ -48,12 +62,24 @@ class FoundHost:
         """Whether the host has said what it has."""
         return bool(self.boot)
 
+    @property
+    def gpu_cores(self) -> tuple[tuple[int, ...], ...]:
+        """For each GPU those of ``cores`` on its NUMA node."""
+        return tuple(gpu.cores for gpu in self.gpus)
+
+    @property
+    def gpus_in_words(self) -> str:
+        """How many GPUs of which models, as ``4 GPUs (NVIDIA A100)``."""
+        models = " and ".join(dict.fromkeys(gpu.model or "model unknown" for gpu in self.gpus))
+        count = "1 GPU" if len(self.gpus) == 1 else f"{len(self.gpus)} GPUs"
+        return f"{count} ({models})" if self.gpus else "no GPU"
+
     def in_words(self) -> str:
         """What the probe found, in one line."""
         clock = "" if abs(self.clock_offset_s) < _CLOSE_CLOCK_S else ", which launches do not rely on"
         parts = [
-            f"{len(self.cores)} cores",
-            *([f"{self.gpus} GPUs"] if self.gpus else []),
+            f"{len(self.cores)} cores{f' of {self.cpu}' if self.cpu else ''}",
+            *([self.gpus_in_words] if self.gpus else []),
             *([f"{format_bytes(self.memory_bytes)} free"] if self.memory_bytes else []),
             f"{self.interface} {self.address}",
             f"clock {self.clock_offset_s * 1e3:+.1f} ms{clock}",
@@ -73,7 +99,9 @@ class Site:
     """Who named them: ``the study``, ``Slurm job 7``, ``$PBS_NODEFILE``, …"""
     workers_per_host: int = 1
     gpus_per_host: int | None = None
-    """None where the study does not say."""
+    """That the study counts with: its own number, else what Slurm is asked for, else what the probe found; None before
+    the probe where nobody says.
+    """
     interface: str | None = None
     """That the study wants on every host; None for the one that leads to the first host."""
     local_folder: str | None = None
@@ -105,6 +133,26 @@ class Site:
         """Return the least memory that a host has free, of the first ``count``; None where none is known."""
         known = [host.memory_bytes for host in self.first(count) if host.memory_bytes is not None]
         return min(known, default=None)
+
+    def differences(self, count: int | None = None) -> list[str]:
+        """Return in what the first ``count`` hosts differ, of which a launch is as slow as the slowest; by default all.
+
+        Processors, how many cores may be used, and GPUs are compared, a line for each that differs.
+        """
+        hosts = self.hosts[:count]
+        found = []
+        for title, of_host in (
+            ("processors", {host.name: host.cpu for host in hosts}),
+            ("cores", {host.name: str(len(host.cores)) for host in hosts}),
+            ("GPUs", {host.name: host.gpus_in_words for host in hosts}),
+        ):
+            by_kind: dict[str, list[str]] = {}
+            for name, kind in of_host.items():
+                by_kind.setdefault(kind, []).append(name)
+            if len(by_kind) > 1:
+                each = "; ".join(f"{', '.join(names)}: {kind or 'unknown'}" for kind, names in by_kind.items())
+                found.append(f"{title} differ ({each})")
+        return found
 
     def in_words(self) -> str:
         """Which hosts, and who named them."""

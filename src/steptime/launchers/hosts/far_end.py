@@ -36,10 +36,10 @@ from steptime.launchers.hosts.host_facts import (
     facts,
     interface_addresses,
     ports_free_at,
-    read_text,
     seconds_until,
     towards,
 )
+from steptime.launchers.hosts.host_files import listed, read_text
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 from steptime.launchers.hosts.messages import Message, lines_of
 from steptime.launchers.hosts.process_tree import end_below_self, was_stopped
@@ -250,9 +250,10 @@ class FarEnd:
 
     def _watch_link(self, address: str) -> None:
         """Have the kernel say from now on when the link behind an own address changes; see rtnetlink(7)."""
-        name = next((name for name, each in interface_addresses().items() if each == address), None)
-        if name is None or self._links is not None:
+        label = next((name for name, each in interface_addresses().items() if address in each), None)
+        if label is None or self._links is not None:
             return
+        name = label.partition(":")[0]  # a second address may have a label of its own, as eth0:1
         with contextlib.suppress(OSError):  # a container may forbid it; a link that stays down is noticed by silence
             self._interface = (name, socket.if_nametoindex(name))
             self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)

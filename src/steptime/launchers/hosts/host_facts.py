@@ -3,7 +3,7 @@
 Far ends say it of other hosts; they run without site-packages, so that only the standard library is imported.
 """
 
-import contextlib
+import array
 import fcntl
 import os
 import random
@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from steptime.launchers.hosts.gpu_facts import gpu_facts
+from steptime.launchers.hosts.host_files import listed, read_text
 from steptime.launchers.mpiexec import is_open_mpi
 
 Facts = dict[str, Any]
@@ -24,25 +26,13 @@ FIRST_PORT, LAST_PORT = 15_000, 30_000
 somebody's connection before the framework listens on it.
 """
 _ATTEMPTS = 200
-_ADDRESS_OF_INTERFACE = 0x8915
-_GPUS, _PCI_DEVICES = "/proc/driver/nvidia/gpus", "/sys/bus/pci/devices"
-
-
-def listed(folder: str) -> list[str]:
-    """Return the names in a folder; none where it cannot be read."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []
-
-
-def read_text(path: str) -> str:
-    """Return what a file holds; nothing where it cannot be read."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            return file.read()
-    except OSError:
-        return ""
+_ADDRESSES_OF_INTERFACES = 0x8912
+_BYTES_OF_ADDRESS = 40 if struct.calcsize("P") == 8 else 32  # noqa: PLR2004 - of a C pointer
+"""Of one entry that the kernel fills in: ``struct ifreq`` of netdevice(7)."""
+_MOST_ADDRESSES = 1024
+_CGROUPS = "/sys/fs/cgroup"
+_EVERYWHERE = "00"
+"""The scope of an IPv6 address that is not of its link or host alone."""
 
 
 def boot() -> str:
@@ -90,14 +80,16 @@ def _network() -> dict[str, tuple[int, int]]:
 
 def facts(names: list[str]) -> Facts:
     """Return what a study must know of this host before anything is launched."""
+    own_cores = sorted(os.sched_getaffinity(0))
     return {
         "name": socket.gethostname(),
         "boot": boot(),
-        "cores": sorted(os.sched_getaffinity(0)),
-        "memory_bytes": _memory("MemAvailable"),
-        "gpus": len(listed(_GPUS)),
-        "gpu_cores": gpu_cores(sorted(os.sched_getaffinity(0))),
+        "cpu": cpu_model(),
+        "cores": own_cores,
+        "memory_bytes": usable_memory(),
+        **gpu_facts(own_cores, os.environ.get("CUDA_VISIBLE_DEVICES")),
         "interfaces": interface_addresses(),
+        "has_ipv6": has_ipv6(read_text("/proc/self/net/if_inet6")),
         "reached_at": (os.environ.get("SSH_CONNECTION") or "- - - -").split()[2],
         "addresses": [_resolved(name) for name in names],
         "mpiexec": system_mpiexec(),
@@ -106,17 +98,13 @@ def facts(names: list[str]) -> Facts:
     }
 
 
-def gpu_cores(own: list[int], gpus: str = _GPUS, devices: str = _PCI_DEVICES) -> list[list[int]]:
-    """Return for each GPU, by its address on the bus, the ``own`` cores on its NUMA node; all where unknown."""
-    found = []
-    for address in sorted(listed(gpus)):
-        near: set[int] = set()
-        for part in read_text(os.path.join(devices, address.lower(), "local_cpulist")).strip().split(","):  # noqa: PTH118
-            first, _, last = part.partition("-")
-            if first.isdigit():
-                near.update(range(int(first), int(last or first) + 1))
-        found.append([core for core in own if core in near] or own)
-    return found
+def cpu_model() -> str:
+    """Return the processor's name, as the kernel writes it; the architecture where it writes none."""
+    for line in read_text("/proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
+        if name.strip().lower() in {"model name", "hardware", "cpu model"}:
+            return value.strip()
+    return os.uname().machine
 
 
 def system_mpiexec() -> Facts:
@@ -125,15 +113,48 @@ def system_mpiexec() -> Facts:
     return {"path": path, "is_open_mpi": path is not None and is_open_mpi(Path(path))}
 
 
-def interface_addresses() -> dict[str, str]:
-    """Return the IPv4 address of each interface that has one."""
-    found = {}
+def usable_memory(own_groups: str | None = None, folder: str = _CGROUPS) -> float | None:
+    """Return the bytes that processes here may still take: what is available, and no more than a limit allows.
+
+    A job's memory control group (version 2 or 1) limits it, and so does each group around it; None where nobody says.
+
+    Args:
+        own_groups: the text of /proc/self/cgroup, which is read by default.
+        folder: where control groups are mounted.
+    """
+    known = [_memory("MemAvailable")]
+    text = read_text("/proc/self/cgroup") if own_groups is None else own_groups
+    for line in text.splitlines():
+        _, controllers, path = ([*line.split(":", 2), "", ""])[:3]
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        place = folder + ("/memory" if controllers else "")
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):
+            limit = read_text("/".join([place, *parts[:depth], name])).strip()  # that of the root in a container
+            known.append(float(limit) if limit.isdigit() else None)
+    return min((each for each in known if each is not None), default=None)
+
+
+def interface_addresses() -> dict[str, list[str]]:
+    """Return the IPv4 addresses of each interface that has some, the first one first."""
+    answer = array.array("B", bytes(_MOST_ADDRESSES * _BYTES_OF_ADDRESS))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                asked = struct.pack("256s", name.encode()[:15])
-                found[name] = socket.inet_ntoa(fcntl.ioctl(any_socket.fileno(), _ADDRESS_OF_INTERFACE, asked)[20:24])
+        asked = struct.pack("iP", len(answer), answer.buffer_info()[0])
+        length = struct.unpack("iP", fcntl.ioctl(any_socket.fileno(), _ADDRESSES_OF_INTERFACES, asked))[0]
+    found: dict[str, list[str]] = {}
+    for start in range(0, length, _BYTES_OF_ADDRESS):
+        entry = answer[start : start + _BYTES_OF_ADDRESS].tobytes()
+        name = entry[:16].partition(b"\0")[0].decode(errors="replace")
+        found.setdefault(name, []).append(socket.inet_ntoa(entry[20:24]))
     return found
+
+
+def has_ipv6(table: str) -> bool:
+    """Whether an interface has an IPv6 address that leads further than its link, by the text of /proc/net/if_inet6."""
+    fields = (line.split() for line in table.splitlines())
+    return any(scope == _EVERYWHERE and name != "lo" for _, _, _, scope, _, name in fields)
 
 
 def _resolved(name: str) -> str | None:
@@ -146,16 +167,23 @@ def _resolved(name: str) -> str | None:
 
 def towards(address: str, wanted: str | None) -> Facts:
     """Return the interface and the own address by which this host reaches ``address``, or those of ``wanted``."""
-    known = interface_addresses()
+    known, own = interface_addresses(), _own_address_towards(address)
     if wanted is not None:
-        return {"interface": wanted, "address": known.get(wanted)}
+        of_wanted = known.get(wanted, [])
+        return {"interface": wanted, "address": own if own in of_wanted else next(iter(of_wanted), None)}
+    return {"interface": next((name for name, each in known.items() if own in each), None), "address": own}
+
+
+def _own_address_towards(address: str) -> str | None:
+    if not address:  # which a socket would take for this host itself
+        return None
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:  # nothing is sent
         try:
             probe.connect((address, 9))
         except OSError:
-            return {"interface": None, "address": None}
-        own = probe.getsockname()[0]
-    return {"interface": next((name for name, each in known.items() if each == own), None), "address": own}
+            return None
+        found: str = probe.getsockname()[0]
+    return found
 
 
 def ports_free_at(address: str, count: int) -> list[int]:

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from steptime.clusters.cluster import PathFindings
-from steptime.clusters.site import FoundHost, Site
+from steptime.clusters.site import FoundGpu, FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
 from steptime.launchers.hosts.commands import reach_commands, single_command
 from steptime.launchers.hosts.lines import Lines
+from steptime.launchers.hosts.misfits import SHOWN_S, misfits, same_host
 from steptime.launchers.process_env import foreign_variables
 
 _READY_S = 90.0
 _ANSWER_S = 20.0
 """So long a host has to start a program that does nothing."""
-_SHOWN_S = 90.0
-"""After so long a new file must show on every host: NFS may remember for a minute that a file was not there."""
 _LOOK_S = 300.0
 """So long a host may take to see a file and to start an interpreter; it says meanwhile that it lives."""
 _LOST_S = 20.0
@@ -40,7 +39,7 @@ def probed(site: Site, folder: Path) -> Site:
 
     Raises LaunchError that names every host that cannot be used, and why.
     """
-    _refuse([_same_host(name, name) for name, count in Counter(site.names).items() if count > 1])
+    _refuse([same_host(name, name) for name, count in Counter(site.names).items() if count > 1])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for old in folder.glob("*.launch"):
         old.unlink()
@@ -59,7 +58,7 @@ def probed(site: Site, folder: Path) -> Site:
                     "file": str(nonce.absolute()),
                     "text": nonce.name,
                     "interpreter": sys.executable,
-                    "limit_s": _SHOWN_S,
+                    "limit_s": SHOWN_S,
                 }
             )
             looks = _gathered(lines, "look", _LOOK_S)
@@ -68,7 +67,7 @@ def probed(site: Site, folder: Path) -> Site:
                 lines.has_left(host)
     finally:
         nonce.unlink(missing_ok=True)
-    _refuse(_misfits(site, facts, ends, looks))
+    _refuse(misfits(site, facts, ends, looks))
     hosts = tuple(
         FoundHost(
             name=name,
@@ -76,8 +75,9 @@ def probed(site: Site, folder: Path) -> Site:
             interface=ends[index]["interface"],
             cores=tuple(facts[index]["cores"]),
             memory_bytes=facts[index]["memory_bytes"],
-            gpus=facts[index]["gpus"],
-            gpu_cores=tuple(map(tuple, facts[index]["gpu_cores"])),
+            cpu=facts[index]["cpu"],
+            gpus=tuple(FoundGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in facts[index]["gpus"]),
+            gpu_driver=facts[index]["gpu_driver"],
             boot=facts[index]["boot"],
             clock_offset_s=clocks[index],
             shown_s=looks[index]["seen_s"],
@@ -127,7 +127,7 @@ def _addresses(lines: Lines, site: Site, facts: Sequence[dict[str, Any]]) -> lis
     if count == 1:
         known = facts[0]["interfaces"]
         if site.interface:
-            return [{"interface": site.interface, "address": known.get(site.interface)}]
+            return [{"interface": site.interface, "address": next(iter(known.get(site.interface, [])), None)}]
         return [{"interface": "lo", "address": "127.0.0.1"}]
     targets = [_reached_at(facts, 0)] * count
     targets[0] = _reached_at(facts, 1)
@@ -166,42 +166,9 @@ def _clock_offsets(lines: Lines, count: int) -> list[float]:
     return [offset for _, offset in best]
 
 
-def _misfits(
-    site: Site, facts: Sequence[dict[str, Any]], ends: Sequence[dict[str, Any]], looks: Sequence[dict[str, Any]]
-) -> list[str]:
-    """Return why hosts cannot be used, a sentence each."""
-    found = []
-    seen: dict[tuple[str, str], str] = {}
-    for name, fact, end, look in zip(site.names, facts, ends, looks, strict=True):
-        same = (fact["boot"], fact["name"])
-        if same in seen:
-            found.append(_same_host(name, seen[same]))
-        seen[same] = name
-        if end["address"] is None or end["interface"] is None:
-            known = ", ".join(f"{key} {value}" for key, value in fact["interfaces"].items())
-            wanted = (
-                f"no interface {site.interface!r}" if site.interface else "no interface that leads to the first host"
-            )
-            found.append(f"{name} has {wanted} (it has {known}); set hosts.interface")
-        if look["seen_s"] is None:
-            found.append(
-                f"{name} does not see the results folder within {_SHOWN_S:g} s; all hosts must share it at the same "
-                "path: choose one on a shared file system with -o"
-            )
-        elif look["import_s"] is None:
-            found.append(f"{name} cannot import numpy with {sys.executable}, which all hosts must share")
-        if site.gpus_per_host is not None and fact["gpus"] < site.gpus_per_host:
-            found.append(f"{name} has {fact['gpus']} GPUs, not the {site.gpus_per_host} of hosts.gpus_per_host")
-    return found
-
-
-def _same_host(name: str, other: str) -> str:
-    return f"{name} is the same host as {other}; name each host once, and set hosts.workers_per_host"
-
-
-def _refuse(misfits: Sequence[str]) -> None:
-    if misfits:
-        raise LaunchError("; ".join(misfits))
+def _refuse(reasons: Sequence[str]) -> None:
+    if reasons:
+        raise LaunchError("; ".join(reasons))
 
 
 def _paths(site: Site, hosts: Sequence[FoundHost]) -> list[PathFindings]:

@@ -1,0 +1,42 @@
+"""The sentences by which the probe refuses hosts, from what far ends say."""
+
+from typing import Any
+
+from steptime.clusters.site import FoundHost, Site
+from steptime.launchers.hosts.misfits import misfits
+
+FACT = {
+    "boot": "b0",
+    "name": "n0",
+    "interfaces": {"lo": ["127.0.0.1"], "eth0": ["10.0.0.1"]},
+    "has_ipv6": False,
+    "gpus": [],
+    "gpus_visible": None,
+    "gpus_left_out": None,
+}
+END = {"interface": "eth0", "address": "10.0.0.1"}
+LOOK = {"seen_s": 0.1, "import_s": 0.5, "missing": []}
+
+
+def refused(
+    gpus_per_host: int | None = None, end: dict[str, Any] = END, look: dict[str, Any] = LOOK, **fact: Any
+) -> str:
+    site = Site((FoundHost("n0"),), "ssh", "the study", gpus_per_host=gpus_per_host)
+    return "; ".join(misfits(site, [{**FACT, **fact}], [end], [look]))
+
+
+def test_a_host_that_has_all_is_not_refused():
+    assert not refused()
+
+
+def test_a_host_with_ipv6_addresses_alone_is_told_that_launches_use_ipv4():
+    said = refused(end={"interface": None, "address": None}, interfaces={"lo": ["127.0.0.1"]}, has_ipv6=True)
+    assert said.startswith("n0 has IPv6 addresses and no IPv4 address but lo 127.0.0.1; launches use IPv4 alone")
+
+
+def test_a_host_with_too_few_gpus_is_told_what_hides_others():
+    said = refused(4, gpus=[{}, {}], gpus_visible="0,1")
+    assert said == (
+        "n0 has 2 GPUs with CUDA_VISIBLE_DEVICES=0,1 there, not the 4 that the study counts with; set "
+        "hosts.gpus_per_host"
+    )
