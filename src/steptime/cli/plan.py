@@ -124,6 +124,7 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
     for launcher, isolation in plan.isolation().items():
         kept = f"private ({isolation})" if isolation else "open to other users of this machine; see 'steptime doctor'"
         yield f"sockets of the launcher {launcher}: {kept}"
+    yield from plan.devices_in_words()
     yield from plan.variables_in_words()
     for program in plan.foreign_programs():
         yield f"runs {program}"

@@ -64,7 +64,8 @@ def run(
     from steptime.runner.study_run import StudyRun
 
     console = stderr_console()
-    for sentence in (*plan.variables_in_words(), *(f"runs {program}" for program in plan.foreign_programs())):
+    foreign = [f"runs {program}" for program in plan.foreign_programs()]
+    for sentence in (*plan.devices_in_words(), *plan.variables_in_words(), *foreign):
         console.print(sentence, soft_wrap=True)
     allocation = Allocation.found(requeue)
     try:

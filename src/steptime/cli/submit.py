@@ -40,6 +40,8 @@ def submit(
     job = SlurmJob(plan, study, changes, setup or [], option or [], requeue)
     console = PlainConsole()
     console.print(job.script, soft_wrap=True, end="")
+    for sentence in plan.devices_in_words():
+        console.print(sentence, soft_wrap=True)
     if dry_run:
         trial = plan.expansion.trials[-1]
         console.print(f"\nCommands of {trial.id} within the job:")

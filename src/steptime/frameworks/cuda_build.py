@@ -45,7 +45,7 @@ class CudaBuild(BaseModel):
         """Say why the build cannot run on these devices; None where it can, or where there are none to ask."""
         if accelerators.driver is not None and version_of(accelerators.driver) < version_of(self.driver):
             return (
-                f"CUDA {self.toolkit} needs the driver {self.driver} or newer, and this machine has "
+                f"CUDA {self.toolkit} needs the driver {self.driver} or newer, and {accelerators.place} has "
                 f"{accelerators.driver}"
             )
         capabilities = accelerators.capabilities

@@ -189,7 +189,8 @@ class Manifest(_ManifestForm):
     def no_cuda_reason(self, accelerators: Accelerators) -> str:
         """Say why no environment that steptime makes can train on these devices."""
         reasons = "; ".join(filter(None, (each.why_not(accelerators) for each in self.cuda)))
-        return f"{self.title} has no CUDA build for this machine: {reasons or self.without_cuda or 'none is known'}"
+        why = reasons or self.without_cuda or "none is known"
+        return f"{self.title} has no CUDA build for {accelerators.place}: {why}"
 
     def precisions_on(self, device: str) -> list[Precision]:
         """Return the precisions that the framework has on a device."""

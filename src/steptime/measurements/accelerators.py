@@ -28,6 +28,8 @@ class Accelerators:
     devices: tuple[Accelerator, ...] = ()
     driver: str | None = None
     """Its version, as ``580.65.06``."""
+    place: str = "this machine"
+    """Where they are, in words."""
 
     def __len__(self) -> int:
         return len(self.devices)

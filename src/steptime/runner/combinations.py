@@ -28,7 +28,7 @@ class ExpansionContext:
     manifests: Mapping[str, Manifest]
     shapes: WorkloadShapes
     accelerators: Accelerators
-    """The CUDA devices of this machine."""
+    """The CUDA devices of this machine, or of the site's hosts; before the probe nobody knows what these are."""
     interpreters: frozenset[str]
     """Frameworks that run in an interpreter of the user's own."""
     launcher: str
@@ -237,7 +237,7 @@ def _no_device(combination: Combination, manifest: Manifest, context: ExpansionC
         return f"no device {combination.device!r} (it has {', '.join(manifest.devices)}){because}"
     if combination.device != "cuda":
         return None
-    if not len(context.accelerators):
+    if context.site is None and not len(context.accelerators):
         return "no CUDA device on this machine"
     if not can_use_cuda(manifest, context):
         return (
@@ -276,7 +276,7 @@ def _no_precision(combination: Combination, manifest: Manifest, context: Expansi
     if device == "cuda" and precision in _NEEDED_CAPABILITY:
         least, fact = _NEEDED_CAPABILITY[precision]
         if any(each < least for each in context.accelerators.capabilities):
-            return f"no precision {precision!r} on this machine's devices: {fact}"
+            return f"no precision {precision!r} on {context.accelerators.place}'s devices: {fact}"
     return None
 
 
@@ -362,8 +362,12 @@ def _beyond_site(combination: Combination, site: Site, context: ExpansionContext
             f"{_workers(combination.workers)}{servers} need {len(needed.hosts)} hosts with {site.workers_per_host} "
             f"workers each; there are {len(site.hosts)}{hint}"
         )
-    if combination.device == "cuda" and min(site.workers_per_host, combination.workers) > (site.gpus_per_host or 0):
-        return f"hosts have {site.gpus_per_host or 0} GPUs, fewer than workers; set hosts.gpus_per_host"
+    sharing, gpus = min(site.workers_per_host, combination.workers), site.gpus_per_host
+    if combination.device == "cuda" and gpus is not None and sharing > gpus:
+        return (
+            f"{_workers(sharing)} of a host need as many GPUs there; hosts have {gpus}: set hosts.gpus_per_host, "
+            "hosts.workers_per_host or device=cpu"
+        )
     return None
 
 

@@ -65,7 +65,7 @@ def expand(
         study: checked against the same manifests.
         manifests: of every framework that the study names.
         datasets: facts of the datasets, by the name or folder that the study gives.
-        accelerators: of this machine.
+        accelerators: of this machine, or of the site's hosts, as far as they are known.
         site: the hosts that launches use; None where they use this one.
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
@@ -318,16 +318,17 @@ def _loader_name(loader: LoaderChoice, workload: WorkloadChoice) -> str:
 def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", "cuda"]:
     """Return what the device ``auto`` means in a study: one device for all frameworks, so that the race is one.
 
-    CUDA where this machine has devices enough for the study's fewest workers, and any of its frameworks can use them;
-    those that cannot are left out of the study, with their reason. The launchers that know no CUDA device mean the
-    processor.
+    CUDA where this machine, or each host of the site, has devices enough for the study's fewest workers, and any of its
+    frameworks can use them; those that cannot are left out of the study, with their reason. The launchers that know no
+    CUDA device mean the processor, and so does a site of which nobody says how many devices its hosts have.
     """
     inclusions = [named_axes(each) for each in study.include]
     frameworks = {*study.frameworks, *(name for axes in inclusions for name in axes.get("frameworks", ()))}
     workers = min([*study.workers, *(count for axes in inclusions for count in axes.get("workers", ()))])
-    if context.site is not None and not context.site.gpus_per_host:
-        return "cpu"
-    if study.launcher in {"emulated", "inline"} or not 0 < workers <= len(context.accelerators):
+    site, devices = context.site, len(context.accelerators)
+    if site is not None:
+        workers, devices = min(workers, site.workers_per_host), site.gpus_per_host or 0
+    if study.launcher in {"emulated", "inline"} or not 0 < workers <= devices:
         return "cpu"
     return "cuda" if any(can_use_cuda(context.manifests[name], context) for name in frameworks) else "cpu"
 

@@ -10,7 +10,6 @@ from typing import Any
 from steptime.clusters.site import Site
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.orphans import end_orphans
-from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store
@@ -24,7 +23,7 @@ from steptime.runner.net_plan import NetPlan
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Observer
 from steptime.runner.run_folder import Collected
-from steptime.runner.site import probe_site
+from steptime.runner.site import accelerators_of, probe_site
 
 QUESTION = "How long does a message take over each back end?"
 RUN_FOLDERS = "net-launches"
@@ -160,11 +159,11 @@ class NetRun:
         store = self._store()
         with store.lock():
             store.set_machine(fingerprint())
-            hosts = None
+            hosts = site = None
             if self.site is not None:
                 site = probe_site(self.site, store, self.observer, "salloc -N 2")
                 hosts = living_hosts(site, len(site.hosts), store, self.observer)
-            accelerators = find_accelerators()
+            accelerators = accelerators_of(site)
             needed = dict.fromkeys(environment_key(setting) for setting in self.plan.settings)
             specs = {
                 (name, device, loader): environment_spec(self.manifests[name], None, device, accelerators, loader)

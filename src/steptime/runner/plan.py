@@ -13,7 +13,7 @@ from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.isolation import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
-from steptime.measurements.accelerators import Accelerators, find_accelerators
+from steptime.measurements.accelerators import Accelerators
 from steptime.plugins import OWN
 from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
@@ -21,7 +21,7 @@ from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec, environment_key
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
-from steptime.runner.site import site_of_study
+from steptime.runner.site import accelerators_of, site_of_study
 from steptime.runner.training_runs import GUESS_S
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
@@ -50,7 +50,7 @@ class StudyPlan:
     command: str
     """The command that resumes the run."""
     accelerators: Accelerators = NO_ACCELERATORS
-    """The CUDA devices of this machine."""
+    """The CUDA devices of this machine, or of the hosts as the probe found them."""
     site: Site | None = None
     """The hosts that launches use; None where they use this one."""
 
@@ -196,6 +196,36 @@ class StudyPlan:
         planned = next(iter(addresses([environment])), Path(manifest.name)) / environment.program
         return ready.interpreter if ready else planned
 
+    def on(self, found: Site) -> "StudyPlan":
+        """Return the plan on hosts as the probe found them.
+
+        Their GPUs decide what the device ``auto`` means, which trials they have room for, and which environments for
+        CUDA are made. Raises StudyError where no trial is left.
+        """
+        accelerators = accelerators_of(found)
+        if not len(accelerators) and all(trial.device == "cpu" for trial in self.expansion.trials):
+            return replace(self, site=found)
+        expansion = _expanded(self.study.name, self.study, self.manifests, accelerators, found)
+        return replace(self, site=found, accelerators=accelerators, expansion=expansion)
+
+    def devices_in_words(self) -> list[str]:
+        """Say what is assumed of the GPUs of hosts that were not probed yet; nothing where launches use this host."""
+        if self.site is None:
+            return []
+        count, sentence = self.site.gpus_per_host, ""
+        if any(trial.device == "cuda" for trial in self.expansion.trials):
+            known = f"{count} on each host, as the study says" if count else "as many as the probe finds on each host"
+            sentence = (
+                f"GPUs: {known}; those of this machine are not asked. Their kind shows when the hosts are probed: "
+                "until then the newest CUDA build of each framework is assumed"
+            )
+        elif count is None and "auto" in self.study.device:
+            sentence = (
+                "device auto: cpu, unless the probe finds GPUs on every host; hosts.gpus_per_host or "
+                "slurm.gpus_per_node says it before"
+            )
+        return [sentence] if sentence else []
+
     def variables_in_words(self) -> list[str]:
         """Say which variables of the user's shell change speed, and which of them launches get."""
         return shell_in_words(os.environ)
@@ -260,6 +290,19 @@ def command_line(process: Process) -> str:
     return " ".join(variables) + " " + shlex.join(process.argv)
 
 
+def _expanded(
+    name: str, study: Study, manifests: Mapping[str, Manifest], accelerators: Accelerators, site: Site | None
+) -> Expansion:
+    """Return a study's trials; raises StudyError with all reasons where there is none."""
+    expansion = expand(study, manifests, dataset_facts(study), accelerators, site)
+    if not expansion.trials:
+        reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
+        where = "on this machine" if site is None else "on its hosts"
+        message = [f"{name}: no combination of its axes can be run {where}", *reasons]
+        raise StudyError(message)
+    return expansion
+
+
 def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget: str | None) -> StudyPlan:
     """Read and expand a study.
 
@@ -268,13 +311,9 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
     text = study_text(name)
     study = read(name, all_overrides, text)
-    manifests, accelerators = load_manifests(), find_accelerators()
-    site = site_of_study(study)
-    expansion = expand(study, manifests, dataset_facts(study), accelerators, site)
-    if not expansion.trials:
-        reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
-        message = [f"{name}: no combination of its axes can be run on this machine", *reasons]
-        raise StudyError(message)
+    manifests, site = load_manifests(), site_of_study(study)
+    accelerators = accelerators_of(site)
+    expansion = _expanded(name, study, manifests, accelerators, site)
     results = study.name if study.scale == SMALL else f"{study.name}-{study.scale}"
     folder = output or Path("steptime-results") / results
     # What came through a pipe is found again in the results only.

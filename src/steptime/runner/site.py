@@ -1,14 +1,17 @@
 """The site of a run: its hosts, named by the user or by the allocation that steptime runs in, and their probe."""
 
 import os
+import platform
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from steptime.clusters.site import FoundHost, Reach, Site, example_site
 from steptime.errors import LaunchError, StudyError, UsageError
 from steptime.launchers.hosts.probe import probed
+from steptime.measurements.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
 from steptime.study.hosts import HostsChoice, SlurmChoice
@@ -83,10 +86,10 @@ def find_site(
     several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and launcher == "auto"
     if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
         names = chosen.names or _slurm_nodes(environment["SLURM_JOB_NODELIST"])
-        return _site(names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen)
+        return _site(names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen, slurm)
     if launcher == "slurm" or (slurm is not None and not chosen.names):
         count = len(chosen.names) or (slurm.nodes if slurm else 1)
-        return example_site(count, "slurm", chosen.workers_per_host, chosen.gpus_per_host)
+        return example_site(count, "slurm", chosen.workers_per_host, _gpus_per_host(chosen, slurm))
     if chosen.names:
         return _site(chosen.names, "ssh", source, chosen)
     if not wants_hosts:
@@ -131,9 +134,45 @@ def launcher_on(site: Site | None, launcher: str) -> str:
     return site.reach if site is not None and launcher == "auto" else launcher
 
 
-def _site(names: Sequence[str], reach: Reach, source: str, chosen: HostsChoice) -> Site:
+def accelerators_of(site: Site | None) -> Accelerators:
+    """Return the CUDA devices that launches may get: of all hosts of a site, or this host's.
+
+    The oldest driver of the hosts counts. Nothing is known of hosts before they are probed, and the GPUs of this host
+    say nothing of theirs.
+    """
+    if site is None:
+        return find_accelerators()
+    devices = [
+        Accelerator(
+            name=gpu.model or "",
+            capability=version_of(gpu.capability) if gpu.capability else None,
+            memory_bytes=gpu.memory_bytes,
+        )
+        for host in site.hosts
+        for gpu in host.gpus
+    ]
+    drivers = [host.gpu_driver for host in site.hosts if host.gpu_driver]
+    return Accelerators(tuple(devices), min(drivers, key=version_of, default=None), place="a host")
+
+
+def machine_of_checks(site: Site) -> dict[str, Any]:
+    """Return the facts of a site's hosts on which the result of a check depends, by their names in a fingerprint."""
+    kinds = sorted({(host.cpu, host.gpu_driver or "", *(gpu.model or "" for gpu in host.gpus)) for host in site.hosts})
+    return {"cpu": [cpu for cpu, *_ in kinds], "architecture": platform.machine(), "gpus": kinds}
+
+
+def _gpus_per_host(chosen: HostsChoice, slurm: SlurmChoice | None) -> int | None:
+    """Return how many GPUs each host of an allocation is to have; None where nobody says before the probe."""
+    if chosen.gpus_per_host is not None:
+        return chosen.gpus_per_host
+    return slurm.gpu_count if slurm else None
+
+
+def _site(
+    names: Sequence[str], reach: Reach, source: str, chosen: HostsChoice, slurm: SlurmChoice | None = None
+) -> Site:
     hosts = tuple(FoundHost(name, name, chosen.interface or "INTERFACE") for name in names)
-    wants = (chosen.workers_per_host, chosen.gpus_per_host, chosen.interface, chosen.local_folder)
+    wants = (chosen.workers_per_host, _gpus_per_host(chosen, slurm), chosen.interface, chosen.local_folder)
     return Site(hosts, reach, source, *wants)
 
 

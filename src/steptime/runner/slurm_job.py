@@ -77,7 +77,8 @@ class SlurmJob:
         if chosen.time is not None:
             seconds = round(parse_duration(chosen.time))
             found.append(f"--time={seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}")
-        named = {"partition": chosen.partition, "account": chosen.account, "gpus-per-node": chosen.gpus_per_node}
+        gpus = chosen.gpus_per_node or (self.plan.site and self.plan.site.gpus_per_host) or None
+        named = {"partition": chosen.partition, "account": chosen.account, "gpus-per-node": gpus}
         return found + [f"--{name}={value}" for name, value in named.items() if value is not None]
 
     def submit(self) -> str:

@@ -41,7 +41,7 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
-from steptime.runner.site import probe_site
+from steptime.runner.site import machine_of_checks, probe_site
 from steptime.runner.training_runs import TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,
@@ -109,14 +109,14 @@ class StudyRun:
         study, store = self.plan.study, self._store()
         with store.lock(), self._kept_progress():
             store.set_machine(fingerprint())
+            if self.plan.site is not None:
+                self._settle_on(probe_site(self.plan.site, store, self.observer, "steptime submit STUDY"))
             store.put("skipped", {"lines": skipped_in_words(self.plan.expansion.skipped)})
             store.put("tiers", merged_tiers(store.get("tiers") or {}, self.plan.expansion.tiers))
             store.put("implementations", {**(store.get("implementations") or {}), **self._implementations()})
             for trial in self.plan.expansion.trials:
                 store.add_trial(trial)
             try:
-                if self.plan.site is not None:
-                    self._site = probe_site(self.plan.site, store, self.observer, "steptime submit STUDY")
                 workloads = {
                     t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
                 }
@@ -158,6 +158,15 @@ class StudyRun:
                 with shielded():
                     self._verdicts.keep(store)
         return self._verdicts.counts(store, self.plan.expansion.trials)
+
+    def _settle_on(self, site: Site) -> None:
+        """Plan the study for hosts as they were found; their GPUs may mean other devices than those planned before."""
+        before = {trial.device for trial in self.plan.expansion.trials}
+        self._site, self.plan = site, self.plan.on(site)
+        now = {trial.device for trial in self.plan.expansion.trials}
+        if now != before:
+            devices = " and ".join(sorted(now))
+            self.observer.note(f"with {site.gpus_per_host} GPUs on each host the study trains on {devices}")
 
     @contextmanager
     def _kept_progress(self) -> Iterator[None]:
@@ -342,7 +351,11 @@ class StudyRun:
         shutil.rmtree(scratch, ignore_errors=True)
         equivalence = EquivalenceCheck(
             checker=Checker(executor, scratch, settings.steps, settings.repeats),
-            cache=CheckCache(cache_folder() / "equivalence", self.plan.manifests[REFERENCE]),
+            cache=CheckCache(
+                cache_folder() / "equivalence",
+                self.plan.manifests[REFERENCE],
+                machine=machine_of_checks(self._site) if self._site else None,
+            ),
             workloads=workloads,
             keep=store.append_equivalence,
             observer=self.observer,

@@ -45,12 +45,19 @@ class HostsChoice(Strict):
     workers_per_host: ProcessCount = 1
     """Workers fill one host after the other."""
     gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
-    """That every host must have; the study trains on them where it is not 0."""
+    """That every host must have; by default as many as `slurm.gpus_per_node` asks for, or as the probe finds on each.
+    The machine that steptime runs on is not asked. The study trains on them where it is not 0.
+    """
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@:-]*$", max_length=15)] | None = None
     """By which hosts talk to each other, as `ib0`; by default the one that leads to the first host."""
     local_folder: Annotated[str, Field(max_length=200), AfterValidator(_on_each_host)] | None = None
     """On each host's own disk, as `/local/scratch` or `$TMPDIR`: where environments are copied before their first use.
     By default launches use them in the shared cache."""
+
+
+def _number_as_text(value: object) -> object:
+    """Return a number, which YAML makes of ``4``, as the text that Slurm takes."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class SlurmChoice(Strict):
@@ -61,5 +68,11 @@ class SlurmChoice(Strict):
     """After which Slurm ends the job; the partition's own limit by default."""
     partition: Word | None = None
     account: Word | None = None
-    gpus_per_node: Word | None = None
-    """As Slurm's option of this name takes it: `4`, or `a100:4`."""
+    gpus_per_node: Annotated[Word, BeforeValidator(_number_as_text, json_schema_input_type=Word | int)] | None = None
+    """As Slurm's option of this name takes it: `4`, or `a100:4`. By default `hosts.gpus_per_host`."""
+
+    @property
+    def gpu_count(self) -> int | None:
+        """How many GPUs of all kinds ``gpus_per_node`` asks for on each node; None where it names no number."""
+        counts = [kind.rpartition(":")[2] for kind in (self.gpus_per_node or "").split(",")]
+        return sum(map(int, counts)) if all(count.isdecimal() for count in counts) else None

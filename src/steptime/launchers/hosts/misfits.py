@@ -1,7 +1,7 @@
 """What does not fit of the hosts of a site: the sentences by which they are refused before anything is launched."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from steptime.clusters.site import Site
@@ -53,17 +53,14 @@ def _no_interface(site: Site, name: str, fact: dict[str, Any]) -> str:
     return f"{name} has {wanted} with an IPv4 address (it has {known}); set hosts.interface"
 
 
-def _unseen(name: str, look: dict[str, Any]) -> list[str]:
+def _unseen(name: str, look: dict[str, Any]) -> Iterator[str]:
     if look["seen_s"] is None:
-        return [
-            (
-                f"{name} does not see the results folder within {SHOWN_S:g} s; all hosts must share it at the same path: "
-                "choose one on a shared file system with -o"
-            )
-        ]
-    if look["import_s"] is None:
-        return [f"{name} cannot import numpy with {sys.executable}, which all hosts must share"]
-    return []
+        yield (
+            f"{name} does not see the results folder within {SHOWN_S:g} s; all hosts must share it at the same path: "
+            "choose one on a shared file system with -o"
+        )
+    elif look["import_s"] is None:
+        yield f"{name} cannot import numpy with {sys.executable}, which all hosts must share"
 
 
 def _too_few_gpus(site: Site, name: str, fact: dict[str, Any]) -> str:

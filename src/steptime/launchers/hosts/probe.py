@@ -87,7 +87,8 @@ def probed(site: Site, folder: Path) -> Site:
         )
         for index, name in enumerate(names)
     )
-    return replace(site, hosts=hosts, paths=tuple(_paths(site, hosts)))
+    gpus = min(len(host.gpus) for host in hosts) if site.gpus_per_host is None else site.gpus_per_host
+    return replace(site, hosts=hosts, gpus_per_host=gpus, paths=tuple(_paths(site, hosts)))
 
 
 def answering(site: Site) -> list[str]:
