@@ -1,5 +1,6 @@
 """Which hosts a study runs on: those it names, those of the allocation around it, or placeholders for one to come."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,20 @@ def test_the_batch_script_asks_for_the_nodes_and_becomes_the_run(job):
     assert {"#SBATCH --nodes=2", "#SBATCH --time=1:30:00", "#SBATCH --qos=high", "module load cuda"} <= set(lines)
     assert lines[-1].startswith("exec ")
     assert "launcher=slurm" in lines[-1]
+
+
+def test_the_batch_script_asks_for_all_memory_of_its_nodes(job):
+    assert "#SBATCH --mem=0" in job.script.splitlines()
+
+
+@pytest.mark.parametrize("option", ["--mem=4G", "--mem 4G", "--mem-per-cpu=1G", "--mem-per-gpu=9G"])
+def test_memory_that_the_user_asks_for_is_left_as_it_is(job, option):
+    lines = replace(job, options=[option]).script.splitlines()
+    assert [line for line in lines if line.startswith("#SBATCH --mem")] == [f"#SBATCH {option}"]
+
+
+def test_binding_to_memory_says_nothing_of_how_much(job):
+    assert "#SBATCH --mem=0" in replace(job, options=["--mem-bind=local"]).script.splitlines()
 
 
 def test_the_commands_of_a_launch_to_come_have_placeholders(job):

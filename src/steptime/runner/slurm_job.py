@@ -1,5 +1,6 @@
 """The Slurm job of a study: one batch script, in which steptime runs on the first node and starts a step per launch."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -62,12 +63,18 @@ class SlurmJob:
         directives = [f"#SBATCH {option}" for option in (*self._own_options(), *self.options)]
         return "\n".join(["#!/bin/bash", *directives, "trap '' USR1", *self.setup, f"exec {shlex.join(command)}", ""])
 
+    @property
+    def _names_memory(self) -> bool:
+        """Whether the user's own options say how much memory the job gets."""
+        return any(re.match(r"--mem(-per-(cpu|gpu))?([=\s]|$)", option) for option in self.options)
+
     def _own_options(self) -> list[str]:
         chosen = self.plan.study.slurm or SlurmChoice()
         found = [
             f"--job-name=steptime-{self.plan.study.name}",
             f"--nodes={chosen.nodes}",
             "--exclusive",
+            *([] if self._names_memory else ["--mem=0"]),  # whole nodes are no more memory than was asked for
             "--requeue",
             "--open-mode=append",
             f"--signal=B:USR1@{_SIGNAL_BEFORE_S}",
