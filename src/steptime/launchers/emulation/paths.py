@@ -1,8 +1,10 @@
 """The paths between hosts: latency and bandwidth, measured with plain sockets before the launch."""
 
+import contextlib
 import json
-import select
+import secrets
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -44,15 +46,16 @@ def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list
     """
     if len(addresses) == 1:
         return []
+    secret = secrets.token_hex(16)
     started: list[subprocess.Popen[str]] = []
     try:
         for host in range(1, len(addresses)):
-            started.append(_start(command(host, [_PROGRAM, "serve", addresses[host]])))  # noqa: PERF401 - what was started must be ended
-        for server in started:
-            _await(server)
-        asker = _start(command(0, [_PROGRAM, "ask", str(size), *addresses[1:]]))
+            started.append(_start(command(host, [_PROGRAM, "serve", addresses[host]])))
+            _tell(started[-1], secret)
+        targets = [(address, _port_of(server)) for address, server in zip(addresses[1:], started, strict=True)]
+        asker = _start(command(0, [_PROGRAM, "ask", str(size)]))
         started.append(asker)
-        said, complaint = asker.communicate(timeout=_LIMIT_S)
+        said, complaint = asker.communicate(f"{secret}\n{json.dumps(targets)}\n", timeout=_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         message = f"the links between hosts could not be measured: {error}"
         raise LaunchError(message) from error
@@ -61,23 +64,39 @@ def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list
             process.kill()
             process.communicate()
     if asker.returncode:
-        message = f"the hosts cannot reach each other: {complaint.strip().splitlines()[-1:]}"
+        message = f"the hosts cannot reach each other: {' '.join(complaint.split())[-300:]}"
         raise LaunchError(message)
     return [_path(host, times, size) for host, times in enumerate(json.loads(said), start=1)]
 
 
 def _start(argv: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-def _await(server: subprocess.Popen[str]) -> None:
+def _tell(server: subprocess.Popen[str], secret: str) -> None:
+    """Tell a program the secret; it stays where another user cannot read it, which its arguments are not."""
+    assert server.stdin is not None  # noqa: S101 - it was asked for
+    with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait for its port says
+        server.stdin.write(f"{secret}\n")
+        server.stdin.flush()
+
+
+def _port_of(server: subprocess.Popen[str]) -> int:
+    """Return the port on which a program listens, as it says; what a login shell says before is passed over."""
     assert server.stdout is not None  # noqa: S101 - it was asked for
-    ready, _, _ = select.select([server.stdout], [], [], _LIMIT_S)
-    if not ready or not server.stdout.readline():
-        server.kill()
-        _, complaint = server.communicate()
-        message = f"no program could be run on a host: {' '.join(complaint.split())[-300:]}"
-        raise LaunchError(message)
+    limit = threading.Timer(_LIMIT_S, server.kill)
+    limit.start()
+    try:
+        for line in server.stdout:
+            if line.strip().isdecimal():
+                return int(line)
+    finally:
+        limit.cancel()
+    server.kill()
+    _, complaint = server.communicate()
+    message = f"no program could be run on a host: {' '.join(complaint.split())[-300:]}"
+    raise LaunchError(message)
 
 
 def _path(target: int, times: dict[str, list[float]], size: int) -> PathFindings:

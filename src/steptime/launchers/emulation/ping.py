@@ -1,33 +1,41 @@
-"""``python ping.py serve ADDRESS`` and ``… ask BYTES ADDRESS …``: the two ends of the measurement of paths.
+"""``python ping.py serve ADDRESS`` and ``… ask BYTES``: the two ends of the measurement of paths.
 
-The asking end prints, for each address, the times of its short and of its long exchanges as JSON.
+The first line of standard input tells both a secret, which arguments would show to everybody. The serving end listens
+on a free port, which it prints, and takes only the caller that proves to know the secret; the handshake is that of a
+launch. The second line for the asking end holds the addresses and ports to call, as JSON; it prints, for each, the
+times of its short and of its long exchanges as JSON. Only the standard library is imported, and the handshake.
 """
 
 import json
+import os
 import signal
 import socket
 import sys
 import time
 
-PORT = 15_007
+if not __package__:  # started by its path; behind the standard library, which nothing installed may replace
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
+
+from steptime.worker.handshake import accept_peers, connect_peer, open_listener
+
 SHORT, LONG = 60, 3
 """How many exchanges of each kind."""
 _HEADER = 8
 _LIMIT_S = 240
 """Nobody may be there to end a program on another host."""
+_CONNECT_S = 30.0
+_ASKER = "asker"
 
 
-def serve(address: str) -> None:
-    """Answer every message of one asker with one byte; end when it goes, or after a while."""
+def serve(address: str, secret: bytes) -> None:
+    """Answer every message of the one asker that knows the secret with one byte; end when it goes, or after a while."""
     signal.alarm(_LIMIT_S)
-    with socket.create_server((address, PORT)) as listener:
-        print("ready", flush=True)  # noqa: T201 - the launcher waits for it
-        connection, _ = listener.accept()
-        with connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while header := connection.recv(_HEADER, socket.MSG_WAITALL):
-                _receive(connection, int.from_bytes(header, "big"))
-                connection.sendall(b"!")
+    listener = open_listener(address)
+    print(listener.getsockname()[1], flush=True)  # noqa: T201 - the launcher waits for it
+    with accept_peers(listener, secret, [_ASKER], _LIMIT_S)[_ASKER] as connection:
+        while header := connection.recv(_HEADER, socket.MSG_WAITALL):
+            _receive(connection, int.from_bytes(header, "big"))
+            connection.sendall(b"!")
 
 
 def _receive(connection: socket.socket, count: int) -> None:
@@ -40,10 +48,13 @@ def _receive(connection: socket.socket, count: int) -> None:
         count -= received
 
 
-def ask(address: str, count: int) -> dict[str, list[float]]:
-    """Return the seconds of exchanges of 1 byte and of ``count`` bytes, each answered by one byte."""
-    with socket.create_connection((address, PORT), timeout=60.0) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def ask(address: tuple[str, int], count: int, secret: bytes) -> dict[str, list[float]]:
+    """Return the seconds of exchanges of 1 byte and of ``count`` bytes, each answered by one byte.
+
+    Raises RuntimeError where nobody at ``address`` proves to know the secret.
+    """
+    with connect_peer(lambda: address, secret, _ASKER, _CONNECT_S) as connection:
+        connection.settimeout(_CONNECT_S)
         _exchange(connection, count)  # the connection's window opens
         return {
             "short_s": [_exchange(connection, 1) for _ in range(SHORT)],
@@ -61,8 +72,16 @@ def _exchange(connection: socket.socket, count: int) -> float:
     return time.perf_counter() - started
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Serve or ask, as the arguments say."""
+    secret = bytes.fromhex(sys.stdin.readline())
     if sys.argv[1] == "serve":
-        serve(sys.argv[2])
-    else:
-        print(json.dumps([ask(address, int(sys.argv[2])) for address in sys.argv[3:]]))  # noqa: T201 - the launcher reads it
+        serve(sys.argv[2], secret)
+        return
+    signal.alarm(_LIMIT_S)
+    targets = [(address, port) for address, port in json.loads(sys.stdin.readline())]
+    print(json.dumps([ask(target, int(sys.argv[2]), secret) for target in targets]))  # noqa: T201 - the launcher reads it
+
+
+if __name__ == "__main__":
+    main()

@@ -71,11 +71,12 @@ def variables_of_line(argv: Sequence[str], inherited: Mapping[str, str]) -> dict
     return {name: value for name, value in inherited.items() if name in _SRUN_NEEDS or not name.startswith(foreign)}
 
 
-def single_command(host: FoundHost, reach: Reach, argv: Sequence[str]) -> list[str]:
-    """Return the command that runs one program on one host."""
+def single_command(host: FoundHost, reach: Reach, argv: Sequence[str], *, reads: bool = False) -> list[str]:
+    """Return the command that runs one program on one host; ``reads``: whether the program reads its standard input."""
     if reach == "slurm":
-        return ["srun", f"--nodelist={host.name}", "-N", "1", "-n", "1", *_OPTIONS_OF_SRUN, "--input=none", *argv]
-    return ["ssh", *_OPTIONS_OF_SSH, "-n", "--", host.name, f"exec {shlex.join(argv)}"]
+        silent = [] if reads else ["--input=none"]
+        return ["srun", f"--nodelist={host.name}", "-N", "1", "-n", "1", *_OPTIONS_OF_SRUN, *silent, *argv]
+    return ["ssh", *_OPTIONS_OF_SSH, *([] if reads else ["-n"]), "--", host.name, f"exec {shlex.join(argv)}"]
 
 
 def cluster_of(request: Request) -> Cluster:

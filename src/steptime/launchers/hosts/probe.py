@@ -175,6 +175,6 @@ def _refuse(reasons: Sequence[str]) -> None:
 def _paths(site: Site, hosts: Sequence[FoundHost]) -> list[PathFindings]:
     """Measure what a message takes from the first host to each other one."""
     command: Callable[[int, Sequence[str]], list[str]] = lambda host, program: single_command(  # noqa: E731
-        hosts[host], site.reach, [sys.executable, "-I", "-S", *program]
+        hosts[host], site.reach, [sys.executable, "-I", "-S", *program], reads=True
     )
     return measure_paths([host.address for host in hosts], message_bytes(None, 0), command)
