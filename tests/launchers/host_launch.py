@@ -1,7 +1,8 @@
 """``python host_launch.py FOLDER LAUNCHER REACH HOSTS [KEY=VALUE]…``: one launch on hosts, run on a node of a bed.
 
 FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter``,
-``container`` (words as of a shell), ``probe`` (0 to do without), ``environment`` and ``local_folder`` can be set. The
+``container`` (words as of a shell), ``probe`` (0 to do without), ``environment``, ``local_folder``, ``cache``,
+``datasets`` and ``interpreters`` can be set. The
 outcome is printed as JSON.
 """
 
@@ -13,7 +14,7 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from steptime.clusters.site import FoundHost, Site
+from steptime.clusters.site import FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.probe import probed
 from steptime.launchers.request import Request
@@ -29,7 +30,12 @@ def main() -> None:
     site = Site(tuple(known), reach, f"Slurm job {os.environ.get('SLURM_JOB_ID')}", **wants)
     try:
         if given.get("probe") == "1":
-            site = probed(site, folder / "probe")
+            needed = NeededPaths(
+                cache=given.get("cache"),
+                datasets=tuple(filter(None, given.get("datasets", "").split(","))),
+                interpreters=tuple(filter(None, given.get("interpreters", "").split(","))),
+            )
+            site = probed(site, folder / "probe", needed)
         request = Request(
             folder,
             Path(given.get("interpreter", sys.executable)),

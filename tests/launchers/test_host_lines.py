@@ -43,6 +43,7 @@ def test_a_host_that_falls_silent_while_clocks_are_compared_is_dead(tmp_path, mo
 def test_a_host_that_waits_for_a_file_says_that_it_lives(tmp_path):
     wanted = tmp_path / "shown"
     look = {"file": str(wanted), "text": "shown", "interpreter": sys.executable, "limit_s": 30.0}
+    look |= {"cache": None, "cache_file": None, "folders": [], "programs": []}
     with Lines({"host-n0": [sys.executable, "-I", "-S", FAR_END, "0"]}, ["n0"], tmp_path) as lines:
         lines.send(plan={"hosts": ["n0"], "folder": str(tmp_path), "silence_s": 60.0, "probe": True, "stripped": []})
         lines.gather("ready", 30.0)

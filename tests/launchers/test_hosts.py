@@ -321,6 +321,25 @@ def test_a_host_without_the_wanted_interface_is_refused_with_those_it_has(bed, t
     assert "n0 has no interface 'ib0' with an IPv4 address (it has lo 127.0.0.1, eth0 10.88.0.1)" in refused
 
 
+def test_paths_that_a_host_lacks_are_named_with_it(bed, tmp_path):
+    """The node n2 has another file system over a folder."""
+    folder = staged(tmp_path, "pass")
+    hidden = tmp_path / "of-n0"
+    (hidden / "photos").mkdir(parents=True)
+    (hidden / "python").symlink_to(PYTHON)
+    given = {"cache": tmp_path / "cache", "datasets": hidden / "photos", "interpreters": hidden / "python"}
+    assert "refused" not in launch(bed, folder, hosts="n0,n2", probe=1, **given)
+    assert not list((tmp_path / "cache").iterdir())
+    bed.run("mount", "-t", "tmpfs", "none", str(hidden), node="n2")
+    try:
+        refused = launch(bed, folder, hosts="n0,n2", probe=1, **given)["refused"]
+    finally:
+        bed.run("umount", str(hidden), node="n2")
+    assert f"n2 cannot read the dataset folder {hidden}/photos" in refused
+    assert f"n2 cannot start the interpreter {hidden}/python" in refused
+    assert "n0 cannot" not in refused
+
+
 def test_a_second_address_of_an_interface_is_known(bed):
     """A host may reach the first one by any of them."""
     add = ["ip", "address", "add", "10.77.0.3/24", "dev", "eth0"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steptime.clusters.site import FoundHost, Site
+from steptime.clusters.site import FoundHost, NeededPaths, Site
 from steptime.launchers.hosts.misfits import misfits
 
 FACT = {
@@ -15,14 +15,14 @@ FACT = {
     "gpus_left_out": None,
 }
 END = {"interface": "eth0", "address": "10.0.0.1"}
-LOOK = {"seen_s": 0.1, "import_s": 0.5, "missing": []}
+LOOK = {"seen_s": 0.1, "import_s": 0.5, "cache_seen": True, "no_folders": [], "no_programs": []}
 
 
 def refused(
     gpus_per_host: int | None = None, end: dict[str, Any] = END, look: dict[str, Any] = LOOK, **fact: Any
 ) -> str:
     site = Site((FoundHost("n0"),), "ssh", "the study", gpus_per_host=gpus_per_host)
-    return "; ".join(misfits(site, [{**FACT, **fact}], [end], [look]))
+    return "; ".join(misfits(site, NeededPaths("/home/me/cache"), [{**FACT, **fact}], [end], [look]))
 
 
 def test_a_host_that_has_all_is_not_refused():
@@ -40,3 +40,16 @@ def test_a_host_with_too_few_gpus_is_told_what_hides_others():
         "n0 has 2 GPUs with CUDA_VISIBLE_DEVICES=0,1 there, not the 4 that the study counts with; set "
         "hosts.gpus_per_host"
     )
+
+
+def test_a_host_with_a_cache_of_its_own_is_told_to_share_it():
+    assert refused(look={**LOOK, "cache_seen": False}) == (
+        "n0 does not share the cache /home/me/cache, where environments and datasets are; set STEPTIME_CACHE to a "
+        "folder of a shared file system"
+    )
+
+
+def test_a_host_without_the_results_folder_is_told_that_alone():
+    said = refused(look={**LOOK, "seen_s": None, "cache_seen": False, "no_folders": ["/data"]})
+    assert said.startswith("n0 does not see the results folder")
+    assert ";" not in said.partition("; all hosts must share it")[2]

@@ -90,6 +90,18 @@ class FoundHost:
 
 
 @dataclass(frozen=True)
+class NeededPaths:
+    """What every host must have at the same paths, beside steptime's installation and the results folder."""
+
+    cache: str | None = None
+    """The cache of environments and datasets, which all hosts must share; None where nothing of it is needed."""
+    datasets: tuple[str, ...] = ()
+    """Folders of the user's."""
+    interpreters: tuple[str, ...] = ()
+    """That the study names."""
+
+
+@dataclass(frozen=True)
 class Site:
     """Hosts in the order in which workers fill them, and how they are reached."""
 
@@ -134,13 +146,14 @@ class Site:
         known = [host.memory_bytes for host in self.first(count) if host.memory_bytes is not None]
         return min(known, default=None)
 
-    def differences(self, count: int | None = None) -> list[str]:
-        """Return in what the first ``count`` hosts differ, of which a launch is as slow as the slowest; by default all.
+    def differences(self, count: int | None = None) -> dict[str, str]:
+        """Return in what the first ``count`` hosts differ, by default all: a step lasts as long as on the slowest.
 
-        Processors, how many cores may be used, and GPUs are compared, a line for each that differs.
+        Processors, how many cores may be used, and GPUs are compared; what differs is the key, and the value says which
+        host has which.
         """
         hosts = self.hosts[:count]
-        found = []
+        found = {}
         for title, of_host in (
             ("processors", {host.name: host.cpu for host in hosts}),
             ("cores", {host.name: str(len(host.cores)) for host in hosts}),
@@ -151,7 +164,7 @@ class Site:
                 by_kind.setdefault(kind, []).append(name)
             if len(by_kind) > 1:
                 each = "; ".join(f"{', '.join(names)}: {kind or 'unknown'}" for kind, names in by_kind.items())
-                found.append(f"{title} differ ({each})")
+                found[title] = each
         return found
 
     def in_words(self) -> str:

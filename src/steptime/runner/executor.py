@@ -24,6 +24,7 @@ from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
 
+DIFFERENT_HOSTS = "hosts of different kinds"
 DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
 its memory."""
@@ -190,6 +191,14 @@ class Executor:
         fewest = self.hosts.site.fewest_cores(len(cluster.hosts))
         return cluster.most_workers_of_a_host(configuration.workers), fewest
 
+    def _differing_hosts(self, configuration: Launchable) -> list[str]:
+        """Return the flag of a launch whose hosts are not all of one kind, and in what they differ."""
+        cluster = configuration.cluster
+        if self.hosts is None or cluster is None or cluster.kind == "emulated":
+            return []
+        differences = self.hosts.site.differences(len(cluster.hosts))
+        return [f"{DIFFERENT_HOSTS}: {', '.join(differences)}"] if differences else []
+
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""
         diverged = [DIVERGED] if result.collected.diverged() else []
@@ -202,7 +211,7 @@ class Executor:
             "steptime": steptime.__version__,
             "environment": _environment_json(self.environment(configuration)),
             "noise": result.noise,
-            "flags": noise_flags + diverged,
+            "flags": noise_flags + diverged + self._differing_hosts(configuration),
             "stderr": result.stderr,
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
             "isolation": result.outcome.isolation,

@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from steptime.clusters.site import Site
+from steptime.clusters.site import NeededPaths, Site
 from steptime.errors import LaunchError, Unfinished
-from steptime.launchers.hosts.probe import answering
+from steptime.launchers.hosts.probe import NOTHING_MORE, answering
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
 from steptime.runner.site import found_site
@@ -78,6 +79,9 @@ class LivingHosts:
             raise Unfinished(message) from error
 
 
-def living_hosts(site: Site, needed: int, store: Store, observer: Observer) -> LivingHosts:
+def living_hosts(
+    site: Site, needed: int, store: Store, observer: Observer, paths: NeededPaths = NOTHING_MORE
+) -> LivingHosts:
     """Return the hosts of a run that were found; those that are left when one dies are kept in its results folder."""
-    return LivingHosts(site, needed, lambda left: found_site(left, store, observer), answering, observer.note)
+    probe = partial(found_site, store=store, observer=observer, needed=paths)
+    return LivingHosts(site, needed, probe, answering, observer.note)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steptime.clusters.site import Site
+from steptime.clusters.site import NeededPaths, Site
+from steptime.datasets.builtins import BUILTINS
+from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
 from steptime.frameworks.manifest import Manifest, load_manifests
@@ -179,6 +181,21 @@ class StudyPlan:
         """Return what the environment of a framework must be that trains on a device, fed by a loader."""
         chosen = self.study.environments.get(framework)
         return environment_spec(self.manifests[framework], chosen, device, self.accelerators, loader)
+
+    def needed_paths(self) -> NeededPaths:
+        """Return what every host must have at the same paths, beside steptime's installation and the results."""
+        trials = self.expansion.trials
+        environments = [self.environment_spec(*key) for key in dict.fromkeys(map(environment_key, trials))]
+        own = [name for name in dict.fromkeys(trial.dataset for trial in trials) if name and name not in BUILTINS]
+        own += [trial.training.validation for trial in trials if trial.training and trial.training.validation]
+        reads_cache = any(trial.dataset for trial in trials) or any(
+            each.kind not in {"core", "existing"} for each in environments
+        )
+        return NeededPaths(
+            cache=str(cache_folder()) if reads_cache else None,
+            datasets=tuple(str(Path(name).expanduser().absolute()) for name in dict.fromkeys(own)),
+            interpreters=tuple(str(each.interpreter) for each in environments if each.interpreter is not None),
+        )
 
     @staticmethod
     def _is_there(environment: EnvironmentSpec) -> bool:

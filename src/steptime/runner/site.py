@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.site import FoundHost, Reach, Site, example_site
+from steptime.clusters.site import FoundHost, NeededPaths, Reach, Site, example_site
 from steptime.errors import LaunchError, StudyError, UsageError
-from steptime.launchers.hosts.probe import probed
+from steptime.launchers.hosts.probe import NOTHING_MORE, probed
 from steptime.measurements.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
@@ -101,7 +101,9 @@ def find_site(
     return _site(names, "ssh", scheduler, chosen)
 
 
-def probe_site(site: Site, store: Store, observer: Observer, submission: str) -> Site:
+def probe_site(
+    site: Site, store: Store, observer: Observer, submission: str, needed: NeededPaths = NOTHING_MORE
+) -> Site:
     """Return a site as the probe finds it, shown to the user and kept in a results folder.
 
     Args:
@@ -109,6 +111,7 @@ def probe_site(site: Site, store: Store, observer: Observer, submission: str) ->
         store: the results folder, which all of them must share.
         observer: of the run.
         submission: the command that would have Slurm make an allocation.
+        needed: what all hosts must have at the same paths, beside the results folder.
 
     Raises LaunchError where a host cannot be used, or where there is no allocation yet.
     """
@@ -117,13 +120,16 @@ def probe_site(site: Site, store: Store, observer: Observer, submission: str) ->
         raise LaunchError(message)
     observer.stage(f"Probing {len(site.hosts)} hosts", None)
     observer.working_on(site.in_words())
-    return found_site(site, store, observer)
+    return found_site(site, store, observer, needed)
 
 
-def found_site(site: Site, store: Store, observer: Observer) -> Site:
+def found_site(site: Site, store: Store, observer: Observer, needed: NeededPaths = NOTHING_MORE) -> Site:
     """Return a site as the probe finds it, as ``probe_site`` does, within whatever stage the run is in."""
-    found = probed(site, store.path / "probe")
+    found = probed(site, store.path / "probe", needed)
     observer.note("\n".join([found.in_words(), *(host.in_words() for host in found.hosts)]))
+    if differences := found.differences():
+        each = ". ".join(f"{title}: {text}" for title, text in differences.items())
+        observer.note(f"hosts of different kinds, of which a step lasts as long as on the slowest. {each}")
     before = (store.get("sites") or {}).get("sites", [])
     store.put("sites", {"sites": [*before, asdict(found)]})
     return found

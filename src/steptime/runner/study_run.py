@@ -110,7 +110,8 @@ class StudyRun:
         with store.lock(), self._kept_progress():
             store.set_machine(fingerprint())
             if self.plan.site is not None:
-                self._settle_on(probe_site(self.plan.site, store, self.observer, "steptime submit STUDY"))
+                needed = self.plan.needed_paths()
+                self._settle_on(probe_site(self.plan.site, store, self.observer, "steptime submit STUDY", needed))
             store.put("skipped", {"lines": skipped_in_words(self.plan.expansion.skipped)})
             store.put("tiers", merged_tiers(store.get("tiers") or {}, self.plan.expansion.tiers))
             store.put("implementations", {**(store.get("implementations") or {}), **self._implementations()})
@@ -317,7 +318,9 @@ class StudyRun:
         names = {each: spec.name for each, spec in specs.items()}
         executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
         if self._site:
-            executor = replace(executor, hosts=living_hosts(self._site, self.plan.most_hosts, store, self.observer))
+            paths = self.plan.needed_paths()
+            living = living_hosts(self._site, self.plan.most_hosts, store, self.observer, paths)
+            executor = replace(executor, hosts=living)
         failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
         return executor, self._verdicts.refuse(trials, failures, "failed")
 

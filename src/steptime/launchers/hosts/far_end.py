@@ -36,13 +36,13 @@ from steptime.launchers.hosts.host_facts import (
     facts,
     interface_addresses,
     ports_free_at,
-    seconds_until,
     towards,
 )
 from steptime.launchers.hosts.host_files import listed, read_text
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 from steptime.launchers.hosts.messages import Message, lines_of
 from steptime.launchers.hosts.process_tree import end_below_self, was_stopped
+from steptime.launchers.hosts.shared_files import look
 
 _SUBREAPER = 36
 _TURN_S = 0.2
@@ -155,8 +155,8 @@ class FarEnd:
         self._say(ports=ports_free_at(address, count), before=counters())
 
     def _look(self, asked: Message) -> None:
-        """Say how a file of the shared folder showed: NFS may take a minute."""
-        self._say_later(lambda: {"look": seconds_until(asked["look"])})
+        """Say what shows of the shared files: NFS may take a minute."""
+        self._say_later(lambda: {"look": look(asked["look"])})
 
     def _copy(self, asked: Message) -> None:
         """Have the environment on this host's own disk, and start all that follows from there."""

@@ -10,13 +10,12 @@ import random
 import shutil
 import socket
 import struct
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 from steptime.launchers.hosts.gpu_facts import gpu_facts
-from steptime.launchers.hosts.host_files import listed, read_text
+from steptime.launchers.hosts.host_files import read_text
 from steptime.launchers.mpiexec import is_open_mpi
 
 Facts = dict[str, Any]
@@ -208,25 +207,3 @@ def ports_free_at(address: str, count: int) -> list[int]:
     finally:
         for each in held:
             each.close()
-
-
-def seconds_until(asked: Facts) -> Facts:
-    """Return after how long a file of the shared folder showed the launcher's text, and what an interpreter takes."""
-    started, path = time.monotonic(), asked["file"]
-    folder, name = os.path.split(path)
-    seen_s = None
-    while time.monotonic() - started < asked["limit_s"]:
-        if name in listed(folder) and read_text(path) == asked["text"]:
-            seen_s = time.monotonic() - started
-            break
-        time.sleep(0.02)
-    started = time.monotonic()
-    imported = None
-    if seen_s is not None:
-        command = [asked["interpreter"], "-c", "import numpy"]
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=120.0, check=False)
-            imported = time.monotonic() - started if done.returncode == 0 else None
-        except (OSError, subprocess.TimeoutExpired):
-            pass
-    return {"seen_s": seen_s, "import_s": imported}

@@ -4,22 +4,27 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from steptime.clusters.site import Site
+from steptime.clusters.site import NeededPaths, Site
 
 SHOWN_S = 90.0
 """After so long a new file must show on every host: NFS may remember for a minute that a file was not there."""
 
 
 def misfits(
-    site: Site, facts: Sequence[dict[str, Any]], ends: Sequence[dict[str, Any]], looks: Sequence[dict[str, Any]]
+    site: Site,
+    needed: NeededPaths,
+    facts: Sequence[dict[str, Any]],
+    ends: Sequence[dict[str, Any]],
+    looks: Sequence[dict[str, Any]],
 ) -> list[str]:
     """Return why hosts cannot be used, a sentence each.
 
     Args:
         site: the hosts' names, and what the study wants.
+        needed: what they must have at the same paths.
         facts: what each far end says of its host.
         ends: the interface and the address of each.
-        looks: what each saw of the shared folders.
+        looks: what each sees of the shared files.
     """
     found = []
     seen: dict[tuple[str, str], str] = {}
@@ -30,7 +35,7 @@ def misfits(
         seen[same] = name
         if end["address"] is None or end["interface"] is None:
             found.append(_no_interface(site, name, fact))
-        found += _unseen(name, look)
+        found += _unseen(name, needed, look)
         if site.gpus_per_host is not None and len(fact["gpus"]) < site.gpus_per_host:
             found.append(_too_few_gpus(site, name, fact))
     return found
@@ -53,14 +58,27 @@ def _no_interface(site: Site, name: str, fact: dict[str, Any]) -> str:
     return f"{name} has {wanted} with an IPv4 address (it has {known}); set hosts.interface"
 
 
-def _unseen(name: str, look: dict[str, Any]) -> Iterator[str]:
+def _unseen(name: str, needed: NeededPaths, look: dict[str, Any]) -> Iterator[str]:
     if look["seen_s"] is None:
         yield (
             f"{name} does not see the results folder within {SHOWN_S:g} s; all hosts must share it at the same path: "
             "choose one on a shared file system with -o"
         )
-    elif look["import_s"] is None:
+        return
+    if look["import_s"] is None:
         yield f"{name} cannot import numpy with {sys.executable}, which all hosts must share"
+    if not look["cache_seen"]:
+        yield (
+            f"{name} does not share the cache {needed.cache}, where environments and datasets are; set STEPTIME_CACHE "
+            "to a folder of a shared file system"
+        )
+    for folder in look["no_folders"]:
+        yield f"{name} cannot read the dataset folder {folder}; all hosts must have it at the same path: copy it there"
+    for program in look["no_programs"]:
+        yield (
+            f"{name} cannot start the interpreter {program}, which the study names; all hosts must have it at the same "
+            "path: install it there, or name another one under environments"
+        )
 
 
 def _too_few_gpus(site: Site, name: str, fact: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.clusters.cluster import PathFindings
-from steptime.clusters.site import FoundGpu, FoundHost, Site
+from steptime.clusters.site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
 from steptime.launchers.hosts.commands import reach_commands, single_command
@@ -28,14 +28,16 @@ _LOOK_S = 300.0
 _LOST_S = 20.0
 """After so long without a word, behind its first one, it is dead; srun itself goes on for as long as another works."""
 _EXCHANGES = 5
+NOTHING_MORE = NeededPaths()
 
 
-def probed(site: Site, folder: Path) -> Site:
+def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site:
     """Return ``site`` with what was found on its hosts and between them.
 
     Args:
         site: its hosts' names and what the study wants.
         folder: a folder that all hosts must share.
+        needed: what else they must have at the same paths.
 
     Raises LaunchError that names every host that cannot be used, and why.
     """
@@ -44,6 +46,7 @@ def probed(site: Site, folder: Path) -> Site:
     for old in folder.glob("*.launch"):
         old.unlink()
     nonce = folder / f"probe-{secrets.token_hex(8)}"
+    mark: Path | None = None
     names = site.names
     try:
         with Lines(reach_commands(site.hosts, site.reach), names, folder) as lines:
@@ -51,6 +54,7 @@ def probed(site: Site, folder: Path) -> Site:
             lines.send(plan={**plan, "stripped": foreign_variables()})
             facts = _gathered(lines, "ready", _READY_S, _READY_S)
             nonce.write_text(nonce.name)
+            mark = _marked(needed.cache, nonce.name)
             ends = _addresses(lines, site, facts)
             clocks = _clock_offsets(lines, len(names))
             lines.send(
@@ -58,6 +62,10 @@ def probed(site: Site, folder: Path) -> Site:
                     "file": str(nonce.absolute()),
                     "text": nonce.name,
                     "interpreter": sys.executable,
+                    "cache": needed.cache,
+                    "cache_file": str(mark) if mark else None,
+                    "folders": list(needed.datasets),
+                    "programs": list(needed.interpreters),
                     "limit_s": SHOWN_S,
                 }
             )
@@ -67,7 +75,9 @@ def probed(site: Site, folder: Path) -> Site:
                 lines.has_left(host)
     finally:
         nonce.unlink(missing_ok=True)
-    _refuse(misfits(site, facts, ends, looks))
+        if mark:
+            mark.unlink(missing_ok=True)
+    _refuse(misfits(site, needed, facts, ends, looks))
     hosts = tuple(
         FoundHost(
             name=name,
@@ -89,6 +99,19 @@ def probed(site: Site, folder: Path) -> Site:
     )
     gpus = min(len(host.gpus) for host in hosts) if site.gpus_per_host is None else site.gpus_per_host
     return replace(site, hosts=hosts, gpus_per_host=gpus, paths=tuple(_paths(site, hosts)))
+
+
+def _marked(cache: str | None, name: str) -> Path | None:
+    """Write a file into the cache, by which hosts show that they share it; None of a cache that cannot be written."""
+    if cache is None:
+        return None
+    mark = Path(cache) / name
+    try:
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.write_text(name)
+    except OSError:
+        return None
+    return mark
 
 
 def answering(site: Site) -> list[str]:
