@@ -38,7 +38,7 @@ from steptime.launchers.hosts.host_facts import (
     ports_free_at,
     towards,
 )
-from steptime.launchers.hosts.host_files import listed, read_text
+from steptime.launchers.hosts.host_files import read_text
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 from steptime.launchers.hosts.messages import Message, lines_of
 from steptime.launchers.hosts.process_tree import end_below_self, was_stopped

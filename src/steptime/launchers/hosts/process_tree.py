@@ -8,7 +8,7 @@ import os
 import signal
 import time
 
-from steptime.launchers.hosts.host_facts import listed, read_text
+from steptime.launchers.hosts.host_files import listed, read_text
 
 GRACE_S = 2.0
 """How long processes may take to end after they were asked to."""
