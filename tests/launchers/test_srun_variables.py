@@ -39,7 +39,7 @@ def bed() -> Iterator[ClusterBed]:
 )
 def test_a_variable_of_the_shell_hides_nothing_from_a_worker_and_places_it_nowhere_else(bed, tmp_path, variable):
     (tmp_path / "start.py").write_text(WRITE_VARIABLES)
-    command = [sys.executable, LAUNCH, str(tmp_path), "slurm", "slurm", "n0,n1", "time_limit_s=40"]
+    command = [sys.executable, LAUNCH, str(tmp_path), "slurm", "slurm", "n0,n1", "time_limit_s=40", "probe=1"]
     allocation = ["salloc", "-Q", "--nodelist=n0,n1", "--gres=gpu:2", "--exclusive"]
     done = bed.run(*allocation, "env", variable, "MINE=here", *command)
     assert done.stdout, done.stderr

@@ -5,7 +5,7 @@ import json
 import secrets
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -34,13 +34,16 @@ def message_bytes(bandwidth_bits_per_s: float | None, burst_bytes: int, delay_s:
     return min(_MOST_BYTES, max(least, round(bandwidth_bits_per_s / 8 * _LONG_S)))
 
 
-def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list[PathFindings]:
+def measure_paths(
+    addresses: Sequence[str], size: int, command: Command, variables: Mapping[str, str] | None = None
+) -> list[PathFindings]:
     """Return what a message from the first host to each other one takes.
 
     Args:
         addresses: of all hosts.
         size: bytes of a long message.
         command: how a program is run on a host.
+        variables: the environment of these commands; by default that of this process.
 
     Raises LaunchError when the hosts cannot reach each other.
     """
@@ -50,10 +53,10 @@ def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list
     started: list[subprocess.Popen[str]] = []
     try:
         for host in range(1, len(addresses)):
-            started.append(_start(command(host, [_PROGRAM, "serve", addresses[host]])))
+            started.append(_start(command(host, [_PROGRAM, "serve", addresses[host]]), variables))
             _tell(started[-1], secret)
         targets = [(address, _port_of(server)) for address, server in zip(addresses[1:], started, strict=True)]
-        asker = _start(command(0, [_PROGRAM, "ask", str(size)]))
+        asker = _start(command(0, [_PROGRAM, "ask", str(size)]), variables)
         started.append(asker)
         said, complaint = asker.communicate(f"{secret}\n{json.dumps(targets)}\n", timeout=_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -69,9 +72,9 @@ def measure_paths(addresses: Sequence[str], size: int, command: Command) -> list
     return [_path(host, times, size) for host, times in enumerate(json.loads(said), start=1)]
 
 
-def _start(argv: list[str]) -> subprocess.Popen[str]:
+def _start(argv: list[str], variables: Mapping[str, str] | None) -> subprocess.Popen[str]:
     pipe = subprocess.PIPE
-    return subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen(argv, env=variables, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
 def _tell(server: subprocess.Popen[str], secret: str) -> None:

@@ -1,6 +1,7 @@
 """The probe of a site: what each of its hosts has, asked before anything is launched, and what does not fit."""
 
 import contextlib
+import os
 import secrets
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from steptime.clusters.cluster import PathFindings
 from steptime.clusters.site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
-from steptime.launchers.hosts.commands import reach_commands, single_command
+from steptime.launchers.hosts.commands import reach_commands, single_command, variables_of_line
 from steptime.launchers.hosts.lines import Lines
 from steptime.launchers.hosts.misfits import SHOWN_S, misfits, same_host
 from steptime.launchers.process_env import foreign_variables
@@ -120,14 +121,16 @@ def answering(site: Site) -> list[str]:
     A launch cannot tell: where one node dies, srun forwards nothing of the others either.
     """
     deadline = time.monotonic() + _ANSWER_S
+    commands = {host.name: single_command(host, site.reach, ["true"]) for host in site.hosts}
     asked = {
-        host.name: subprocess.Popen(
-            single_command(host, site.reach, ["true"]),
+        name: subprocess.Popen(
+            command,
+            env=variables_of_line(command, os.environ),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for host in site.hosts
+        for name, command in commands.items()
     }
     try:
         for process in asked.values():
@@ -200,4 +203,6 @@ def _paths(site: Site, hosts: Sequence[FoundHost]) -> list[PathFindings]:
     command: Callable[[int, Sequence[str]], list[str]] = lambda host, program: single_command(  # noqa: E731
         hosts[host], site.reach, [sys.executable, "-I", "-S", *program], reads=True
     )
-    return measure_paths([host.address for host in hosts], message_bytes(None, 0), command)
+    return measure_paths(
+        [host.address for host in hosts], message_bytes(None, 0), command, variables_of_line(command(0, []), os.environ)
+    )
