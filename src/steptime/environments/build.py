@@ -1,10 +1,8 @@
 """The build of one environment, under a lock: complete in the end, or not there at all.
 
-The lock is the kernel's, so that a killed process cannot leave it behind.
+The lock is the kernel's, so that a killed process cannot leave it behind, or a lease where the kernel locks nothing.
 """
 
-import errno
-import fcntl
 import os
 import shutil
 import tempfile
@@ -22,7 +20,9 @@ from steptime.environments.spec import BuildContext, EnvironmentSpec
 from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, refused_package, run_logged
 from steptime.environments.tools import Command, Tool
 from steptime.errors import EnvironmentFailure
+from steptime.file_lock import FileLock
 from steptime.interruption import shielded
+from steptime.lease import SILENCE_S
 from steptime.units import format_bytes, format_seconds
 
 _FULL_BYTES = 2**22
@@ -159,6 +159,8 @@ def size_of(folder: Path) -> int:
 
 
 _POLL_S = 0.1
+_GRACE_S = 10.0
+"""Installers end within it after a maker that was killed; a lease, unlike the kernel's lock, does not see them."""
 
 
 @contextmanager
@@ -170,12 +172,13 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
         waiting: called once if the lock is not free.
         cancelled: ends the waiting.
 
-    Raises EnvironmentFailure when cancelled, OSError when the lock file cannot be written.
+    Raises EnvironmentFailure when cancelled, and when another host has taken the lock meanwhile because this process
+    gave no sign of life for minutes; OSError when the lock file cannot be written.
     """
-    descriptor = _open(folder)
+    descriptor, lock = _open(folder)
     try:
         reported = False
-        while not _try(descriptor):
+        while not lock.take():
             if not reported:
                 waiting()
                 reported = True
@@ -183,8 +186,14 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
                 message = f"stopped while waiting for another process that makes {folder}"
                 raise EnvironmentFailure(message)
         yield descriptor
+        if lock.lost:
+            message = (
+                f"another process makes {folder} since this one gave no sign of life for {format_seconds(SILENCE_S)}; "
+                "wait for it, then give the same command again"
+            )
+            raise EnvironmentFailure(message)
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
 @contextmanager
@@ -193,30 +202,22 @@ def idle(folder: Path, patience_s: float = 1.0) -> Iterator[None]:
 
     Raises EnvironmentFailure when somebody still is after ``patience_s`` seconds.
     """
-    descriptor = _open(folder)
+    _, lock = _open(folder)
     try:
         give_up = time.monotonic() + patience_s
-        while not _try(descriptor):
+        while not lock.take():
             if time.monotonic() > give_up:
                 message = f"another process is making {folder} right now; end it, or wait until it is ready"
                 raise EnvironmentFailure(message)
             time.sleep(_POLL_S)
         yield
     finally:
-        os.close(descriptor)
+        lock.release()
 
 
-def _open(folder: Path) -> int:
+def _open(folder: Path) -> tuple[int, FileLock]:
     locks = folder.parent / ".locks"
     locks.mkdir(parents=True, exist_ok=True)
-    return os.open(locks / folder.name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _try(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in {errno.EWOULDBLOCK, errno.EACCES}:
-            return False
-        raise
-    return True
+    path = locks / folder.name
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return descriptor, FileLock(path, descriptor, grace_s=_GRACE_S)

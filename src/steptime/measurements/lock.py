@@ -1,64 +1,89 @@
-"""One writer per results folder, held by the kernel, so that it is free the moment its holder dies."""
+"""One writer per results folder, held by the kernel, or by a lease where the file system has no lock of files."""
 
-import fcntl
 import os
 import socket
 from pathlib import Path
 from typing import Self
 
 from steptime.errors import StoreError
+from steptime.file_lock import FileLock
+from steptime.lease import SILENCE_S
 from steptime.measurements.plain_file import cannot_write, open_plain, remove_abandoned
+from steptime.units import format_seconds
 
 
 class FolderLock:
     """An exclusive lock on a file; may be entered again by the object that holds it.
 
-    The file names the process and the host that hold the lock, for the message; what counts is the kernel's lock.
-    Who takes the lock removes what killed writers have left half-written in the folder.
+    The file names the process and the host that hold the lock, for the message; what counts is the kernel's lock, or
+    the lease. Who takes the lock removes what killed writers have left half-written in the folder.
 
-    Raises StoreError when another process, or another object of this one, holds it.
+    Raises StoreError when another process, or another object of this one, holds it, also one that took it from this
+    one because it gave no sign of life for minutes.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor: int | None = None
+        self._lock: FileLock | None = None
         self._depth = 0
 
     def __enter__(self) -> Self:
-        if self._depth == 0:
-            self._descriptor = self._take()
+        if self._lock is None:
+            self._lock = self._take()
+        elif self._lock.lost:
+            raise StoreError(self._taken_over())
         self._depth += 1
         return self
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
-        if self._depth == 0 and self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._depth == 0 and self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
-    def _take(self) -> int:
+    def _take(self) -> FileLock:
         try:
             descriptor = open_plain(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise cannot_write(self._path, error) from error
+        lock = FileLock(self._path, descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
-            os.close(descriptor)
-            raise StoreError(self._in_use(holder)) from None
+            free = lock.take()
+            holder = "" if free else os.pread(descriptor, 200, 0).decode(errors="replace").strip()
         except OSError as error:
-            os.close(descriptor)
-            message = f"{self._path.parent} cannot be locked ({error.strerror}); choose a folder on a local disk"
-            raise StoreError(message) from error
+            lock.release()
+            raise StoreError(self._no_lock(error)) from error
+        if not free:
+            lock.release()
+            raise StoreError(self._in_use(holder, is_lease=lock.is_lease))
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         except OSError:
             pass  # a full disk keeps the name out of the file; the lock holds without it
         remove_abandoned(self._path.parent)
-        return descriptor
+        return lock
 
-    def _in_use(self, holder: str) -> str:
+    def _in_use(self, holder: str, *, is_lease: bool) -> str:
         who = holder or "another process"
-        return f"{self._path.parent} is in use: {who} is writing to it. Wait for it to end, or choose another folder"
+        message = f"{self._path.parent} is in use: {who} is writing to it. Wait for it to end, or choose another folder"
+        if is_lease:
+            message += (
+                f". This file system locks no files: where the process was killed on another host, the folder is free "
+                f"{format_seconds(SILENCE_S)} later"
+            )
+        return message
+
+    def _no_lock(self, error: OSError) -> str:
+        return (
+            f"{self._path.parent} cannot be locked ({error.strerror}): its file system has no lock of files, and no "
+            "lease can be written there. Make the folder writable, mount the file system with locks on all hosts "
+            "(-o flock for Lustre, local_lock=none for NFS), or choose another folder"
+        )
+
+    def _taken_over(self) -> str:
+        return (
+            f"another process writes to {self._path.parent} since this one gave no sign of life for "
+            f"{format_seconds(SILENCE_S)}; what was measured before is kept. Wait for it to end, then give the same "
+            "command again"
+        )

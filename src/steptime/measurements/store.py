@@ -15,7 +15,7 @@
     trials/ID/ablation.jsonl one line per ablation launch
     trials/ID/loader.jsonl  one line per loader launch
     trials/ID/training.jsonl one line per training
-    run.lock                held by the process that writes
+    run.lock                held by the process that writes; run.lock.N where the file system refuses locks
 
 Reading needs no lock and may happen while another process writes. Writing takes the lock; ``with store.lock():``
 around a whole run keeps it. Whenever the machine stops, what was appended before is there, and nothing else.
@@ -86,7 +86,7 @@ class Store:
             raise StoreError(message)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            strangers = sorted(item.name for item in path.iterdir() if item.name not in ("run.lock", "study.yaml"))
+            strangers = sorted(item.name for item in path.iterdir() if not _may_precede(item.name))
         except OSError as error:
             raise cannot_write(path, error) from error
         if strangers:
@@ -295,6 +295,11 @@ class Store:
             message = f"{trial_id!r} cannot be the name of a trial's folder"
             raise ValueError(message)
         return self.path / "trials" / trial_id
+
+
+def _may_precede(name: str) -> bool:
+    """Say whether a file may lie in a folder that is no results folder yet: the study, the lock and its leases."""
+    return name in ("run.lock", "study.yaml") or name.startswith("run.lock.")
 
 
 def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:
