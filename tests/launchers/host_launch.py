@@ -2,8 +2,7 @@
 
 FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter``,
 ``container`` (words as of a shell), ``probe`` (0 to do without), ``environment``, ``local_folder``, ``cache``,
-``datasets`` and ``interpreters`` can be set. The
-outcome is printed as JSON.
+``datasets``, ``interpreters``, ``workers_per_host`` and ``variables`` (JSON) can be set. The outcome is printed as JSON.
 """
 
 import json
@@ -14,6 +13,7 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
+from steptime.clusters.cluster import cluster_for
 from steptime.clusters.site import FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.probe import probed
@@ -36,15 +36,20 @@ def main() -> None:
                 interpreters=tuple(filter(None, given.get("interpreters", "").split(","))),
             )
             site = probed(site, folder / "probe", needed)
+        per_host = int(given.get("workers_per_host", "1"))
+        workers = int(given.get("workers", "2"))
+        spread = cluster_for(workers=workers, own_servers=0, workers_per_host=per_host, kind="found")
         request = Request(
             folder,
             Path(given.get("interpreter", sys.executable)),
-            int(given.get("workers", "2")),
+            workers,
             servers=int(given.get("servers", "0")),
             cores=(0, 1),
             container=tuple(shlex.split(given.get("container", ""))),
             environment=Path(given["environment"]) if "environment" in given else None,
             site=site,
+            cluster=spread if per_host > 1 else None,
+            environment_variables=json.loads(given.get("variables", "{}")),
             time_limit_s=float(given.get("time_limit_s", "60")),
         )
         if "cancel_after_s" in given:

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from steptime.clusters.cluster import cluster_for
 from steptime.clusters.site import FoundGpu, FoundHost, Site
 from steptime.errors import LaunchError
-from steptime.launchers.hosts.commands import reach_commands, starts
-from steptime.launchers.hosts.host_facts import system_mpiexec
+from steptime.launchers.hosts.commands import reach_commands, starts, with_transports
+from steptime.launchers.hosts.host_facts import rdma_devices, system_mpiexec
 from steptime.launchers.request import Request
 from steptime.launchers.ssh_and_slurm import SlurmLauncher
 
@@ -88,3 +89,67 @@ def test_a_host_says_which_mpiexec_it_has_and_of_which_family(tmp_path, monkeypa
     (tmp_path / "orterun").chmod(0o700)
     (tmp_path / "mpiexec").symlink_to("orterun")
     assert system_mpiexec() == {"path": str(tmp_path / "mpiexec"), "is_open_mpi": True}
+
+
+def with_mpiexec(folder: Path, name: str, **given: object) -> dict[str, Any]:
+    """Return the start of an mpiexec of a family, known by its name, for four workers on two hosts."""
+    (folder / name).write_text("#!/bin/sh\n")
+    (folder / name).chmod(0o700)
+    if name != "mpiexec":
+        (folder / "mpiexec").symlink_to(name)
+    request = two_of_two(str(folder / "python"))
+    site = replace(request.site, interface=given.pop("interface", None))
+    boots = given.pop("boots", ["one", "another"])
+    hosts = [replace(host, boot=boot) for host, boot in zip(HOSTS, boots, strict=True)]
+    ((start,), _) = starts(replace(request, mpi=True, site=site, **given), hosts, "MARK", PORTS)
+    return start
+
+
+def test_mpich_uses_the_interface_and_the_rdma_devices_of_the_host_and_shares_memory(tmp_path):
+    words = " ".join(with_mpiexec(tmp_path, "mpiexec")["argv"])
+    assert "-genv UCX_NET_DEVICES ib0{rdma} " in words
+    assert "UCX_TLS" not in words
+
+
+def test_hosts_of_one_kernel_which_ucx_would_take_for_one_use_sockets(tmp_path):
+    assert "-genv UCX_TLS tcp,self " in " ".join(with_mpiexec(tmp_path, "mpiexec", boots=["same"] * 2)["argv"])
+    variables = {"UCX_TLS": "tcp,sm"}
+    start = with_mpiexec(tmp_path, "mpiexec", boots=["same"] * 2, environment_variables=variables)
+    assert "UCX_TLS" not in start["argv"]
+    assert start["environment"]["UCX_TLS"] == "tcp,sm"
+
+
+def test_open_mpi_chooses_its_transports_itself(tmp_path):
+    environment = with_mpiexec(tmp_path, "orterun")["environment"]
+    assert environment["OMPI_MCA_btl_tcp_if_include"] == "ib0"
+    assert not {"OMPI_MCA_btl", "OMPI_MCA_pml"} & set(environment)
+
+
+def test_a_study_that_names_the_interface_keeps_mpi_from_other_networks(tmp_path):
+    (tmp_path / "open").mkdir()
+    environment = with_mpiexec(tmp_path / "open", "orterun", interface="ib0")["environment"]
+    assert (environment["OMPI_MCA_pml"], environment["OMPI_MCA_btl"]) == ("ob1", "^openib,uct,ofi,usnic")
+    assert "-genv UCX_NET_DEVICES ib0 " in " ".join(with_mpiexec(tmp_path, "mpiexec", interface="ib0")["argv"])
+
+
+def test_the_transports_of_a_study_win_over_those_of_the_launcher(tmp_path):
+    variables = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ucx"}
+    start = with_mpiexec(tmp_path, "orterun", interface="ib0", environment_variables=variables)
+    assert {name: start["environment"][name] for name in variables} == variables
+
+
+def test_the_record_of_a_launch_has_the_transports_of_its_mpiexec(tmp_path):
+    recorded = with_transports(with_mpiexec(tmp_path, "orterun"))
+    assert recorded[:3] == ["env", "OMPI_MCA_btl_tcp_if_include=ib0", str(tmp_path / "mpiexec")]
+
+
+def test_a_host_names_the_ports_of_its_rdma_devices_that_are_up(tmp_path):
+    """As the kernel lists them."""
+    for device, port, state in [
+        ("mlx5_0", "1", "4: ACTIVE\n"),
+        ("mlx5_1", "1", "1: DOWN\n"),
+        ("hfi1_0", "2", "4: ACTIVE\n"),
+    ]:
+        (tmp_path / device / "ports" / port).mkdir(parents=True)
+        (tmp_path / device / "ports" / port / "state").write_text(state)
+    assert rdma_devices(str(tmp_path)) == ["hfi1_0:2", "mlx5_0:1"]

@@ -45,6 +45,35 @@ FAIL = """
         sys.exit(3)
     time.sleep(600)
 """
+SEND_TO_NEIGHBOUR = """
+    import ctypes, json, os
+    def sent():
+        lines = [line.split() for line in open("/proc/self/net/dev").read().splitlines()[2:]]
+        return sum(int(fields[9]) for fields in lines)
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        rank, mpi = int(os.environ["OMPI_COMM_WORLD_RANK"]), ctypes.CDLL("libmpi.so.40", ctypes.RTLD_GLOBAL)
+        world, byte = (ctypes.byref(ctypes.c_char.in_dll(mpi, "ompi_mpi_" + name)) for name in ("comm_world", "byte"))
+    else:
+        rank, mpi = int(os.environ["PMI_RANK"]), ctypes.CDLL("libmpi.so.12", ctypes.RTLD_GLOBAL)
+        world, byte = ctypes.c_int(0x44000000), ctypes.c_int(0x4C00010D)
+    mpi.MPI_Init(None, None)
+    data, size = ctypes.create_string_buffer(1 << 20), ctypes.c_int(1 << 20)
+    def exchange(one, other, times):
+        if rank in (one, other):
+            call = (mpi.MPI_Send, ()) if rank == one else (mpi.MPI_Recv, (ctypes.create_string_buffer(64),))
+            for _ in range(times):
+                call[0](data, size, byte, other if rank == one else one, 7, world, *call[1])
+        mpi.MPI_Barrier(world)
+    exchange(0, 1, 1)
+    exchange(0, 2, 1)
+    before = sent()
+    exchange(0, 1, 64)
+    near = sent() - before
+    chosen = {name: os.environ.get(name) for name in ("UCX_TLS", "OMPI_MCA_btl", "OMPI_MCA_pml")}
+    with open("worker-%d.json" % rank, "w") as file:
+        json.dump({"host": os.uname().nodename, "near_bytes": near, **chosen}, file)
+    mpi.MPI_Finalize()
+"""
 SMALL_STUDY = """
 workloads: [{name: lenet5, batch_per_worker: 4}]
 frameworks: reference
@@ -240,6 +269,41 @@ def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, fram
     outcome = launch(bed, staged(tmp_path, WRITE_PLACE), "mpi", interpreter=interpreter)
     assert outcome["ok"], outcome
     assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
+
+
+@pytest.mark.parametrize("framework", ["chainer", "cntk"])
+def test_workers_of_one_host_share_memory_where_an_mpiexec_starts_them(bed, tmp_path, framework):
+    found = sent_to_neighbour(bed, tmp_path, framework)
+    assert [place["host"] for place in found] == ["n0", "n0", "n1", "n1"]
+    assert found[0]["near_bytes"] < 8 << 20  # of 64 MiB that rank 0 has sent to rank 1
+
+
+def test_the_transports_of_open_mpi_that_a_study_sets_are_those_of_all_workers(bed, tmp_path):
+    found = sent_to_neighbour(bed, tmp_path, "cntk", OMPI_MCA_btl="tcp,self", OMPI_MCA_pml="ob1")
+    assert {(place["OMPI_MCA_btl"], place["OMPI_MCA_pml"]) for place in found} == {("tcp,self", "ob1")}
+    assert found[0]["near_bytes"] > 64 << 20
+
+
+def test_the_transports_of_mpich_that_a_study_sets_are_those_of_all_workers(bed, tmp_path):
+    found = sent_to_neighbour(bed, tmp_path, "chainer", UCX_TLS="tcp,self")
+    assert {place["UCX_TLS"] for place in found} == {"tcp,self"}
+
+
+def sent_to_neighbour(bed: ClusterBed, folder: Path, framework: str, **variables: str) -> list[dict[str, Any]]:
+    """Have four workers on two hosts send 64 MiB from the first to the second; return what each has seen."""
+    interpreter = ready_interpreter(framework)
+    if interpreter is None:
+        pytest.skip(f"no environment of {framework}, which brings an MPI")
+    given = {"interpreter": interpreter, "workers": 4, "workers_per_host": 2, "variables": json.dumps(variables)}
+    program = SEND_TO_NEIGHBOUR.replace("libmpi.so", f"{library_folder(interpreter)}/libmpi.so")
+    outcome = launch(bed, staged(folder, program), "mpi", time_limit_s=120, **given)
+    assert outcome["ok"], outcome
+    return [place for _, place in sorted(places(folder).items())]
+
+
+def library_folder(interpreter: Path) -> Path:
+    """Return the folder of the environment that holds the library of its MPI."""
+    return next(interpreter.parents[1].glob("lib/**/libmpi.so*")).parent
 
 
 def test_a_copy_on_local_disks_is_started_by_ssh(bed, tmp_path):

@@ -18,6 +18,7 @@ SMALLEST = "workloads: lenet5\nframeworks: [pytorch, mxnet]\n"
         *("XLA_FLAGS", "TF_XLA_FLAGS", "TF_ENABLE_ONEDNN_OPTS", "KMP_AFFINITY", "KMP_BLOCKTIME", "OMP_PROC_BIND"),
         *("MKL_ENABLE_INSTRUCTIONS", "TORCH_NCCL_AVOID_RECORD_STREAMS", "HOROVOD_CACHE_CAPACITY"),
         *("CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING", "MALLOC_ARENA_MAX", "MALLOC_CONF", "GLIBC_TUNABLES"),
+        *("OMPI_MCA_btl", "OMPI_MCA_pml"),
         *("PYTORCH_CUDA_ALLOC_CONF", "OMPI_MCA_btl_vader_eager_limit", "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"),
     ],
 )
@@ -56,6 +57,7 @@ def test_a_variable_that_steptime_sets_is_refused_with_what_sets_it(name, reason
         *("BASH_ENV", "OMP_TOOL_LIBRARIES", "NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "MXNET_LIBRARY_PATH"),
         *("TF_PLUGGABLE_DEVICE_LIBRARY_PATH", "CUDA_INJECTION64_PATH", "TORCHINDUCTOR_CACHE_DIR", "UCX_GDB_COMMAND"),
         *("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent", "HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC"),
+        *("OMPI_MCA_btl_base_path", "OMPI_MCA_pml_base_path"),
         *("OMPI_MCA_mca_base_component_path", "TRITON_PTXAS_PATH", "PYTORCH_KERNEL_CACHE_PATH", "NCCL_CONF_FILE"),
     ],
 )

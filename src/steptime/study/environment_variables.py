@@ -24,6 +24,8 @@ PASSED = ("LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH")
 """What launches inherit of the user's shell although it can change speed: where libraries and which devices are."""
 
 _SETTABLE_OF_MPI = ("OMPI_MCA_btl_", "OMPI_MCA_coll_", "OMPI_MCA_pml_ob1_")
+_TRANSPORTS_OF_MPI = ("OMPI_MCA_btl", "OMPI_MCA_pml")
+"""By names of parts that Open MPI brings itself; whole names, since what begins so may name a path."""
 _MPI_PROGRAMS = ("OMPI_", "PRTE_", "HYDRA_", "I_MPI_HYDRA_")
 """Families by which an mpiexec is told which programs to run, apart from a few that only tune messages."""
 
@@ -126,7 +128,8 @@ def refusal(name: str) -> str | None:
     if not changes_speed(name):
         known = ", ".join(f"{family}*" for family in FAMILIES if family not in _CONTROLLED_FAMILIES)
         return f"is no variable by which a library is tuned; a study can set those named {known}"
-    if _CODE_WORDS.search(name.upper()) or (name.startswith(_MPI_PROGRAMS) and not name.startswith(_SETTABLE_OF_MPI)):
+    of_mpi = name in _TRANSPORTS_OF_MPI or name.startswith(_SETTABLE_OF_MPI)
+    if _CODE_WORDS.search(name.upper()) or (name.startswith(_MPI_PROGRAMS) and not of_mpi):
         return f"cannot be set by a study: {_RUNS_CODE}"
     return None
 

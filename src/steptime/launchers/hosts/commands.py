@@ -42,6 +42,7 @@ _SRUN_NEEDS = (
     "SLURM_WORKING_CLUSTER",
 )
 """Where the daemons are, and which job it is."""
+_TRANSPORTS = ("OMPI_MCA_btl", "OMPI_MCA_pml", "UCX_")
 Start = dict[str, Any]
 """``name``, ``argv`` and ``environment`` of one process that a far end starts."""
 
@@ -199,9 +200,14 @@ def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, sha
     environment = {**shared, **variables_on(request, hosts, cluster, 0), "STEPTIME_ROLE": "worker"}
     if is_open:
         argv = [str(mpiexec), *OPEN_MPI_FLAGS, "-H", slots, "-n", str(request.workers), *program]
-        return {"name": "mpiexec", "argv": argv, "environment": {**environment, **open_mpi_settings(interface)}}
+        settings = open_mpi_settings(interface, only_interface=_names_interface(request))
+        return {"name": "mpiexec", "argv": argv, "environment": {**settings, **environment}}
     argv = [str(mpiexec), "-launcher", "ssh", "-launcher-exec", "{agent}", "-iface", interface]
-    argv += ["-genv", "UCX_TLS", "tcp,self", "-genv", "UCX_NET_DEVICES", interface, "-hosts", slots]
+    # UCX would also try interfaces that do not lead to the other hosts; memory that workers share is no such device.
+    devices = interface if _names_interface(request) else f"{interface}{{rdma}}"
+    argv += ["-genv", "UCX_NET_DEVICES", devices, "-hosts", slots]
+    if _share_kernel(hosts) and "UCX_TLS" not in request.environment_variables:
+        argv += ["-genv", "UCX_TLS", "tcp,self"]
     for host, count in zip(worker_hosts, counts, strict=True):
         # MPICH gives all workers the variables of its mpiexec; what differs by host only a part of its own can say.
         argv += [*([":"] if host else []), "-n", str(count)]
@@ -211,15 +217,40 @@ def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, sha
     return {"name": "mpiexec", "argv": argv, "environment": environment}
 
 
-def open_mpi_settings(interface: str) -> dict[str, str]:
-    """The variables for Open MPI 4 and 5, which have the same names in neither, and harm the other in none."""
-    common = {"pml": "ob1", "btl": "tcp,self", "btl_tcp_if_include": interface, "mpi_yield_when_idle": "1"}
+def _names_interface(request: Request) -> bool:
+    """Whether the study says which interface launches use, and so that they use no other network."""
+    return request.site is not None and request.site.interface is not None
+
+
+def _share_kernel(hosts: Sequence[FoundHost]) -> bool:
+    """Whether hosts are containers or namespaces of one machine, or may be, since nobody has looked.
+
+    UCX knows a host by the boot of its kernel, takes such hosts for one, and fails to share memory between them.
+    """
+    return len({host.boot for host in hosts}) < len(hosts)
+
+
+def open_mpi_settings(interface: str, *, only_interface: bool) -> dict[str, str]:
+    """The variables for Open MPI 4 and 5, which have the same names in neither, and harm the other in none.
+
+    Sockets use ``interface``. Workers of one host share memory, and hosts use RDMA where Open MPI finds it, unless
+    ``only_interface``.
+    """
+    common = {"btl_tcp_if_include": interface, "mpi_yield_when_idle": "1"}
+    if only_interface:
+        common |= {"pml": "ob1", "btl": "^openib,uct,ofi,usnic"}
     old = {"plm": "rsh", "plm_rsh_agent": "{agent}", "plm_rsh_no_tree_spawn": "1", "oob_tcp_if_include": interface}
     new = {"plm_ssh_agent": "{agent}", "plm_ssh_no_tree_spawn": "1", "prte_if_include": interface}
     return {
         **{f"OMPI_MCA_{name}": value for name, value in {**common, **old}.items()},
         **{f"PRTE_MCA_{name}": value for name, value in new.items()},
     }
+
+
+def with_transports(start: Start) -> list[str]:
+    """Return the command of an mpiexec as a launch's record keeps it: with what its environment says of the network."""
+    said = {name: value for name, value in start["environment"].items() if name.startswith(_TRANSPORTS)}
+    return ["env", *(f"{name}={value}" for name, value in sorted(said.items())), *start["argv"]]
 
 
 def plan_message(request: Request, hosts: Sequence[FoundHost], silence_s: float) -> dict[str, Any]:

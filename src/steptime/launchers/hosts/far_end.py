@@ -36,6 +36,7 @@ from steptime.launchers.hosts.host_facts import (
     facts,
     interface_addresses,
     ports_free_at,
+    rdma_devices,
     towards,
 )
 from steptime.launchers.hosts.host_files import read_text
@@ -212,7 +213,8 @@ class FarEnd:
         argv, environment = process["argv"], process["environment"]
         if name == "mpiexec":
             agent = self._listen_for_agents()
-            argv = self._tethered([part.replace("{agent}", agent) for part in argv])
+            rdma = "".join(f",{device}" for device in rdma_devices())
+            argv = self._tethered([part.replace("{agent}", agent).replace("{rdma}", rdma) for part in argv])
             environment = {key: value.replace("{agent}", agent) for key, value in environment.items()}
         if self._moved[0]:
             argv = [moved(part, *self._moved) for part in argv]

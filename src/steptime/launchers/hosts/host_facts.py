@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.launchers.hosts.gpu_facts import gpu_facts
-from steptime.launchers.hosts.host_files import read_text
+from steptime.launchers.hosts.host_files import listed, read_text
 from steptime.launchers.mpiexec import is_open_mpi
 
 Facts = dict[str, Any]
@@ -30,6 +30,7 @@ _BYTES_OF_ADDRESS = 40 if struct.calcsize("P") == 8 else 32  # noqa: PLR2004 - o
 """Of one entry that the kernel fills in: ``struct ifreq`` of netdevice(7)."""
 _MOST_ADDRESSES = 1024
 _CGROUPS = "/sys/fs/cgroup"
+_RDMA = "/sys/class/infiniband"
 _EVERYWHERE = "00"
 """The scope of an IPv6 address that is not of its link or host alone."""
 
@@ -134,6 +135,14 @@ def usable_memory(own_groups: str | None = None, folder: str = _CGROUPS) -> floa
             limit = read_text("/".join([place, *parts[:depth], name])).strip()  # that of the root in a container
             known.append(float(limit) if limit.isdigit() else None)
     return min((each for each in known if each is not None), default=None)
+
+
+def rdma_devices(folder: str = _RDMA) -> list[str]:
+    """Return the ports of this host's InfiniBand and RoCE devices that are up, as ``mlx5_0:1``."""
+    ports = [(device, port) for device in sorted(listed(folder)) for port in sorted(listed(f"{folder}/{device}/ports"))]
+    return [
+        f"{device}:{port}" for device, port in ports if "ACTIVE" in read_text(f"{folder}/{device}/ports/{port}/state")
+    ]
 
 
 def interface_addresses() -> dict[str, list[str]]:

@@ -23,6 +23,7 @@ from steptime.launchers.hosts.commands import (
     roles_on,
     starts,
     variables_on,
+    with_transports,
 )
 from steptime.launchers.hosts.lines import SILENCE_S, Lines
 from steptime.launchers.processes import how_it_ended, how_it_was_stopped
@@ -80,7 +81,7 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
         reason is None,
         reason,
         time.monotonic() - started - launch.copy_s,
-        list(commands.values()),
+        [*commands.values(), *launch.mpiexec],
         cluster=launch.findings(),
         host_loads=launch.loads(),
         lost_hosts=lost,
@@ -104,6 +105,8 @@ class _LaunchOnHosts:
         self._step: str | None = None
         self.copy_s = 0.0
         """What it took to have the environment on the hosts' own disks."""
+        self.mpiexec: list[list[str]] = []
+        """The command of the mpiexec of the launch, with the variables that tell it which network to use."""
         self._of_mpi: dict[str, str] = {}
         """The environment of the mpiexec, which its processes on other hosts have too."""
 
@@ -131,7 +134,9 @@ class _LaunchOnHosts:
             if planned:
                 lines.send(**{"for": host, "start": planned})
             self._running.update({process["name"]: host for process in planned})
-            self._of_mpi = {**self._of_mpi, **(planned[0]["environment"] if planned and self._request.mpi else {})}
+            if planned and self._request.mpi:
+                self._of_mpi = {**self._of_mpi, **planned[0]["environment"]}
+                self.mpiexec = [with_transports(planned[0])]
         return self._wait(lines, deadline)
 
     def _copy_environment(self, lines: Lines) -> None:
