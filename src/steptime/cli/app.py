@@ -32,6 +32,9 @@ from steptime.report.plain_text import plain_text
 EXIT_REFUSED = 2
 EXIT_READER_LEFT = 141
 """What a shell shows for a program that SIGPIPE ended."""
+_NO_WRITERS = 0o022
+"""Of what steptime and its processes make, nothing is writable by a group or everyone, whatever the shell's umask: they
+could put code into what its user runs."""
 _LONGEST_NAME = 300
 """Characters of a file's name in a message."""
 
@@ -80,6 +83,7 @@ def main() -> None:
     """Run the program as a process; what cannot be printed is told, and never keeps a verb from its work."""
     from steptime.cli.streams import StandardStreams
 
+    os.umask(os.umask(_NO_WRITERS) | _NO_WRITERS)
     streams = StandardStreams()
     code = run_program()
     failure = streams.output_failure()

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from steptime.environments.cache import verify_digest, wheels_folder, write_marker
+from steptime.environments.cache import foreign_writers, verify_digest, wheels_folder, write_marker
 from steptime.environments.spec import BuildContext, EnvironmentSpec
 from steptime.environments.subprocesses import ask, fingerprint_of, fix_in, last_lines, refused_package, run_logged
 from steptime.environments.tools import Command, Tool
@@ -173,8 +173,11 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
         cancelled: ends the waiting.
 
     Raises EnvironmentFailure when cancelled, and when another host has taken the lock meanwhile because this process
-    gave no sign of life for minutes; OSError when the lock file cannot be written.
+    gave no sign of life for minutes, or when others may write to the cache; OSError when the lock file cannot be
+    written.
     """
+    if refusal := foreign_writers(folder):
+        raise EnvironmentFailure(refusal)
     descriptor, lock = _open(folder)
     try:
         reported = False
@@ -217,7 +220,7 @@ def idle(folder: Path, patience_s: float = 1.0) -> Iterator[None]:
 
 def _open(folder: Path) -> tuple[int, FileLock]:
     locks = folder.parent / ".locks"
-    locks.mkdir(parents=True, exist_ok=True)
+    locks.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = locks / folder.name
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     return descriptor, FileLock(path, descriptor, grace_s=_GRACE_S)

@@ -3,10 +3,13 @@
 A file ``ready.json`` in an environment's folder is written last, so that an environment that has one is complete.
 """
 
+import grp
 import hashlib
 import json
 import os
 import platform
+import pwd
+import stat
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +58,49 @@ def address(spec: EnvironmentSpec, python: str, cache: Path) -> Path:
     return environments_folder(cache) / f"{spec.name}-{digest}"
 
 
+def foreign_writers(folder: Path) -> str | None:
+    """Say who besides its owner may write to the environment at ``folder``, to its parent or to the cache.
+
+    Returns a sentence with the next step; None where nobody may. The owner may be somebody else: who uses another's
+    cache trusts its owner. A group of its owner alone is nobody, and in a folder such as /tmp others rename nothing.
+    """
+    cache = folder.parent.parent
+    for place in (cache, folder.parent, folder):
+        try:
+            found = place.stat()
+        except OSError:
+            continue
+        if found.st_mode & stat.S_ISVTX:
+            continue
+        if found.st_mode & stat.S_IWOTH:
+            who = "everyone"
+        elif found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid, found.st_uid):
+            who = f"the group {_name_of(found.st_gid)}"
+        else:
+            continue
+        return (
+            f"{place} may be written by {who}, who could put code into what you run; see that nobody has, then take "
+            f"that right away (chmod -R go-w {cache}), or set STEPTIME_CACHE to another folder"
+        )
+    return None
+
+
+def _is_private(group: int, user: int) -> bool:
+    """Whether a group is that of one user alone, as many systems make them."""
+    try:
+        owner, found = pwd.getpwuid(user), grp.getgrgid(group)
+    except KeyError:
+        return False
+    return owner.pw_gid == group and found.gr_name == owner.pw_name and set(found.gr_mem) <= {owner.pw_name}
+
+
+def _name_of(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)
+
+
 SCHEMA = 1
 """1: name, kind, folder, interpreter, python, platform, packages, conflicts, verified, created_at, seconds, bytes."""
 _NAME = "ready.json"
@@ -91,9 +137,12 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
 
 
 def ready_at(folder: Path, spec: EnvironmentSpec) -> ReadyEnvironment | None:
-    """Return the environment at ``folder`` if it is complete and was verified with the code of ``spec``."""
+    """Return the environment at ``folder`` if it is complete and was verified with the code of ``spec``.
+
+    One that others may write is not ready; ``kinds.create`` says so.
+    """
     content = read_marker(folder)
-    if content is None or content["verified"] != verify_digest(spec):
+    if content is None or foreign_writers(folder) or content["verified"] != verify_digest(spec):
         return None
     return ReadyEnvironment(
         name=spec.name,

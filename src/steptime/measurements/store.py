@@ -75,7 +75,7 @@ class Store:
         """Make a results folder.
 
         Args:
-            path: an empty folder, or one that does not exist yet.
+            path: an empty folder, which keeps its mode, or one that does not exist yet, which only its owner may open.
             study_text: the study file, word by word.
             study_json: the study with all defaults filled in.
 
@@ -85,7 +85,7 @@ class Store:
             message = f"{path} already holds results; open it to continue them, or choose another folder"
             raise StoreError(message)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
             strangers = sorted(item.name for item in path.iterdir() if not _may_precede(item.name))
         except OSError as error:
             raise cannot_write(path, error) from error
