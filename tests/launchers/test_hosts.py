@@ -325,6 +325,55 @@ def test_a_local_folder_that_cannot_be_used_is_named_with_its_host(bed, tmp_path
     assert "n0: hosts.local_folder: /proc/copies cannot be used" in outcome["reason"]
 
 
+DROP = """
+import json, sys
+from dataclasses import asdict
+from steptime.clusters.site import FoundHost
+from steptime.runner.page_cache import drop_on_hosts
+hosts = [FoundHost(name) for name in sys.argv[2].split(",")]
+found = drop_on_hosts(hosts, "ssh", {"dataset": {"path": sys.argv[1]}})
+print(json.dumps(found and {**asdict(found), "dropped": found.dropped}))
+"""
+
+
+def dropped(bed: ClusterBed, path: Path, hosts: str) -> dict[str, Any] | None:
+    """Drop a file from the page caches of hosts, as loader launches do before they begin."""
+    done = bed.run(PYTHON, "-c", DROP, str(path), hosts)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def read_file(tmp_path) -> Path:
+    """A file of two pages in a folder of its own, which was just read."""
+    path = tmp_path / "data" / "images"
+    path.parent.mkdir()
+    path.write_bytes(b"x" * 8192)
+    if subprocess.run(["stat", "-f", "-c", "%T", path], capture_output=True, check=True).stdout.strip() == b"tmpfs":
+        pytest.skip("files in memory cannot be dropped")
+    subprocess.run(["sync", path], check=True)
+    path.read_bytes()
+    return path
+
+
+def test_a_dataset_is_dropped_from_the_page_cache_of_every_host(bed, read_file):
+    assert dropped(bed, read_file, "n0,n1") == {"share_before": 1.0, "share_after": 0.0, "files": 1, "dropped": True}
+
+
+def test_a_dataset_that_one_host_keeps_in_memory_is_not_cold(bed, read_file):
+    kept = f"mount -t tmpfs memory {read_file.parent} && head -c 8192 /dev/zero >{read_file}"
+    assert bed.run("sh", "-c", kept, node="n1").returncode == 0
+    try:
+        found = dropped(bed, read_file, "n0,n1")
+    finally:
+        bed.run("umount", str(read_file.parent), node="n1")
+    assert (found["share_after"], found["dropped"]) == (1.0, False)
+
+
+def test_where_a_host_does_not_answer_nothing_is_said_of_the_page_cache(bed, read_file):
+    assert dropped(bed, read_file, "n0,n9") is None
+
+
 def made_environment(folder: Path) -> Path:
     """Make an environment that is complete and has nothing in it; return its interpreter."""
     made = folder / "cache" / "numpy-0123456789ab"

@@ -146,7 +146,7 @@ def _cache(rows: Sequence[LoaderRow]) -> str:
     if all(dropped):
         return "Cold: the dataset's files had left the page cache before every launch of a loader alone."
     if None in dropped:
-        return "Whether the first epochs were cold is not known: the system does not say what its page cache holds."
+        return "Whether the first epochs were cold is not known: a host does not say what its page cache holds."
     return (
         "Not cold: the system kept some of the dataset's files in its page cache, so that first epochs may be as warm "
         "as later ones."

@@ -2,6 +2,9 @@
 
 ``posix_fadvise(POSIX_FADV_DONTNEED)`` needs no privilege. The kernel may ignore it (pages that are mapped or not yet
 written, file systems in memory), so that what is left is read back with ``mincore``.
+
+``python -m steptime.runner.page_cache LOADER`` does it on the host that it runs on, for the files of a job's ``loader``
+(JSON), and prints the ``PageCache`` as JSON; ``drop_on_hosts`` starts it on every host of a launch.
 """
 
 import ctypes
@@ -9,15 +12,23 @@ import json
 import mmap
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from steptime.clusters.site import FoundHost, Reach
+from steptime.launchers.hosts.commands import single_command
 from steptime.measurements.loaders.records import PageCache
 
 _LOOKED_AT = 200
 """Files whose pages are counted; of more files, a random choice."""
 _PAGE = mmap.PAGESIZE
+_HOST_LIMIT_S = 300.0
+"""What a host may take; a dataset may have a million files."""
 
 
 def dataset_files(loader: Mapping[str, Any]) -> list[Path]:
@@ -39,6 +50,42 @@ def drop_page_cache(files: Sequence[Path]) -> PageCache | None:
     before = cached_share(chosen)
     dropped = sum(map(_drop, files))
     return PageCache(share_before=before, share_after=cached_share(chosen), files=dropped)
+
+
+def drop_on_hosts(hosts: Sequence[FoundHost], reach: Reach, loader: Mapping[str, Any]) -> PageCache | None:
+    """Drop the files of a job's ``loader`` from the page cache of each host of a launch, at the same time.
+
+    Return the largest shares and the fewest files of any host; None for no files, and where a host does not answer.
+    """
+    if not dataset_files(loader):
+        return None
+    asked = json.dumps({"dataset": loader["dataset"]})
+    command = [sys.executable, "-I", "-m", "steptime.runner.page_cache", asked]
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        found = list(pool.map(lambda host: _dropped_on(single_command(host, reach, command)), hosts))
+    known = [each for each in found if each is not None]
+    if len(known) < len(hosts):
+        return None
+    return PageCache(
+        share_before=_largest([each.share_before for each in known]),
+        share_after=_largest([each.share_after for each in known]),
+        files=min(each.files for each in known),
+    )
+
+
+def _dropped_on(command: Sequence[str]) -> PageCache | None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=_HOST_LIMIT_S
+        )
+        return PageCache(**json.loads(done.stdout.splitlines()[-1]))
+    except (OSError, ValueError, TypeError, IndexError, subprocess.SubprocessError):
+        return None
+
+
+def _largest(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return max(known) if known and len(known) == len(shares) else None
 
 
 def _drop(path: Path) -> bool:
@@ -88,3 +135,8 @@ def _resident(pages: mmap.mmap, size: int) -> tuple[int, int] | None:
     finally:
         del first  # the map cannot be closed while anything points into it
     return None if failed else (sum(each & 1 for each in present), count)
+
+
+if __name__ == "__main__":
+    dropped = drop_page_cache(dataset_files(json.loads(sys.argv[1])))
+    sys.stdout.write(json.dumps(asdict(dropped) if dropped else None) + "\n")

@@ -203,7 +203,7 @@ class StudyRun:
             apart = ablation_runs(inputs, ablation)
             BlockRunner(executor, apart, keep_ablation, self.observer, until.apart, self.allocation).run(schedule)
         if study.loader_alone is not None:
-            alone = loader_runs(inputs, study.loader_alone.seconds)
+            alone = loader_runs(inputs, study.loader_alone.seconds, executor.hosts)
             keep_alone = self._keeping(store, store.append_loader)
             schedule_alone = loader_schedule(study, trials, store, timed)
             BlockRunner(executor, alone, keep_alone, self.observer, until.alone, self.allocation).run(schedule_alone)

@@ -20,7 +20,8 @@ from steptime.measurements.stored_record import TrialLaunch
 from steptime.runner.block_runner import START_S, AbstractRuns, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job, loader_job, timing_job
-from steptime.runner.page_cache import dataset_files, drop_page_cache
+from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
@@ -130,12 +131,20 @@ def ablation_runs(inputs: TrialInputs, schedule: AblationSchedule) -> TrialRuns[
     )
 
 
-def loader_runs(inputs: TrialInputs, seconds: float) -> TrialRuns[LoaderLaunch]:
-    """Return the launches that take batches and train on none; before each, the dataset leaves the page cache."""
+def loader_runs(inputs: TrialInputs, seconds: float, hosts: LivingHosts | None = None) -> TrialRuns[LoaderLaunch]:
+    """Return the launches that take batches and train on none.
+
+    Before each, the dataset leaves the page cache of this host, or of those of ``hosts`` that the launch uses.
+    """
     found: dict[str, PageCache | None] = {}
 
     def job(trial: Trial) -> dict[str, Any]:
-        found[trial.id] = drop_page_cache(dataset_files(inputs.loaders[trial.id]))
+        loader = inputs.loaders[trial.id]
+        if hosts is not None and trial.cluster is not None and trial.cluster.kind == "found":
+            site = hosts.current()
+            found[trial.id] = drop_on_hosts(site.first(len(trial.cluster.hosts)), site.reach, loader)
+        else:
+            found[trial.id] = drop_page_cache(dataset_files(loader))
         return loader_job(trial, inputs.workloads[trial.id], inputs.loaders[trial.id], seconds)
 
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> LoaderLaunch:
