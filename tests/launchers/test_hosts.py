@@ -20,6 +20,7 @@ from emulating import AS_SOMEBODY, SOMEBODY
 
 import steptime
 from steptime.measurements.store import Store
+from steptime.runner.page_cache import cached_share
 from steptime.runner.preparation import ready_interpreter
 
 LAUNCH = str(Path(__file__).with_name("host_launch.py"))
@@ -372,6 +373,43 @@ def test_a_dataset_that_one_host_keeps_in_memory_is_not_cold(bed, read_file):
 
 def test_where_a_host_does_not_answer_nothing_is_said_of_the_page_cache(bed, read_file):
     assert dropped(bed, read_file, "n0,n9") is None
+
+
+JOB_OF_LOADER = """
+import sys
+from pathlib import Path
+sys.path.append(sys.argv[2])
+from trials import trial
+from steptime.clusters.cluster import cluster_for
+from steptime.clusters.site import FoundHost, Site
+from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.trial_runs import TrialInputs, loader_runs
+from steptime.workloads.table import build_workload
+site = Site((FoundHost("n0"), FoundHost("n1")), "ssh", "the study")
+hosts = LivingHosts(site, 2, lambda site: site, lambda site: site.names, print)
+cluster = cluster_for(workers=2, own_servers=0, kind="found")
+made = trial(workers=2, strategy="allreduce", launcher="ssh", hosts=2, cluster=cluster)
+built = build_workload(made.workload, made.input_shape, made.classes)
+loader = {"kind": "native", "dataset": {"path": sys.argv[1]}}
+loader_runs(TrialInputs(Path("/"), {made.id: built}, {made.id: loader}), 1.0, hosts).make_job(made)
+"""
+
+
+def test_a_loader_launch_on_hosts_drops_its_dataset_on_each(bed, read_file, tmp_path):
+    """The second node has another file under the name of the dataset, since nodes of the bed share one page cache."""
+    other = tmp_path / "other" / "images"
+    other.parent.mkdir()
+    other.write_bytes(b"y" * 8192)
+    subprocess.run(["sync", other], check=True)
+    assert other.read_bytes()
+    assert cached_share([other]) == 1.0
+    assert bed.run("mount", "--bind", str(other.parent), str(read_file.parent), node="n1").returncode == 0
+    try:
+        done = bed.run(PYTHON, "-c", JOB_OF_LOADER, str(read_file), str(Path(LAUNCH).parents[1] / "runner"))
+    finally:
+        bed.run("umount", str(read_file.parent), node="n1")
+    assert done.returncode == 0, done.stderr
+    assert cached_share([read_file, other]) == 0.0
 
 
 def made_environment(folder: Path) -> Path:
