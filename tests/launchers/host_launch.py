@@ -2,7 +2,8 @@
 
 FOLDER holds ``start.py``. ``workers``, ``servers``, ``time_limit_s``, ``cancel_after_s``, ``interpreter``,
 ``container`` (words as of a shell), ``probe`` (0 to do without), ``environment``, ``local_folder``, ``cache``,
-``datasets``, ``interpreters``, ``workers_per_host`` and ``variables`` (JSON) can be set. The outcome is printed as JSON.
+``datasets``, ``interpreters``, ``workers_per_host`` and ``variables`` (JSON) can be set. The outcome is printed as
+JSON.
 """
 
 import json

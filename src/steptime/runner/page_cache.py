@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.clusters.site import FoundHost, Reach
-from steptime.launchers.hosts.commands import single_command
+from steptime.launchers.hosts.commands import single_command, variables_of_line
 from steptime.measurements.loaders.records import PageCache
 
 _LOOKED_AT = 200
@@ -76,7 +76,13 @@ def drop_on_hosts(hosts: Sequence[FoundHost], reach: Reach, loader: Mapping[str,
 def _dropped_on(command: Sequence[str]) -> PageCache | None:
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=_HOST_LIMIT_S
+            command,
+            env=variables_of_line(command, os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=_HOST_LIMIT_S,
         )
         return PageCache(**json.loads(done.stdout.splitlines()[-1]))
     except (OSError, ValueError, TypeError, IndexError, subprocess.SubprocessError):
