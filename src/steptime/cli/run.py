@@ -36,6 +36,10 @@ def run(
     scale: Annotated[
         str | None, typer.Option(help="Which scale of the study, as its key scales names them [default: small].")
     ] = None,
+    paths_from: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where relative paths in the study start [default: its file's folder]."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, its estimated time and the exact commands; run nothing.")
     ] = False,
@@ -52,7 +56,8 @@ def run(
     """Measure what a study asks for; run it again on the same folder to resume."""
     from steptime.runner.plan import plan_study
 
-    plan = plan_study(study, [*(overrides or []), *([f"scale={scale}"] if scale else [])], output, budget)
+    changes = [*(overrides or []), *([f"scale={scale}"] if scale else [])]
+    plan = plan_study(study, changes, output, budget, paths_from)
     if dry_run:
         from steptime.cli.plan import print_plan
 

@@ -50,5 +50,6 @@ def submit(
         return
     number = job.submit()
     console.print(f"\nsubmitted as job {number}; written to {job.script_path}", soft_wrap=True)
-    console.print(f"output: {str(job.log_pattern).replace('%j', number)}", soft_wrap=True)
+    console.print("the job has the study as it is now; after a change, submit it again", soft_wrap=True)
+    console.print(f"output: {job.log(number)}", soft_wrap=True)
     console.print(f"progress: steptime status {plan.folder}", soft_wrap=True)

@@ -320,14 +320,16 @@ def _expanded(
     return expansion
 
 
-def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget: str | None) -> StudyPlan:
-    """Read and expand a study.
+def plan_study(
+    name: str, overrides: Sequence[str], output: Path | None, budget: str | None, paths_from: Path | None = None
+) -> StudyPlan:
+    """Read and expand a study; ``paths_from`` is where relative paths in it start, by default its file's folder.
 
     Raises StudyError with all mistakes of the study and its overrides, DatasetError for an unusable folder.
     """
     all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
     text = study_text(name)
-    study = read(name, all_overrides, text)
+    study = read(name, all_overrides, text, paths_from)
     manifests, site = load_manifests(), site_of_study(study)
     accelerators = accelerators_of(site)
     expansion = _expanded(name, study, manifests, accelerators, site)
@@ -338,6 +340,7 @@ def plan_study(name: str, overrides: Sequence[str], output: Path | None, budget:
     command = ["steptime", "run", name if readable else str(folder / "study.yaml"), *overrides]
     command += ["-o", str(folder)] if output or not readable else []
     command += ["--budget", budget] if budget else []
+    command += ["--paths-from", str(paths_from)] if paths_from else []
     return StudyPlan(
         study=study,
         study_text=text,

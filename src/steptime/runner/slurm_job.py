@@ -1,5 +1,6 @@
 """The Slurm job of a study: one batch script, in which steptime runs on the first node and starts a step per launch."""
 
+import hashlib
 import re
 import shlex
 import subprocess
@@ -8,21 +9,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from steptime.errors import LaunchError
+from steptime.errors import LaunchError, UsageError
+from steptime.measurements.plain_file import write_whole
 from steptime.runner.plan import StudyPlan
 from steptime.study.hosts import SlurmChoice
+from steptime.study.study_file import folder_of_paths
 from steptime.units import parse_duration
 
 _LIMIT_S = 120.0
 
 
+_STUDY_HERE = "/dev/fd/3"
+"""Where the batch script opens the text of the study that it holds."""
 _SIGNAL_BEFORE_S = 300
 """So long before its end, give or take a minute, the job is to ask again how much time it has."""
 
 
 def script_of(folder: Path) -> Path:
-    """Return the batch script of the study whose results are in ``folder``."""
-    return folder.with_name(f"{folder.name}.job.sh")
+    """Return the batch script of the study whose results are in ``folder``, as a path that holds from everywhere."""
+    return folder.absolute().with_name(f"{folder.name}.job.sh")
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,7 @@ class SlurmJob:
 
     plan: StudyPlan
     study: str
-    """The study as the user named it."""
+    """The study as the user named it; the job has its text as it is now, whatever becomes of the file."""
     overrides: Sequence[str]
     setup: Sequence[str] = ()
     """Lines of shell before the run, such as ``module load cuda``; of the user's own command line, never of a study."""
@@ -47,8 +52,14 @@ class SlurmJob:
 
     @property
     def log_pattern(self) -> Path:
-        """Where the output goes; sbatch puts the number of the job in."""
-        return self.plan.folder.absolute().with_name(f"{self.plan.folder.name}.job-%j.log")
+        """Where the output goes; sbatch puts the number of the job in, for which a folder must not be taken."""
+        folder = Path(str(self.plan.folder.absolute()).replace("%", "%%"))
+        return folder.with_name(f"{folder.name}.job-%j.log")
+
+    def log(self, number: str) -> Path:
+        """Return the file of the output of a job."""
+        folder = self.plan.folder.absolute()
+        return folder.with_name(f"{folder.name}.job-{number}.log")
 
     @property
     def script(self) -> str:
@@ -57,11 +68,20 @@ class SlurmJob:
         ``exec`` makes steptime the batch process itself: when that dies, Slurm ends every step. A job that is requeued
         goes on where it was, since a run on the same folder resumes. ``trap`` keeps the early signal, which may come at
         once after a requeue, from ending the shell.
+
+        The script holds the text of the study, so that a job which starts hours later, or is queued again, runs what
+        was submitted, and all paths, so that it means the same from whatever folder it is submitted again.
+
+        Raises UsageError where an option or a path has a line break, behind which Slurm would read something else.
         """
-        command = [sys.executable, "-P", "-m", "steptime", "run", self.study, *self.overrides, "launcher=slurm"]
+        command = [sys.executable, "-P", "-m", "steptime", "run", _STUDY_HERE, *self.overrides, "launcher=slurm"]
+        command += [f"name={self.plan.study.name}", "--paths-from", str(folder_of_paths(self.study).absolute())]
         command += ["-o", str(self.plan.folder.absolute()), "--requeue", str(self.requeues)]
-        directives = [f"#SBATCH {option}" for option in (*self._own_options(), *self.options)]
-        return "\n".join(["#!/bin/bash", *directives, "trap '' USR1", *self.setup, f"exec {shlex.join(command)}", ""])
+        directives = [f"#SBATCH {_directive(option)}" for option in (*self._own_options(), *self.options)]
+        text = self.plan.study_text.removesuffix("\n")
+        end = f"END_OF_STUDY_{hashlib.sha256(text.encode()).hexdigest()[:16]}"  # no line of the text can be its digest
+        start = f"exec {shlex.join(command)} {_STUDY_HERE.rpartition('/')[2]}<<'{end}'"
+        return "\n".join(["#!/bin/bash", *directives, "trap '' USR1", *self.setup, start, text, end, ""])
 
     @property
     def _names_memory(self) -> bool:
@@ -79,7 +99,8 @@ class SlurmJob:
             "--open-mode=append",
             f"--signal=B:USR1@{_SIGNAL_BEFORE_S}",
             *(["--no-kill"] if self.plan.spare_hosts else []),
-            f"--output={shlex.quote(str(self.log_pattern))}",
+            f"--output={self.log_pattern}",
+            f"--chdir={Path.cwd()}",
         ]
         if chosen.time is not None:
             seconds = round(parse_duration(chosen.time))
@@ -91,13 +112,17 @@ class SlurmJob:
     def submit(self) -> str:
         """Write the script and give it to sbatch; return the number of the job.
 
-        Raises LaunchError where there is no Slurm, or where it refuses.
+        The file is the user's, to submit again. sbatch gets the script itself and not the name of the file, under
+        which somebody else who may write into the folder could put another one meanwhile.
+
+        Raises LaunchError where there is no Slurm, or where it refuses; StoreError where the file cannot be written.
         """
-        self.script_path.parent.mkdir(parents=True, exist_ok=True)
-        self.script_path.write_text(self.script)
+        script = self.script
+        write_whole(self.script_path, script.encode())
         try:
             done = subprocess.run(
-                ["sbatch", "--parsable", str(self.script_path)],  # noqa: S607 - Slurm is where the site put it
+                ["sbatch", "--parsable"],  # noqa: S607 - Slurm is where the site put it
+                input=script,
                 check=False,
                 capture_output=True,
                 text=True,
@@ -110,3 +135,15 @@ class SlurmJob:
             message = f"sbatch refused {self.script_path}: {' '.join(done.stderr.split())}"
             raise LaunchError(message)
         return done.stdout.strip().partition(";")[0]
+
+
+def _directive(option: str) -> str:
+    """Return an option as a line ``#SBATCH`` must have it: its name as it is, its value as one word.
+
+    Raises UsageError for an option with a line break.
+    """
+    if not option.isprintable():
+        message = f"{option!r} cannot be an option of sbatch: it holds a line break or another control character"
+        raise UsageError([message])
+    name, *valued = re.split(r"( +|=)", option, maxsplit=1)
+    return "".join([name, valued[0], shlex.quote(valued[1])]) if valued else name

@@ -14,9 +14,11 @@ from steptime.study.unknown_names import FrameworkFacts, Vocabulary
 from steptime.workloads.table import LIBRARY
 
 
-def read(path_or_name: str | Path, overrides: Sequence[str] = (), text: str | None = None) -> Study:
+def read(
+    path_or_name: str | Path, overrides: Sequence[str] = (), text: str | None = None, paths_from: Path | None = None
+) -> Study:
     """Read a study, as ``study.study_file.read_study`` does, with all names that this installation knows."""
-    return read_study(path_or_name, overrides, full_vocabulary(load_manifests()), text)
+    return read_study(path_or_name, overrides, full_vocabulary(load_manifests()), text, paths_from)
 
 
 def full_vocabulary(manifests: Mapping[str, Manifest]) -> Vocabulary:

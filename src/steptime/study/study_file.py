@@ -58,7 +58,11 @@ def shipped_studies() -> dict[str, str]:
 
 
 def read_study(
-    path_or_name: str | Path, overrides: Sequence[str], vocabulary: Vocabulary, text: str | None = None
+    path_or_name: str | Path,
+    overrides: Sequence[str],
+    vocabulary: Vocabulary,
+    text: str | None = None,
+    paths_from: Path | None = None,
 ) -> Study:
     """Read a study file and check it.
 
@@ -67,10 +71,11 @@ def read_study(
         overrides: ``key.path=value``, each replacing a value of the file.
         vocabulary: the names that it may use.
         text: of the file, where it has been read; a pipe can be read once only.
+        paths_from: the folder at which relative paths in the file start; None for the file's own folder.
 
     A scale that the study or an override chooses replaces keys of the file, and other overrides win over it.
 
-    Relative paths in the file start at the file's folder, those in overrides at the current folder.
+    Relative paths in overrides start at the current folder.
 
     Raises StudyError with all mistakes, each with its place, if there is one.
     """
@@ -87,15 +92,23 @@ def read_study(
     mistakes += [*scale_mistakes(document), *contradictions(document, vocabulary)]
     if study is None or mistakes or wrong:
         raise StudyError(document.sentences(mistakes) + wrong)
-    # What a shipped study calls the user's folder lies where the user is.
-    own = path.is_file() and path not in study_files().values()
-    _anchor_paths(document, path.parent if own else Path.cwd())
+    _anchor_paths(document, paths_from or folder_of_paths(path_or_name))
     return Study.model_validate(document.data)
 
 
 def study_text(path_or_name: str | Path) -> str:
     """Return what a study file, or the shipped study of that name, says; raises StudyError where it cannot be read."""
     return _text(_find(str(path_or_name))[0])
+
+
+def folder_of_paths(path_or_name: str | Path) -> Path:
+    """Return the folder at which relative paths in a study start: that of its file, or the current one.
+
+    What a shipped study calls the user's folder lies where the user is, and so does that of a study from a pipe.
+    """
+    path, _ = _find(str(path_or_name))
+    own = path.is_file() and path not in study_files().values()
+    return path.parent if own else Path.cwd()
 
 
 def _shipped() -> dict[str, tuple[Path, str]]:

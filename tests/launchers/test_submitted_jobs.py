@@ -1,0 +1,48 @@
+"""Studies that ``steptime submit`` gives to a real Slurm on a bed of nodes; every test needs root."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_bed import ClusterBed, missing_requirement, running_bed
+
+STUDY = "workloads: lenet5\nframeworks: reference\nworkers: 2\ndevice: cpu\n"
+pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[ClusterBed]:
+    """Two nodes."""
+    with running_bed(2) as made:
+        yield made
+
+
+def submitted(bed: ClusterBed, study: Path, *options: str) -> str:
+    """Submit a study to start never; return the number of its job."""
+    (study / "race.yaml").write_text(STUDY)
+    later = ["--option=--hold", *(f"--option={option}" for option in options)]
+    command = ["submit", str(study / "race.yaml"), "slurm.nodes=2", "-o", str(study / "results"), *later]
+    done = bed.run(sys.executable, "-P", "-m", "steptime", *command)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("submitted as job ")]
+    return line.split()[3].rstrip(";")
+
+
+def test_slurm_has_the_script_that_the_user_has_and_follows_no_link_in_its_place(bed, tmp_path):
+    victim, script = tmp_path / "victim", tmp_path / "results.job.sh"
+    victim.write_text("#!/bin/sh\nmine\n")
+    script.symlink_to(victim)
+    job = submitted(bed, tmp_path)
+    has = bed.run("scontrol", "write", "batch_script", job, "-").stdout
+    bed.run("scancel", job)
+    assert has.rstrip() == script.read_text().rstrip()
+    assert (victim.read_text(), script.is_symlink()) == ("#!/bin/sh\nmine\n", False)
+
+
+@pytest.mark.parametrize("comment", ["two words", 'it\'s $(id) # "all"'])
+def test_slurm_takes_an_option_with_spaces_as_it_was_typed(bed, tmp_path, comment):
+    job = submitted(bed, tmp_path, f"--comment={comment}")
+    shown = bed.run("squeue", "-h", "-j", job, "-O", "Comment:200").stdout.strip()
+    bed.run("scancel", job)
+    assert shown == comment
