@@ -1,5 +1,8 @@
 """What ``steptime status`` says of a run that goes on, has ended or was killed, by the results folder alone."""
 
+import json
+import os
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,6 +13,7 @@ from steptime.cli.app import run_program
 from steptime.measurements.progress import PROGRESS, RunProgress
 from steptime.measurements.store import Store
 from steptime.process_identity import ProcessIdentity
+from steptime.study.trial import Trial
 
 RUNNING = RunProgress(
     process=str(ProcessIdentity.own()),
@@ -23,6 +27,20 @@ RUNNING = RunProgress(
     most=20,
     least_s=120.0,
     most_s=300.0,
+)
+
+TRIAL = Trial(
+    framework="reference",
+    strategy="single",
+    workload="mlp",
+    input_shape=(784,),
+    classes=10,
+    dataset=None,
+    loader="synthetic",
+    device="cpu",
+    precision="fp32",
+    workers=1,
+    batch_per_worker=8,
 )
 
 
@@ -57,6 +75,51 @@ def test_a_study_that_was_killed_on_this_host_is_not_running(folder, capfd):
     gone = str(replace(own, started=own.started + 1))
     (now, *_) = said(folder, replace(RUNNING, process=gone), capfd)
     assert now == "not running: process 12 on n0, Slurm job 7 was killed; steptime run goes on where it was"
+
+
+def make_silent(folder: Path, seconds: float) -> None:
+    """Give the file of progress the age that it has when its run died so long ago."""
+    then = time.time() - seconds
+    os.utime(folder / PROGRESS, (then, then))
+
+
+def elsewhere(progress: RunProgress) -> RunProgress:
+    """Return the progress of a run on another host."""
+    return replace(progress, process=str(replace(ProcessIdentity.own(), boot="of-n0")))
+
+
+def test_a_run_of_another_host_that_gives_no_sign_of_life_is_not_said_to_run(folder, capfd):
+    said(folder, elsewhere(RUNNING), capfd)
+    make_silent(folder, 600)
+    (now, remedy, *_) = said(folder, None, capfd)
+    assert now.startswith("no sign of life for 10 min ")
+    assert now.endswith(f" from process 12 on n0, Slurm job 7, at: {RUNNING.item}")
+    assert "if n0 is dead or cut off: steptime run goes on where it was" in remedy
+    assert "scontrol requeue 7" in remedy
+
+
+def test_a_run_of_another_host_in_a_long_launch_runs_as_long_as_it_gives_signs_of_life(folder, capfd):
+    (now, *_) = said(folder, elsewhere(RUNNING), capfd)
+    assert now.startswith("running now: ")
+
+
+@pytest.mark.parametrize(
+    ("progress", "age_s", "state"),
+    [
+        (RUNNING, 1, "running"),
+        (RUNNING, 600, "silent"),
+        (replace(RUNNING, ended="done"), 600, "ended"),
+        (replace(RUNNING, process=str(replace(ProcessIdentity.own(), started=1))), 1, "killed"),
+    ],
+)
+def test_programs_are_told_the_state_of_the_run_with_each_trial(folder, capfd, progress, age_s, state):
+    Store.open(folder).add_trial(TRIAL)
+    said(folder, progress, capfd)
+    make_silent(folder, age_s)
+    assert run_program(["status", str(folder), "--json"]) == 0
+    (row,) = json.loads(capfd.readouterr().out)
+    assert (row["run"]["state"], row["run"]["host"], row["run"]["job"]) == (state, "n0", "7")
+    assert row["run"]["silent_s"] == pytest.approx(age_s, abs=30)
 
 
 @pytest.mark.parametrize("damage", ["{", '{"done": "many"}', "[]"])

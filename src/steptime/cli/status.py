@@ -1,9 +1,12 @@
 """``steptime status``: how far a study is."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from steptime.measurements.progress import RunProgress, RunState
 
 
 def status(
@@ -16,14 +19,17 @@ def status(
     """
     from steptime.cli.console import PlainConsole, warn
     from steptime.cli.tables import print_rows
+    from steptime.measurements.progress import run_progress, run_state
     from steptime.measurements.store import Store
 
     store = Store.open(folder)
+    found = run_progress(folder)
+    state = run_state(folder, found) if found else "ended"
     if not as_json:
         console = PlainConsole()
-        for line in _run_lines(folder):
+        for line in _run_lines(found, state, folder) if found else []:
             console.print(line, soft_wrap=True)
-    shown = store.status()
+    shown = [{**row, "run": _run_json(found, state, folder) if found else None} for row in store.status()]
     trials = store.trials()
     trained = any(trial.training for trial in trials)
     timed = not trained or any(not trial.training for trial in trials)
@@ -45,34 +51,34 @@ def status(
     warn(store.problems)
 
 
-def _run_lines(folder: Path) -> list[str]:
+def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[str]:
     """Return what the latest run of a folder does or how it ended, how much is left, and how old its last line is."""
     from datetime import UTC, datetime
 
-    from steptime.measurements.progress import last_line_age_s, run_progress
+    from steptime.measurements.progress import last_line_age_s, last_sign_age_s
     from steptime.units import format_seconds, time_left
 
-    found = run_progress(folder)
-    if found is None:
-        return []
     try:
         since_s = max(0.0, (datetime.now(UTC) - datetime.fromisoformat(found.at)).total_seconds())
     except (ValueError, TypeError):
         since_s = 0.0
     job = f", Slurm job {found.job}" if found.job else ""
     who = f"process {found.pid} on {found.host}{job}"
-    lines = []
-    if found.ended is not None:
-        lines.append(f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})")
-    elif found.was_killed:
-        lines.append(f"not running: {who} was killed; steptime run goes on where it was")
-    else:
-        lines.append(f"running now: {found.item or found.stage}, for {format_seconds(since_s)} ({who})")
+    doing = found.item or found.stage
+    lines = {
+        "ended": [f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})"],
+        "killed": [f"not running: {who} was killed; steptime run goes on where it was"],
+        "running": [f"running now: {doing}, for {format_seconds(since_s)} ({who})"],
+        "silent": [f"no sign of life for {format_seconds(last_sign_age_s(folder) or 0.0)} from {who}, at: {doing}"],
+    }[state]
+    if state == "silent":
+        again = f"; scontrol requeue {found.job} does so in its job, if Slurm still has that" if found.job else ""
+        lines.append(f"if {found.host} is dead or cut off: steptime run goes on where it was, on any host{again}")
     if found.stage and found.ended is None:
         total = "" if found.least is None else f" of {found.least}"
         total += f" to {found.most}" if found.most is not None and found.most != found.least else ""
         left = ""
-        if found.least_s is not None and not found.was_killed:
+        if found.least_s is not None and state == "running":
             ends = [max(0.0, each - since_s) for each in (found.least_s, found.most_s or 0.0)]
             left = f", {time_left(*ends)}"
         lines.append(f"{found.stage}: {found.done}{total} done{left}")
@@ -80,3 +86,12 @@ def _run_lines(folder: Path) -> list[str]:
     if age is not None:
         lines.append(f"last line: {format_seconds(age)} ago")
     return [*lines, ""]
+
+
+def _run_json(found: "RunProgress", state: "RunState", folder: Path) -> dict[str, Any]:
+    """Return the same for programs; ``silent_s`` are the seconds since the run's last sign of life."""
+    from steptime.measurements.progress import last_sign_age_s
+
+    who = {"host": found.host, "pid": found.pid, "job": found.job}
+    doing = {"stage": found.stage, "item": found.item, "ended": found.ended}
+    return {"state": state, **who, **doing, "silent_s": last_sign_age_s(folder)}

@@ -4,12 +4,13 @@ Of the counts nothing is kept between two calls: a cache would be one more file 
 """
 
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from pydantic import TypeAdapter
 
@@ -17,7 +18,7 @@ from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.launch_times import step_times
-from steptime.measurements.plain_file import read_plain
+from steptime.measurements.plain_file import open_plain, read_plain
 from steptime.measurements.record_fields import STRICT
 from steptime.measurements.records import Launch
 from steptime.process_identity import ProcessIdentity
@@ -47,7 +48,14 @@ class TrialProgress(TypedDict):
 
 
 PROGRESS = "progress.json"
-"""The file of a results folder in which a run keeps how far it is."""
+"""The file of a results folder in which a run keeps how far it is; its time of change is the run's last sign of life,
+which needs no other write and is the file server's time, where a server keeps the folder."""
+BEAT_S = 10.0
+"""From one sign of life to the next."""
+SILENT_S = 120.0
+"""After so long without a sign of life a run is said to be silent: many times the beat, since a busy file server and a
+cache of attributes, of a minute in NFS, hold signs up."""
+RunState = Literal["running", "silent", "killed", "ended"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,31 @@ def run_progress(folder: Path) -> RunProgress | None:
         return TypeAdapter(RunProgress).validate_json(read_plain(folder / PROGRESS))
     except (OSError, StoreError, ValueError):
         return None
+
+
+def run_state(folder: Path, found: RunProgress) -> RunState:
+    """Return what the latest run of a results folder is known to do, from any host."""
+    if found.ended is not None:
+        return "ended"
+    if found.was_killed:
+        return "killed"
+    age_s = last_sign_age_s(folder)
+    return "silent" if age_s is None or age_s > SILENT_S else "running"
+
+
+def last_sign_age_s(folder: Path) -> float | None:
+    """Return the seconds since the latest run of a results folder gave a sign of life; None where none ever did.
+
+    By the clock of the file system, which may differ from that of this host.
+    """
+    try:
+        descriptor = open_plain(folder / PROGRESS, os.O_RDONLY)  # NFS asks its server when a file is opened
+    except (OSError, StoreError):
+        return None
+    try:
+        return max(0.0, time.time() - os.fstat(descriptor).st_mtime)
+    finally:
+        os.close(descriptor)
 
 
 def last_line_age_s(folder: Path) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from steptime.errors import StoreError
 from steptime.measurements.plain_file import write_whole
-from steptime.measurements.progress import PROGRESS, RunProgress
+from steptime.measurements.progress import BEAT_S, PROGRESS, RunProgress
 from steptime.process_identity import ProcessIdentity
 
 
@@ -63,18 +63,27 @@ class Silent:
 class KeptProgress:
     """Passes progress on to an observer, and keeps it in the results folder for ``steptime status`` on any host.
 
-    It is written when a stage or an item begins and at the end of the run. A folder that cannot be written is for the
-    records to complain about.
+    It is written when a stage or an item begins and at the end of the run. Between these its time of change is renewed,
+    so that another host can tell a long item from a dead run. A folder that cannot be written is for the records to
+    complain about.
     """
 
-    def __init__(self, observer: Observer, folder: Path, allocation: str | None) -> None:
+    def __init__(self, observer: Observer, folder: Path, allocation: str | None, beat_s: float = BEAT_S) -> None:
         """Pass on to ``observer`` and write into ``folder``; ``allocation`` names the job that the run is in."""
+        self._beat_s = beat_s
         self._observer = observer
         self._path = folder / PROGRESS
         self._writing = threading.Lock()
+        self._over = threading.Event()
+        self._beating = threading.Thread(target=self._beat, daemon=True)
         self._now = RunProgress(
             process=str(ProcessIdentity.own()), pid=os.getpid(), host=socket.gethostname(), job=allocation
         )
+
+    def begin(self) -> None:
+        """Say that the run has begun, and give signs of life until it ends; the folder's lock is held until then."""
+        self._write(stage="Starting")
+        self._beating.start()
 
     def stage(self, title: str, total: int | None) -> None:
         self._write(stage=title, item="", done=0, least=total, most=total, least_s=None, most_s=None)
@@ -100,7 +109,15 @@ class KeptProgress:
 
     def end(self, how: str) -> None:
         """Keep how the run ended."""
+        self._over.set()
         self._write(ended=how, item="")
+
+    def _beat(self) -> None:
+        """Renew the time of change of the file, which costs a file server less than a file that is written anew."""
+        while not self._over.wait(self._beat_s):
+            with self._writing, contextlib.suppress(OSError):
+                if not self._over.is_set():
+                    os.utime(self._path, follow_symlinks=False)
 
     def _write(self, **changes: Any) -> None:  # noqa: ANN401 - the fields of the progress
         with self._writing:

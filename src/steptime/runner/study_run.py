@@ -176,6 +176,7 @@ class StudyRun:
         shown, kept = self.observer, KeptProgress(self.observer, self.plan.folder, job)
         self.observer, how = kept, "done"
         try:
+            kept.begin()
             yield
         except BaseException as error:
             how = f"interrupted by {error}" if isinstance(error, Interrupted) else str(error)
