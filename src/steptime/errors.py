@@ -10,7 +10,8 @@
     ├── DatasetError              a folder without images, a broken image
     ├── EnvironmentFailure        a framework's environment cannot be made or used
     ├── PluginError               another distribution's framework, workload, … cannot be used
-    ├── StoreError                a result folder that is in use, damaged or of another schema
+    ├── StoreError                a result folder that is damaged, unwritable or of another schema
+    │   └── FolderInUse           one that another process writes to
     ├── LaunchError               processes could not be started at all (exit code 3)
     └── Unfinished                a run cannot go on here, and goes on where it was elsewhere or later (exit code 4)
 
@@ -70,6 +71,10 @@ class PluginError(SteptimeError):
 
 class StoreError(SteptimeError):
     """A result folder cannot be used."""
+
+
+class FolderInUse(StoreError):  # noqa: N818 - it says what is, not that something broke
+    """Another process holds the lock of a result folder."""
 
 
 class LaunchError(SteptimeError):

@@ -2,7 +2,11 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,9 +14,9 @@ from small_study import STUDY
 from test_study_run import Notes
 
 from steptime.cli.app import run_program
-from steptime.errors import Unfinished
+from steptime.errors import FolderInUse, Unfinished
 from steptime.interruption import Interrupted, obeyed
-from steptime.measurements.progress import run_progress
+from steptime.measurements.progress import PROGRESS, RunProgress, run_progress
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.runner.allocation import RESERVE_S, Allocation
@@ -100,6 +104,47 @@ def test_a_job_that_slurm_does_not_queue_again_says_why_and_is_not_counted(slurm
     )
     (slurm / "refuses").unlink()
     assert Allocation("7", most_requeues=1).requeue(store).queued
+
+
+HOLD = """
+import fcntl, sys, time
+with open(sys.argv[1], "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("ready", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextmanager
+def held_by_job(folder: Path, job: str, seconds: float) -> Iterator[Store]:
+    """Make a results folder whose lock a run of a job holds for a while."""
+    store = Store.create(folder, study_text="", study_json={"name": "x"})
+    (store.path / PROGRESS).write_bytes(RunProgress(pid=12, host="n0", job=job).to_json())
+    command = [sys.executable, "-c", HOLD, str(store.path / "run.lock"), str(seconds)]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "ready\n"
+    try:
+        yield store
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_job_that_was_queued_again_waits_for_the_lock_of_its_earlier_start(slurm, tmp_path):
+    notes = []
+    with held_by_job(tmp_path / "results", "7", 3.0) as store:
+        allocation = Allocation.found(environment={"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "1"})
+        allocation.await_own_lock(store, notes.append)
+    assert len(notes) == 1
+    assert "the start before this one has it" in notes[0]
+
+
+@pytest.mark.parametrize(("job", "restarts"), [("8", "1"), ("7", "0")])
+def test_the_lock_of_another_job_or_of_a_run_beside_this_one_is_not_waited_for(slurm, tmp_path, job, restarts):
+    with held_by_job(tmp_path / "results", job, 600.0) as store:
+        allocation = Allocation.found(environment={"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": restarts})
+        with pytest.raises(FolderInUse):
+            allocation.await_own_lock(store, print)
 
 
 def launches(folder: Path) -> list[tuple[str, int, int, str]]:

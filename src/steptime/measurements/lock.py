@@ -5,10 +5,11 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from steptime.errors import StoreError
+from steptime.errors import FolderInUse, StoreError
 from steptime.file_lock import FileLock
 from steptime.lease import SILENCE_S
 from steptime.measurements.plain_file import cannot_write, open_plain, remove_abandoned
+from steptime.measurements.progress import SILENT_S, last_sign_age_s, run_progress
 from steptime.units import format_seconds
 
 
@@ -18,8 +19,8 @@ class FolderLock:
     The file names the process and the host that hold the lock, for the message; what counts is the kernel's lock, or
     the lease. Who takes the lock removes what killed writers have left half-written in the folder.
 
-    Raises StoreError when another process, or another object of this one, holds it, also one that took it from this
-    one because it gave no sign of life for minutes.
+    Raises FolderInUse when another process, or another object of this one, holds it; StoreError when it cannot be had,
+    or when another process took it from this one because it gave no sign of life for minutes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,7 +56,7 @@ class FolderLock:
             raise StoreError(self._no_lock(error)) from error
         if not free:
             lock.release()
-            raise StoreError(self._in_use(holder, is_lease=lock.is_lease))
+            raise FolderInUse(self._in_use(holder, is_lease=lock.is_lease))
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
@@ -65,14 +66,29 @@ class FolderLock:
         return lock
 
     def _in_use(self, holder: str, *, is_lease: bool) -> str:
-        who = holder or "another process"
-        message = f"{self._path.parent} is in use: {who} is writing to it. Wait for it to end, or choose another folder"
+        """Say who holds the lock, when that gave its last sign of life, and what to do.
+
+        A file server may keep the lock of a host that died; who holds it then is silent.
+        """
+        folder, who = self._path.parent, holder or "another process"
+        run, age_s = run_progress(folder), last_sign_age_s(folder)
+        signs, silent = "is writing to it", False
+        if run is not None and age_s is not None and run.ended is None and holder == f"process {run.pid} on {run.host}":
+            who += f" (Slurm job {run.job})" if run.job else ""
+            signs, silent = f"gave its last sign of life {format_seconds(age_s)} ago", age_s > SILENT_S
         if is_lease:
-            message += (
-                f". This file system locks no files: where the process was killed on another host, the folder is free "
+            return (
+                f"{folder} is in use: {who} {signs}. Wait for it to end, or choose another folder. This file system "
+                f"locks no files: where the process was killed on another host, the folder is free "
                 f"{format_seconds(SILENCE_S)} later"
             )
-        return message
+        if silent and run is not None:
+            return (
+                f"{folder} is locked by {who}, which {signs}. If {run.host} is dead, its file server frees the lock "
+                f"some time later: give the same command again then. Once you know that the process is gone, remove "
+                f"{self._path} to go on at once"
+            )
+        return f"{folder} is in use: {who} {signs}. Wait for it to end, or choose another folder"
 
     def _no_lock(self, error: OSError) -> str:
         return (

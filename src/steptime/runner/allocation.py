@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 
-from steptime.errors import Unfinished
+from steptime.errors import FolderInUse, Unfinished
 from steptime.interruption import receive
+from steptime.measurements.progress import run_progress
 from steptime.measurements.store import Store
 from steptime.units import format_seconds
 
@@ -24,6 +25,10 @@ RESERVE_S = 20.0
 _SIGNAL_S = 2.0
 """So long after a failed launch a signal to this process may still come, of a Slurm that ends steps and job alike."""
 _ANSWER_S = 20.0
+_LOCK_S = 600.0
+"""So long a job that was queued again waits for the lock of its own earlier start: a file server may keep the lock of a
+node that died for some minutes."""
+_LOCK_TURN_S = 2.0
 _REQUEUES = "requeues"
 _LEFT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
 """Days, hours, minutes and seconds of ``squeue -o %L``."""
@@ -37,6 +42,8 @@ class Allocation:
     most_requeues: int | None = None
     """How often a run queues its job again; None where the user did not ask for it."""
     clock: Callable[[], float] = time.monotonic
+    was_requeued: bool = False
+    """Whether this is not the job's first start."""
     _ends: float | None = field(default=None, init=False)
     """When the job ends, on ``clock``; None where nobody says."""
 
@@ -48,7 +55,7 @@ class Allocation:
         job = environment.get("SLURM_JOB_ID")
         if not job:
             return None
-        allocation = cls(job, most_requeues)
+        allocation = cls(job, most_requeues, was_requeued=environment.get("SLURM_RESTART_COUNT", "0") != "0")
         allocation.ask()
         return allocation
 
@@ -74,6 +81,26 @@ class Allocation:
                 f"{format_seconds(max(0.0, left))} left for launches"
             )
             raise Unfinished(message, for_time=True)
+
+    def await_own_lock(self, store: Store, note: Callable[[str], None]) -> None:
+        """Wait until a results folder is free whose lock an earlier start of this job still holds.
+
+        Raises FolderInUse where it is not free in time, and at once where another job or process holds it.
+        """
+        deadline, noted = self.clock() + _LOCK_S, False
+        while True:
+            try:
+                with store.lock():
+                    return
+            except FolderInUse as error:
+                holder, left = run_progress(store.path), self.left_s()
+                is_own = self.was_requeued and holder is not None and holder.job == self.job
+                if not is_own or self.clock() > deadline or (left is not None and left < 0.0):
+                    raise
+                if not noted:
+                    note(f"waiting, at most {format_seconds(_LOCK_S)}, since the start before this one has it: {error}")
+                    noted = True
+            time.sleep(_LOCK_TURN_S)
 
     def await_signal(self) -> None:
         """Give a signal time to come: Slurm sends it to the job's steps and to this process, in any order."""

@@ -271,6 +271,8 @@ class StudyRun:
         resolved = self.plan.study.model_dump(mode="json")
         if Store.exists(self.plan.folder):
             store = Store.open(self.plan.folder)
+            if self.allocation:
+                self.allocation.await_own_lock(store, self.observer.note)
             before = store.study_json
             kept = store.set_study(self.plan.study_text, resolved)
             if kept:
