@@ -73,6 +73,27 @@ def test_the_text_of_a_study_cannot_end_before_its_end(study):
     assert "--nodes=2" in directives(job_of(study))
 
 
+def test_slurm_keeps_a_job_with_spare_nodes_only_where_a_time_limit_ends_it(study):
+    limited = job_of(study, changes=("slurm.nodes=3", "slurm.time=90m"))
+    endless = job_of(study, changes=("slurm.nodes=3",))
+    assert ["--no-kill" in directives(job) for job in (limited, endless, job_of(study))] == [True, False, False]
+
+
+def test_the_user_is_told_what_becomes_of_a_job_with_spare_nodes_whose_first_node_dies(study):
+    (told,) = job_of(study, changes=("slurm.nodes=3", "slurm.time=90m")).warnings
+    assert "no trial needs 1 of the job's nodes" in told
+    assert "Where the first node dies, Slurm keeps the others with nothing on them until the time limit" in told
+
+
+def test_the_user_is_told_that_spare_nodes_are_of_no_use_without_a_time_limit(study):
+    (told,) = job_of(study, changes=("slurm.nodes=3",)).warnings
+    assert "slurm.time is not set: where a node dies, Slurm ends the job and queues it again" in told
+
+
+def test_a_job_without_spare_nodes_needs_no_warning(study):
+    assert job_of(study).warnings == []
+
+
 @pytest.mark.parametrize(
     ("option", "line"),
     [

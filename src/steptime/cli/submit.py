@@ -31,7 +31,7 @@ def submit(
     ] = False,
 ) -> None:
     """Write the batch script of a study, show it, and submit it to Slurm: one job, in which all launches take turns."""
-    from steptime.cli.console import PlainConsole
+    from steptime.cli.console import PlainConsole, stderr_console
     from steptime.runner.plan import plan_study
     from steptime.runner.slurm_job import SlurmJob
 
@@ -42,6 +42,8 @@ def submit(
     console.print(job.script, soft_wrap=True, end="")
     for sentence in plan.devices_in_words():
         console.print(sentence, soft_wrap=True)
+    for sentence in job.warnings:
+        stderr_console().print(sentence, soft_wrap=True)
     if dry_run:
         trial = plan.expansion.trials[-1]
         console.print(f"\nCommands of {trial.id} within the job:")

@@ -98,7 +98,7 @@ class SlurmJob:
             "--requeue",
             "--open-mode=append",
             f"--signal=B:USR1@{_SIGNAL_BEFORE_S}",
-            *(["--no-kill"] if self.plan.spare_hosts else []),
+            *(["--no-kill"] if self._keeps_spare_nodes else []),
             f"--output={self.log_pattern}",
             f"--chdir={Path.cwd()}",
         ]
@@ -108,6 +108,35 @@ class SlurmJob:
         gpus = chosen.gpus_per_node or (self.plan.site and self.plan.site.gpus_per_host) or None
         named = {"partition": chosen.partition, "account": chosen.account, "gpus-per-node": gpus}
         return found + [f"--{name}={value}" for name, value in named.items() if value is not None]
+
+    @property
+    def _keeps_spare_nodes(self) -> bool:
+        """Whether Slurm is to keep the job where a node dies, so that the study goes on with the spare ones.
+
+        Slurm (22.05) then keeps the job also where the first node dies, on which steptime runs, and does not queue it
+        again: without a time limit the other nodes would be held by nobody's job for ever.
+        """
+        return self.plan.spare_hosts > 0 and (self.plan.study.slurm or SlurmChoice()).time is not None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the user should know of the job before it is submitted, a sentence each."""
+        spare = self.plan.spare_hosts
+        if not spare:
+            return []
+        told = f"no trial needs {spare} of the job's nodes"
+        if self._keeps_spare_nodes:
+            told += (
+                ": where one dies, the study goes on with the others (--no-kill). Where the first node dies, Slurm "
+                "keeps the others with nothing on them until the time limit; steptime status says so then, and "
+                "scontrol requeue JOB starts the job again"
+            )
+        else:
+            told += (
+                ", but slurm.time is not set: where a node dies, Slurm ends the job and queues it again, instead of "
+                "letting the study go on with the others. Set slurm.time for that"
+            )
+        return [told]
 
     def submit(self) -> str:
         """Write the script and give it to sbatch; return the number of the job.
