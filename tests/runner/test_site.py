@@ -28,6 +28,11 @@ def test_hosts_are_named_on_the_command_line_as_other_lists_are():
     assert site(hosts="n0,user@n1").names == ["n0", "user@n1"]
 
 
+def test_numbers_in_brackets_stand_for_hosts_in_a_study_and_in_a_list():
+    assert site(hosts="n[08-10,3],head").names == ["n08", "n09", "n10", "n3", "head"]
+    assert site(hosts=["r[0-1]n[0-1]", "head"]).names == ["r0n0", "r0n1", "r1n0", "r1n1", "head"]
+
+
 def test_hosts_of_pbs_are_taken_once_each_in_their_order(tmp_path):
     nodes = tmp_path / "nodes"
     nodes.write_text("b\nb\na\n")

@@ -15,6 +15,7 @@ from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.runner.site import launcher_on
+from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES
 from steptime.study.strategies import strategy_named
@@ -128,14 +129,18 @@ def parse_hosts(
     """Return a number of emulated hosts, or the real hosts that are named; both None where only an interface is.
 
     Args:
-        text: a number, or names that commas separate.
+        text: a number, or names that commas separate, n[0-3] for several.
         launcher: that is asked for.
         interface: by which real hosts talk to each other, where the user names one.
 
     Raises UsageError where a name is none, or the launcher uses no real hosts.
     """
     counted = int(text) if text.isdigit() else None
-    names = [] if counted is not None else [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        names = [] if counted is not None else [name for name in expanded_hosts(text) if name]
+    except ValueError as error:
+        message = f"--hosts: {error}"
+        raise UsageError(message) from error
     if launcher in LAUNCHERS_OF_THIS_HOST and (names or interface):
         given = f"--hosts {text}" if names else f"--interface {interface}"
         message = f"{given} means nothing to --launcher {launcher}; use auto, ssh, slurm or mpi"

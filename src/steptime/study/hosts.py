@@ -1,10 +1,11 @@
 """The hosts that a study names: emulated ones, those of a real cluster, and those that Slurm is asked for."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
 from steptime.study.quantities import BitRate, CpuShare, Delay, Duration, OneOrMany, ProcessCount, Strict, by_number
 
 
@@ -25,7 +26,14 @@ class ClusterChoice(Strict):
     """For hosts of workers that are meant to be slow, from 0: the share of their cores that they may use."""
 
 
-HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$", max_length=253)]
+HostName = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$",
+        max_length=253,
+        json_schema_extra={"pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.@,\[\]-]*$"},  # as written: n[0-3,7]
+    ),
+]
 """Nothing that a program could take for an option or a command."""
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@:+-]*$", max_length=100)]
 
@@ -37,11 +45,20 @@ def _on_each_host(path: str) -> str:
     return path
 
 
+def _expanded(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return a list of hosts whose ranges are written out; what is no text stays, for the message of its own."""
+    values = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in values):
+        return value
+    return [name for each in values for name in expanded_hosts(each)]
+
+
 class HostsChoice(Strict):
     """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
 
-    names: OneOrMany[HostName] = []
-    """As ssh or Slurm knows them; by default those of the allocation (Slurm, PBS, LSF, Flux) that steptime runs in."""
+    names: Annotated[OneOrMany[HostName], BeforeValidator(_expanded), Field(max_length=MOST_HOSTS)] = []
+    """As ssh or Slurm knows them, `n[0-3,7]` for several; by default those of the allocation (Slurm, PBS, LSF, Flux)
+    that steptime runs in."""
     workers_per_host: ProcessCount = 1
     """Workers fill one host after the other."""
     gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None

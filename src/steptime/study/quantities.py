@@ -10,6 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from steptime.study.environment_variables import variable_text
+from steptime.study.host_lists import split_hosts
 from steptime.units import parse_bit_rate, parse_duration, parse_share
 
 T = TypeVar("T")
@@ -45,13 +46,14 @@ class NamesAllowed:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         own = handler(schema)
-        return {"anyOf": [{"type": "array", "items": {"type": "string"}}, *own.get("anyOf", [own])]}
+        names = [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]
+        return {"anyOf": [*names, *own.get("anyOf", [own])]}
 
 
 def from_names(value: Any) -> Any:  # noqa: ANN401
     """Return the mapping that a bare list of names stands for, or names that commas separate, as on a command line."""
     if isinstance(value, str):
-        return {"names": [name.strip() for name in value.split(",")]}
+        return {"names": split_hosts(value)}
     return {"names": value} if isinstance(value, list) else value
 
 
