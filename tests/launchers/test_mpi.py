@@ -72,6 +72,15 @@ def room(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_an_allocation_around_the_launch_does_not_send_its_workers_to_other_hosts(room, interpreter, monkeypatch):
+    job = {"JOB_ID": "7", "JOBID": "7", "JOB_NODELIST": "far[0-1]", "NODELIST": "far[0-1]", "NNODES": "2"}
+    for name, value in {**job, "JOB_NUM_NODES": "2", "TASKS_PER_NODE": "1(x2)", "STEP_ID": "0"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    outcome = launch(room, interpreter, WRITE_PLACE)
+    assert outcome.ok, outcome
+    assert sorted(places(room)) == [0, 1]
+
+
 def test_every_worker_learns_its_rank_from_mpi(room, interpreter):
     assert launch(room, interpreter, WRITE_PLACE, workers=3).ok
     found = places(room)

@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 from cluster_bed import ClusterBed, missing_requirement, running_bed
 
+from steptime.measurements.store import Store
+
 STUDY = "workloads: lenet5\nframeworks: reference\nworkers: 2\ndevice: cpu\n"
+SHORT = """
+loaders: synthetic
+launches: {min: 1, max: 1}
+seconds_per_launch: 0.1
+steps: {warmup: 3, min: 5, max: 10}
+equivalence: {enabled: false}
+"""
 pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
 
 
@@ -16,6 +25,16 @@ def bed() -> Iterator[ClusterBed]:
     """Two nodes."""
     with running_bed(2) as made:
         yield made
+
+
+def test_a_study_by_mpi_uses_the_nodes_of_the_allocation_that_it_runs_in(bed, tmp_path):
+    (tmp_path / "race.yaml").write_text(f"{STUDY}{SHORT}")
+    run = [sys.executable, "-P", "-m", "steptime", "run", str(tmp_path / "race.yaml"), "launcher=mpi"]
+    done = bed.run("salloc", "-Q", "-N2", "--exclusive", *run, "-o", str(tmp_path / "results"), limit_s=300)
+    store = Store.open(tmp_path / "results")
+    launches = [launch for trial in store.trials() for launch in store.launches(trial.id)]
+    assert [launch.status for launch in launches] == ["ok"], (done.stderr, launches)
+    assert [worker.host for worker in launches[0].workers] == ["n0", "n1"]
 
 
 def submitted(bed: ClusterBed, study: Path, *options: str) -> str:

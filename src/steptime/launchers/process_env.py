@@ -31,11 +31,13 @@ _STRIPPED_PREFIXES = (
     "PMIX_",
     "OMPI_",
     "MPI_LOCAL",
-    "SLURM_PROCID",
-    "SLURM_LOCALID",
     "STEPTIME_",
     *FAMILIES,
 )
+_ALLOCATIONS = ("SLURM_", "SLURMD_", "PBS_", "LSB_", "FLUX_")
+"""Of the variables of a scheduler: an mpiexec takes from them the hosts of the allocation around it, and how to reach
+them, although it is to start its workers on this host alone, or on hosts that it is told.
+"""
 _STRIPPED = (
     "VIRTUAL_ENV",
     "TF_CONFIG",
@@ -44,6 +46,7 @@ _STRIPPED = (
     "WORLD_SIZE",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "PE_HOSTFILE",
     *SINGLE,
 )
 
@@ -57,18 +60,18 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if name in PASSED or not (name in _STRIPPED or name.startswith(_STRIPPED_PREFIXES))
+        if name in PASSED or not (name in _STRIPPED or name.startswith((*_STRIPPED_PREFIXES, *_ALLOCATIONS)))
     }
 
 
 def foreign_variables() -> dict[str, list[str]]:
-    """Return what ``inherited`` keeps from measured processes, as a far host must know it, and Slurm's variables.
+    """Return what ``inherited`` keeps from measured processes, as a far host must know it, and the variables of ssh.
 
     ``names`` and ``prefixes`` stay behind, ``passed`` do not.
     """
     return {
         "names": list(_STRIPPED),
-        "prefixes": [*_STRIPPED_PREFIXES, "SLURM_", "SLURMD_", "SSH_"],
+        "prefixes": [*_STRIPPED_PREFIXES, *_ALLOCATIONS, "SSH_"],
         "passed": list(PASSED),
     }
 

@@ -19,7 +19,9 @@ from steptime.study.study import Study
 
 ON_HOSTS = ("ssh", "slurm")
 """Launchers that always use the hosts of a site."""
-_MAY_USE_HOSTS = ("auto", "mpi", *ON_HOSTS)
+_WHEREVER = ("auto", "mpi")
+"""Launchers that use the nodes of an allocation of several, and this host elsewhere."""
+_MAY_USE_HOSTS = (*_WHEREVER, *ON_HOSTS)
 _ALLOCATIONS = "an allocation of Slurm (steptime submit), PBS, LSF or Flux"
 _LIMIT_S = 60.0
 
@@ -83,7 +85,7 @@ def find_site(
     chosen = hosts or HostsChoice()
     wants_hosts = launcher in ON_HOSTS or hosts is not None or slurm is not None
     in_slurm = "SLURM_JOB_ID" in environment and launcher != "ssh"
-    several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and launcher == "auto"
+    several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and launcher in _WHEREVER
     if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
         names = chosen.names or _slurm_nodes(environment["SLURM_JOB_NODELIST"])
         return _site(names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen, slurm)
