@@ -26,7 +26,9 @@ def main() -> None:
     """Probe the hosts, run the launch, print what became of it."""
     folder, launcher, reach, hosts = Path(sys.argv[1]), *sys.argv[2:5]
     given = dict(each.split("=", 1) for each in sys.argv[5:])
-    known = [FoundHost(name, f"10.88.0.{int(name[1:]) + 1}", "eth0", (0, 1)) for name in hosts.split(",")]
+    named = hosts.split(",")
+    addresses = [name if name[0].isdigit() else f"10.88.0.{int(name[1:]) + 1}" for name in named]
+    known = [FoundHost(name, address, "eth0", (0, 1)) for name, address in zip(named, addresses, strict=True)]
     wants = {name: given.get(name) for name in ("interface", "local_folder")}
     site = Site(tuple(known), reach, f"Slurm job {os.environ.get('SLURM_JOB_ID')}", **wants)
     try:

@@ -467,6 +467,12 @@ def test_the_probe_says_what_each_host_has(bed, tmp_path):
     assert first["mpiexec"] == shutil.which("mpiexec")
 
 
+def test_a_host_that_is_reached_by_another_name_is_known_by_the_one_in_its_workers_records(bed, tmp_path):
+    found = launch(bed, staged(tmp_path, WRITE_PLACE), hosts="n0,10.88.0.2", probe=1)["site"]["hosts"]
+    assert [host["name"] for host in found] == ["n0", "10.88.0.2"]
+    assert [host["own_name"] for host in found] == [places(tmp_path)[f"worker-{rank}"]["host"] for rank in range(2)]
+
+
 def test_a_host_without_the_wanted_interface_is_refused_with_those_it_has(bed, tmp_path):
     refused = launch(bed, staged(tmp_path, "pass"), probe=1, interface="ib0")["refused"]
     assert "n0 has no interface 'ib0' with an IPv4 address (it has lo 127.0.0.1, eth0 10.88.0.1)" in refused

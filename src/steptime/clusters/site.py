@@ -45,6 +45,8 @@ class FoundHost:
     gpus: tuple[FoundGpu, ...] = ()
     """That a worker there sees, in its order: of the bus, or of CUDA_VISIBLE_DEVICES."""
     gpu_driver: str | None = None
+    own_name: str = ""
+    """That the host gives itself, and that the records of its workers have; empty before the probe."""
     boot: str = ""
     clock_offset_s: float = 0.0
     """Wall clock of the host minus that of the controller."""
@@ -130,8 +132,11 @@ class Site:
 
     @property
     def clock_offsets_s(self) -> dict[str, float]:
-        """How far the wall clock of each host is ahead of the controller's."""
-        return {host.name: host.clock_offset_s for host in self.hosts}
+        """How far the wall clock of each host is ahead of the controller's, by the name that the host gives itself.
+
+        That is the name in the records of its workers; ssh and Slurm may reach the host by an alias.
+        """
+        return {host.own_name or host.name: host.clock_offset_s for host in self.hosts}
 
     def first(self, count: int) -> tuple[FoundHost, ...]:
         """Return the first ``count`` hosts."""

@@ -100,7 +100,7 @@ class Collected:
         clocks decide, because monotonic clocks of several hosts do not compare.
 
         Args:
-            clock_offsets_s: by host, how far its wall clock is ahead; a host that is not there is right.
+            clock_offsets_s: by the host's own name, how far its wall clock is ahead; a host that is not there is right.
         """
         offsets_s = clock_offsets_s or {}
         errors = [

@@ -89,6 +89,7 @@ def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site
             cpu=facts[index]["cpu"],
             gpus=tuple(FoundGpu(**{**gpu, "cores": tuple(gpu["cores"])}) for gpu in facts[index]["gpus"]),
             gpu_driver=facts[index]["gpu_driver"],
+            own_name=facts[index]["name"],
             boot=facts[index]["boot"],
             clock_offset_s=clocks[index],
             shown_s=looks[index]["seen_s"],
