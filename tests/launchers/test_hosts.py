@@ -158,6 +158,16 @@ def test_workers_and_servers_run_on_their_hosts_with_addresses_of_the_interface(
     assert [load["host"] for load in outcome["host_loads"]] == ["n0", "n1", "n2"]
 
 
+@pytest.mark.parametrize(("launcher", "known"), [("ssh", None), ("slurm", "/of/the/controller")])
+def test_the_variables_of_the_hosts_are_kept_and_not_those_of_the_controller(
+    bed, tmp_path, monkeypatch, launcher, known
+):
+    """A login by ssh has what its host gives it; srun takes the controller's variables along."""
+    monkeypatch.setenv("CUDA_HOME", "/of/the/controller")
+    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), launcher)
+    assert outcome["passed"].get("CUDA_HOME") == known
+
+
 def test_a_launch_on_one_host_uses_loopback_there(bed, tmp_path):
     assert launch(bed, staged(tmp_path, WRITE_PLACE), hosts="n1,n2", workers=1)["ok"]
     place = places(tmp_path)["worker-0"]

@@ -118,5 +118,8 @@ class LaunchOutcome:
     """What kept others out of the launch's sockets; None where nothing did."""
     host_loads: list[HostLoad] = field(default_factory=list)
     """Of a launch on other hosts: what their counters say; empty where all processes ran on this host."""
+    passed: dict[str, str] | None = None
+    """The variables that processes inherited of their hosts although they change speed; None where all ran on this
+    host, and had those of this process."""
     lost_hosts: list[str] = field(default_factory=list)
     """The names of hosts that were not heard any more, of which at least one has died."""

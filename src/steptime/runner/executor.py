@@ -201,6 +201,7 @@ class Executor:
 
     def record_fields(self, configuration: Launchable, result: LaunchResult) -> dict[str, Any]:
         """Return the fields that the records of all kinds of launches have."""
+        inherited = passed(os.environ) if result.outcome.passed is None else result.outcome.passed
         diverged = [DIVERGED] if result.collected.diverged() else []
         noise_flags = flags(result.noise, *self._workers_and_cores_of_a_host(configuration), configuration.threads)
         return {
@@ -215,7 +216,7 @@ class Executor:
             "stderr": result.stderr,
             "cluster": result.outcome.cluster.to_json() if result.outcome.cluster else None,
             "isolation": result.outcome.isolation,
-            "environment_variables": {**passed(os.environ), **configuration.environment_variables},
+            "environment_variables": {**inherited, **configuration.environment_variables},
             "site": result.site,
             "lost_hosts": result.outcome.lost_hosts,
         }

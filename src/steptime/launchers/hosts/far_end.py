@@ -200,9 +200,9 @@ class FarEnd:
                 self._left = True
                 return
         self._plan = plan
-        self._say(
-            ready=facts(names) if plan.get("probe") else {"boot": boot(), "step": os.environ.get("SLURM_STEP_ID")}
-        )
+        passed = {name: os.environ[name] for name in plan["stripped"]["passed"] if name in os.environ}
+        launch = {"boot": boot(), "step": os.environ.get("SLURM_STEP_ID"), "passed": passed}
+        self._say(ready=facts(names) if plan.get("probe") else launch)
 
     def _tethered(self, command: list[str]) -> list[str]:
         return [sys.executable, "-I", "-S", _TETHER, *command]

@@ -4,7 +4,7 @@ import contextlib
 import subprocess
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steptime.clusters.cluster import ClusterFindings, HostFindings
@@ -84,8 +84,20 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
         [*commands.values(), *launch.mpiexec],
         cluster=launch.findings(),
         host_loads=launch.loads(),
+        passed=variables_in_words([host.name for host in hosts][: len(launch.passed)], launch.passed),
         lost_hosts=lost,
     )
+
+
+def variables_in_words(hosts: Sequence[str], variables: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the variables of several hosts: values that all have, and who has which where they differ."""
+    found = {}
+    for name in sorted({name for each in variables for name in each}):
+        values = [each.get(name) for each in variables]
+        same = values[0] if len(set(values)) == 1 else None
+        said = [f"{host}: {'not set' if value is None else value}" for host, value in zip(hosts, values, strict=True)]
+        found[name] = "; ".join(said) if same is None else same
+    return found
 
 
 class _LaunchOnHosts:
@@ -103,6 +115,8 @@ class _LaunchOnHosts:
         self._before: dict[int, dict[str, Any]] = {}
         self._after: dict[int, dict[str, Any]] = {}
         self._step: str | None = None
+        self.passed: list[dict[str, str]] = []
+        """By host, the variables that change speed and that processes inherit."""
         self.copy_s = 0.0
         """What it took to have the environment on the hosts' own disks."""
         self.mpiexec: list[list[str]] = []
@@ -117,6 +131,7 @@ class _LaunchOnHosts:
             lines.send(plan=plan_message(self._request, self._hosts, SILENCE_S))
             ready = lines.gather("ready", min(_READY_S, self._request.time_limit_s))
             self._step = ready[0]["ready"]["step"]
+            self.passed = [ready[host]["ready"]["passed"] for host in everywhere]
             self._copy_environment(lines)
             deadline += self.copy_s
             for host in everywhere:
