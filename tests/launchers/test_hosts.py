@@ -465,6 +465,32 @@ def test_hosts_start_workers_in_a_container_and_end_them_there(bed, tmp_path, la
     assert await_quiet(bed, "n0", "n1") == []
 
 
+def test_the_probe_ends_what_a_killed_far_end_left_on_a_host_and_nothing_of_living_ones(bed, tmp_path):
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    ended = f"999999:1:{bed.namespace('n1')}:{boot}"
+    elsewhere = f"999999:1:{bed.namespace('n0')}:{boot}"
+    ticks = bed.run("cut", "-d", " ", "-f", "22", "/proc/1/stat", node="n1").stdout.strip()
+    lives = f"1:{ticks}:{bed.namespace('n1')}:{boot}"
+    sleepers = {
+        runner: subprocess.Popen(
+            bed.command("n1", ["env", "STEPTIME_RUN=one", f"STEPTIME_RUNNER={runner}", "sleep", "600"])
+        )
+        for runner in (ended, elsewhere, lives, "nonsense")
+    }
+    try:
+        deadline = time.monotonic() + 30
+        while bed.processes("n1").count("sleep 600") < len(sleepers) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        hosts = launch(bed, staged(tmp_path, "pass"), probe=1)["site"]["hosts"]
+        assert [host["ended"] for host in hosts] == [0, 1]
+        assert sleepers[ended].wait(30) != 0
+        assert [sleepers[runner].poll() for runner in (elsewhere, lives, "nonsense")] == [None] * 3
+    finally:
+        for each in sleepers.values():
+            each.kill()
+            each.wait()
+
+
 def test_the_probe_says_what_each_host_has(bed, tmp_path):
     (first, second) = launch(bed, staged(tmp_path, "pass"), probe=1)["site"]["hosts"]
     assert (first["interface"], first["address"], second["address"]) == ("eth0", "10.88.0.1", "10.88.0.2")

@@ -1,12 +1,14 @@
 """Studies that ``steptime submit`` gives to a real Slurm on a bed of nodes; every test needs root."""
 
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cluster_bed import ClusterBed, missing_requirement, running_bed
 
+from steptime.measurements.progress import run_progress
 from steptime.measurements.store import Store
 
 STUDY = "workloads: lenet5\nframeworks: reference\nworkers: 2\ndevice: cpu\n"
@@ -35,6 +37,34 @@ def test_a_study_by_mpi_uses_the_nodes_of_the_allocation_that_it_runs_in(bed, tm
     launches = [launch for trial in store.trials() for launch in store.launches(trial.id)]
     assert [launch.status for launch in launches] == ["ok"], (done.stderr, launches)
     assert [worker.host for worker in launches[0].workers] == ["n0", "n1"]
+
+
+def await_jobs(bed: ClusterBed, limit_s: float = 300.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while bed.run("squeue", "-h").stdout and time.monotonic() < deadline:
+        time.sleep(0.5)
+
+
+def test_a_script_that_is_submitted_again_from_elsewhere_goes_on_with_the_study_that_it_holds(
+    bed, tmp_path, monkeypatch
+):
+    (tmp_path / "race.yaml").write_text(f"{STUDY}{SHORT}")
+    monkeypatch.chdir(tmp_path)
+    done = bed.run(
+        sys.executable, "-P", "-m", "steptime", "submit", "race.yaml", "slurm.nodes=2", "-o", "results", limit_s=300
+    )
+    assert done.returncode == 0, done.stderr
+    await_jobs(bed)
+    (tmp_path / "race.yaml").write_text("nothing: of this\n")
+    monkeypatch.chdir("/")
+    again = bed.run("sbatch", "--parsable", str(tmp_path / "results.job.sh"))
+    await_jobs(bed)
+    log = (tmp_path / f"results.job-{again.stdout.strip()}.log").read_text()
+    store = Store.open(tmp_path / "results")
+    launches = [launch.status for trial in store.trials() for launch in store.launches(trial.id)]
+    assert (launches, run_progress(store.path).ended) == (["ok"], "done"), log
+    assert run_progress(store.path).job == again.stdout.strip()
+    assert not list(store.path.glob("study-*.json"))
 
 
 def submitted(bed: ClusterBed, study: Path, *options: str) -> str:

@@ -1,6 +1,7 @@
 """One launch by the executor: the reason of a failure, and a port that another program took."""
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,14 @@ def executor() -> Executor:
 def run(executor: Executor, folder: Path, job=None):
     job = job or check_job(TRIAL, WORKLOAD, (1,))
     return executor.launch(TRIAL, job, folder, last_record="check", pinned=False)
+
+
+def test_the_record_of_a_launch_on_hosts_has_the_variables_of_these_and_no_other_has(executor, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_HOME", "/of/this/host")
+    here = run(executor, tmp_path / "run")
+    there = replace(here, outcome=replace(here.outcome, passed={"CUDA_HOME": "/of/the/hosts"}))
+    kept = [executor.record_fields(TRIAL, each)["environment_variables"]["CUDA_HOME"] for each in (here, there)]
+    assert kept == ["/of/this/host", "/of/the/hosts"]
 
 
 class Ports:

@@ -48,6 +48,8 @@ class FoundHost:
     own_name: str = ""
     """That the host gives itself, and that the records of its workers have; empty before the probe."""
     boot: str = ""
+    ended: int = 0
+    """Processes that a killed run had left there, and that the probe has ended."""
     clock_offset_s: float = 0.0
     """Wall clock of the host minus that of the controller."""
     shown_s: float | None = None
@@ -86,6 +88,7 @@ class FoundHost:
             f"{self.interface} {self.address}",
             f"clock {self.clock_offset_s * 1e3:+.1f} ms{clock}",
             *([f"shared folder after {format_seconds(self.shown_s)}"] if self.shown_s is not None else []),
+            *([f"ended {self.ended} processes that a killed run had left"] if self.ended else []),
             *([f"numpy imported in {format_seconds(self.import_s)}"] if self.import_s is not None else []),
         ]
         return f"{self.name}: {', '.join(parts)}"

@@ -200,9 +200,13 @@ class FarEnd:
                 self._left = True
                 return
         self._plan = plan
+        if plan.get("probe"):
+            from steptime.launchers.hosts.left_processes import end_left_processes  # noqa: PLC0415 - launches do without
+
+            self._say(ready={**facts(names), "left": end_left_processes()})
+            return
         passed = {name: os.environ[name] for name in plan["stripped"]["passed"] if name in os.environ}
-        launch = {"boot": boot(), "step": os.environ.get("SLURM_STEP_ID"), "passed": passed}
-        self._say(ready=facts(names) if plan.get("probe") else launch)
+        self._say(ready={"boot": boot(), "step": os.environ.get("SLURM_STEP_ID"), "passed": passed})
 
     def _tethered(self, command: list[str]) -> list[str]:
         return [sys.executable, "-I", "-S", _TETHER, *command]

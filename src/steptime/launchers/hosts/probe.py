@@ -91,6 +91,7 @@ def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site
             gpu_driver=facts[index]["gpu_driver"],
             own_name=facts[index]["name"],
             boot=facts[index]["boot"],
+            ended=facts[index]["left"],
             clock_offset_s=clocks[index],
             shown_s=looks[index]["seen_s"],
             import_s=looks[index]["import_s"],
