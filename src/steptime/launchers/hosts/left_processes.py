@@ -10,7 +10,7 @@ import os
 import signal
 import time
 
-from steptime.launchers.hosts.host_facts import listed
+from steptime.launchers.hosts.host_files import listed
 from steptime.process_identity import ProcessIdentity, pid_namespace, start_ticks
 
 _MARK = b"STEPTIME_RUN="
