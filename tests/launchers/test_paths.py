@@ -1,8 +1,10 @@
 """The measurement of paths between hosts, with both of its ends on this one: whom it serves, and on which ports."""
 
 import socket
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from steptime.errors import LaunchError
+from steptime.launchers.emulation import ping
 from steptime.launchers.emulation.paths import measure_paths
 
 SIZE = 1 << 16
@@ -100,3 +103,38 @@ def test_what_a_login_shell_says_before_the_port_is_passed_over():
 def test_a_host_on_which_no_program_runs_is_told_with_what_was_said():
     with pytest.raises(LaunchError, match="no program could be run on a host: no Python here"):
         measure_paths(["127.0.0.1", PLACE], SIZE, lambda _, __: ["/bin/sh", "-c", "echo no Python here >&2"])
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[bytes]]:
+    """A serving program that has heard the secret, and on which nobody calls."""
+    pipe = subprocess.PIPE
+    started = subprocess.Popen(command(1, [ping.__file__, "serve", PLACE]), stdin=pipe, stdout=pipe)
+    started.stdin.write(b"00\n")
+    started.stdin.flush()
+    assert int(started.stdout.readline())
+    yield started
+    started.kill()
+    started.wait()
+    started.stdin.close()
+    started.stdout.close()
+
+
+def test_a_program_on_another_host_ends_when_the_line_from_the_launcher_is_closed(server):
+    server.stdin.close()
+    assert server.wait(5.0)
+
+
+def test_a_program_on_another_host_ends_when_the_launcher_falls_silent(server):
+    """Over a cut link nothing closes the line."""
+    assert server.wait(15.0)
+
+
+def test_a_program_waits_for_as_long_as_the_launcher_lives():
+    def late(host: int, program: Sequence[str]) -> list[str]:
+        if host == 0:
+            time.sleep(11.0)  # longer than the silence after which a launcher is taken for dead
+        return command(host, program)
+
+    (path,) = measure_paths(["127.0.0.1", PLACE], SIZE, late)
+    assert path.alpha_s > 0

@@ -11,6 +11,7 @@ from statistics import median
 
 from steptime.clusters.cluster import PathFindings
 from steptime.errors import LaunchError
+from steptime.launchers.emulation.ping import BEAT_S
 
 _PROGRAM = str(Path(__file__).with_name("ping.py"))
 _LIMIT_S = 120.0
@@ -51,18 +52,26 @@ def measure_paths(
         return []
     secret = secrets.token_hex(16)
     started: list[subprocess.Popen[str]] = []
+    told: list[subprocess.Popen[str]] = []
+    ended = threading.Event()
+    threading.Thread(target=_beat, args=[told, ended], daemon=True).start()
+
+    def run(host: int, arguments: list[str], *lines: str) -> subprocess.Popen[str]:
+        started.append(_start(command(host, [_PROGRAM, *arguments]), variables))
+        _tell(started[-1], *lines)
+        told.append(started[-1])
+        return started[-1]
+
     try:
-        for host in range(1, len(addresses)):
-            started.append(_start(command(host, [_PROGRAM, "serve", addresses[host]]), variables))
-            _tell(started[-1], secret)
-        targets = [(address, _port_of(server)) for address, server in zip(addresses[1:], started, strict=True)]
-        asker = _start(command(0, [_PROGRAM, "ask", str(size)]), variables)
-        started.append(asker)
-        said, complaint = asker.communicate(f"{secret}\n{json.dumps(targets)}\n", timeout=_LIMIT_S)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        servers = [run(host, ["serve", addresses[host]], secret) for host in range(1, len(addresses))]
+        targets = [(address, _port_of(server)) for address, server in zip(addresses[1:], servers, strict=True)]
+        asker = run(0, ["ask", str(size)], secret, json.dumps(targets))
+        said, complaint = _answer_of(asker)
+    except OSError as error:
         message = f"the links between hosts could not be measured: {error}"
         raise LaunchError(message) from error
     finally:
+        ended.set()
         for process in started:
             process.kill()
             process.communicate()
@@ -77,12 +86,34 @@ def _start(argv: list[str], variables: Mapping[str, str] | None) -> subprocess.P
     return subprocess.Popen(argv, env=variables, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
 
-def _tell(server: subprocess.Popen[str], secret: str) -> None:
-    """Tell a program the secret; it stays where another user cannot read it, which its arguments are not."""
-    assert server.stdin is not None  # noqa: S101 - it was asked for
-    with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait for its port says
-        server.stdin.write(f"{secret}\n")
-        server.stdin.flush()
+def _tell(program: subprocess.Popen[str], *lines: str) -> None:
+    """Tell a program the secret and more; it stays where another user cannot read it, which arguments do not."""
+    assert program.stdin is not None  # noqa: S101 - it was asked for
+    with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait for its words says
+        program.stdin.writelines(f"{line}\n" for line in lines)
+        program.stdin.flush()
+
+
+def _beat(told: list[subprocess.Popen[str]], ended: threading.Event) -> None:
+    """Say to programs that this process lives: over a cut link nothing else tells them that it does not."""
+    while not ended.wait(BEAT_S):
+        for program in list(told):
+            with contextlib.suppress(ValueError):  # closed meanwhile
+                _tell(program, "")
+
+
+def _answer_of(asker: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return what a program prints until its end, on standard output and error; it is killed at the time limit."""
+    assert asker.stdout is not None  # noqa: S101 - it was asked for
+    assert asker.stderr is not None  # noqa: S101
+    limit = threading.Timer(_LIMIT_S, asker.kill)
+    limit.start()
+    try:
+        said, complaint = asker.stdout.read(), asker.stderr.read()
+        asker.wait()
+    finally:
+        limit.cancel()
+    return said, complaint
 
 
 def _port_of(server: subprocess.Popen[str]) -> int:

@@ -3,14 +3,17 @@
 The first line of standard input tells both a secret, which arguments would show to everybody. The serving end listens
 on a free port, which it prints, and takes only the caller that proves to know the secret; the handshake is that of a
 launch. The second line for the asking end holds the addresses and ports to call, as JSON; it prints, for each, the
-times of its short and of its long exchanges as JSON. Only the standard library is imported, and the handshake.
+times of its short and of its long exchanges as JSON. Later lines only say that the launcher lives: where they cease,
+the program ends. Only the standard library is imported, and the handshake.
 """
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
+import threading
 import time
 
 if not __package__:  # started by its path; behind the standard library, which nothing installed may replace
@@ -22,7 +25,8 @@ SHORT, LONG = 60, 3
 """How many exchanges of each kind."""
 _HEADER = 8
 _LIMIT_S = 240
-"""Nobody may be there to end a program on another host."""
+BEAT_S, _SILENCE_S = 1.0, 10.0
+"""How often the launcher says that it lives, and after how long it is taken for dead."""
 _CONNECT_S = 30.0
 _ASKER = "asker"
 
@@ -72,14 +76,23 @@ def _exchange(connection: socket.socket, count: int) -> float:
     return time.perf_counter() - started
 
 
+def end_with_launcher(source: int) -> None:
+    """End this process when the line from the launcher is closed or silent; no one else ends it on another host."""
+    while select.select([source], [], [], _SILENCE_S)[0] and os.read(source, 1 << 12):
+        pass
+    os._exit(1)
+
+
 def main() -> None:
     """Serve or ask, as the arguments say."""
     secret = bytes.fromhex(sys.stdin.readline())
+    asked = "" if sys.argv[1] == "serve" else sys.stdin.readline()
+    threading.Thread(target=end_with_launcher, args=[sys.stdin.fileno()], daemon=True).start()
     if sys.argv[1] == "serve":
         serve(sys.argv[2], secret)
         return
     signal.alarm(_LIMIT_S)
-    targets = [(address, port) for address, port in json.loads(sys.stdin.readline())]
+    targets = [(address, port) for address, port in json.loads(asked)]
     print(json.dumps([ask(target, int(sys.argv[2]), secret) for target in targets]))  # noqa: T201 - the launcher reads it
 
 
