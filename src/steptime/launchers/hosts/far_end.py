@@ -6,7 +6,7 @@ is closed, or silent for longer than the plan allows, every process of the launc
 outlives the death of its ssh, and a cut link.
 
 HOST is an index into the plan's hosts; without it the host is found by the name that Slurm gives it. Only the standard
-library is imported, and files beside this one that need no more. docs/hosts.md has the messages.
+library is imported, and files beside this one that need no more. ``_obey`` has the messages.
 """
 
 import contextlib
