@@ -192,8 +192,10 @@ _SCENES = {scene.__name__: scene for scene in (cut, spare, alone, preempted)}
 def main() -> None:
     """Run the scenes; exit code 1 where one did not end as it should."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("scenes", nargs="*", choices=[*_SCENES, []], default=list(_SCENES))
-    chosen = parser.parse_args().scenes
+    parser.add_argument("scenes", nargs="*", metavar="SCENE", help=f"of {', '.join(_SCENES)}; all by default")
+    chosen = parser.parse_args().scenes or list(_SCENES)
+    if unknown := set(chosen) - set(_SCENES):
+        parser.error(f"there is no scene {', '.join(sorted(unknown))}; there are {', '.join(_SCENES)}")
     ended = {}
     with tempfile.TemporaryDirectory() as folder, running_bed(4) as bed:
         for name in chosen:

@@ -28,11 +28,14 @@ def is_measured(launches: Counter[str]) -> bool:
 
 
 def bad_manners(fault: Fault) -> list[str]:
-    """Return the tracebacks of the commands, and a second command that was let into the results of the first."""
+    """Return the tracebacks of the commands, and a second command that was neither refused nor did it end well.
+
+    It may come when the first has measured all and draws its report; that no two launches ran at once is asked apart.
+    """
     said = [fault.run.said(), fault.second]
     found = [f"traceback: {each[-1500:]}" for each in said if "Traceback" in each]
-    if fault.second and "in use" not in fault.second and not fault.second_came_later:
-        found.append(f"the second command was not refused (exit code {fault.second_code}): {fault.second[-300:]}")
+    if fault.second and "in use" not in fault.second and fault.second_code != 0:
+        found.append(f"the second command was not refused, and failed (exit code {fault.second_code}): {fault.second[-300:]}")
     return found
 
 

@@ -37,8 +37,6 @@ class Fault:
     second: str = ""
     """What a second command said."""
     second_code: int | None = None
-    second_came_later: bool = False
-    """Whether the first command had ended before the second one did, which may then have done its work alone."""
     heal: list[Callable[[], None]] = field(default_factory=list)
     """Undoes it, in reverse order."""
     _workers: list[Found] = field(default_factory=list)
@@ -201,7 +199,6 @@ def start_second(fault: Fault) -> None:
         return
     fault.done(f"a second command{f' on {node}' if node else ''}", hits_launch=False)
     fault.second_code = second.wait(120.0)
-    fault.second_came_later = fault.run.poll() is not None
     fault.second = second.said()
 
 
