@@ -35,7 +35,9 @@ def bad_manners(fault: Fault) -> list[str]:
     said = [fault.run.said(), fault.second]
     found = [f"traceback: {each[-1500:]}" for each in said if "Traceback" in each]
     if fault.second and "in use" not in fault.second and fault.second_code != 0:
-        found.append(f"the second command was not refused, and failed (exit code {fault.second_code}): {fault.second[-300:]}")
+        found.append(
+            f"the second command was not refused, and failed (exit code {fault.second_code}): {fault.second[-300:]}"
+        )
     return found
 
 
