@@ -47,6 +47,7 @@ steps: {{warmup: 5, min: 5}}
 time_limit: 60s
 """
 _PATIENCE_S = 900.0
+_ENDED = ("GONE", "COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
 
 
 class Campaign:
@@ -68,8 +69,11 @@ class Campaign:
         return done.stdout.partition("submitted as job ")[2].partition(";")[0]
 
     def state(self, job: str) -> str:
-        """Return the state of a job, ``GONE`` where Slurm has forgotten it."""
-        return self.bed.run("squeue", "-h", "-j", job, "-o", "%T").stdout.strip() or "GONE"
+        """Return the state of a job, ``GONE`` where Slurm has forgotten it; ``UNKNOWN`` where it does not answer."""
+        asked = self.bed.run("scontrol", "show", "job", job)
+        if asked.returncode:
+            return "GONE" if "Invalid job id" in asked.stdout + asked.stderr else "UNKNOWN"
+        return asked.stdout.partition("JobState=")[2].split()[0]
 
     def count(self) -> int:
         """Return how many launches are kept."""
@@ -114,11 +118,11 @@ def cut(bed: ClusterBed, folder: Path) -> bool:
     """Run the study uncut and cut; the second job of the cut one has other nodes."""
     uncut = Campaign(bed, folder / "uncut")
     job = uncut.submit("slurm.nodes=3", "slurm.time=1h")
-    uncut.await_("the uncut study", lambda: uncut.state(job) in ("GONE", "COMPLETED"))
+    uncut.await_("the uncut study", lambda: uncut.state(job) in _ENDED)
     short = Campaign(bed, folder / "short")
     job = short.submit("slurm.nodes=3", "slurm.time=1m")
     requeues = 0
-    while short.state(job) not in ("GONE", "COMPLETED", "FAILED"):
+    while short.state(job) not in _ENDED:
         if short.state(job) == "PENDING" and "queued again" in short.log():
             requeues = json.loads((short.results / "requeues.json").read_text())["count"]
             if requeues == 1:
@@ -141,7 +145,7 @@ def spare(bed: ClusterBed, folder: Path) -> bool:
     job = campaign.submit("slurm.nodes=4", "slurm.time=1h")
     campaign.await_("the first launches", lambda: campaign.count() >= 2)
     bed.kill("n1")
-    campaign.await_("the end", lambda: campaign.state(job) in ("GONE", "COMPLETED", "FAILED", "NODE_FAIL"))
+    campaign.await_("the end", lambda: campaign.state(job) in _ENDED)
     bed.revive("n1")
     print(campaign.log(), *campaign.rows(), sep="\n  ")
     return all("3 launches" in row for row in campaign.rows())

@@ -272,6 +272,31 @@ def test_a_dead_host_fails_the_launch_with_its_name(bed, tmp_path, launcher):
     assert not await_quiet(bed, "n0")
 
 
+def test_a_dead_host_is_lost_also_where_a_worker_that_misses_its_peer_fails_first(bed, tmp_path):
+    program = """
+        import os, pathlib, time
+        open("started-" + os.environ["STEPTIME_RANK"], "w").close()
+        while not pathlib.Path("peer-is-gone").exists():
+            time.sleep(0.01)
+        raise SystemExit(5)
+    """
+    staged(tmp_path, program)
+    allocation = ["salloc", "-Q", "--nodelist=n0,n3", "--no-kill"]
+    arguments = [str(tmp_path), "slurm", "slurm", "n0,n3", "time_limit_s=120"]
+    command = bed.command("head", [*allocation, PYTHON, LAUNCH, *arguments])
+    controller = subprocess.Popen(
+        command, env=bed.variables(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    assert started(tmp_path)
+    bed.kill("n3")
+    (tmp_path / "peer-is-gone").touch()
+    said, _ = controller.communicate()
+    bed.revive("n3")
+    outcome = json.loads(said.splitlines()[-1])
+    assert outcome["reason"] == "worker-0 on n0 ended with exit code 5"
+    assert outcome["lost_hosts"] == ["n3"]
+
+
 @pytest.mark.parametrize("framework", ["chainer", "cntk"])
 def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, framework):
     interpreter = ready_interpreter(framework)

@@ -5,6 +5,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from steptime.clusters.cluster import ClusterFindings, HostFindings
@@ -26,6 +27,7 @@ from steptime.launchers.hosts.commands import (
     with_transports,
 )
 from steptime.launchers.hosts.lines import SILENCE_S, Lines
+from steptime.launchers.hosts.probe import answering
 from steptime.launchers.processes import how_it_ended, how_it_was_stopped
 from steptime.launchers.request import LATE, HostLoad, LaunchOutcome, Process, Request
 
@@ -77,6 +79,7 @@ def run_on_hosts(request: Request, launcher: str) -> LaunchOutcome:
                 launch.end(lines)
     if reason:
         launch.cancel_step()
+        lost = sorted({*lost, *launch.silent_dead()})
     return LaunchOutcome(
         reason is None,
         reason,
@@ -241,6 +244,18 @@ class _LaunchOnHosts:
                 lines.has_left(message["host"])
             elif message is None and lines.failure():
                 return
+
+    def silent_dead(self) -> list[str]:
+        """Return the hosts that said no last word and start no program now.
+
+        A worker that loses its peer fails at once, so that the launch has failed before the peer's host was silent for
+        long enough to be taken for dead. Nobody waits for that who wants the launch to end.
+        """
+        unheard = [each for index, each in enumerate(self._hosts) if index not in self._after]
+        if not unheard or self._request.cancelled.is_set():
+            return []
+        alive = answering(replace(self._site, hosts=tuple(unheard)))
+        return [host.name for host in unheard if host.name not in alive]
 
     def cancel_step(self) -> None:
         """Have Slurm end what a failed launch may have left on a node that its srun does not reach any more."""
