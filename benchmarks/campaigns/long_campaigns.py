@@ -47,6 +47,8 @@ steps: {{warmup: 5, min: 5}}
 time_limit: 60s
 """
 _PATIENCE_S = 900.0
+_LAUNCHES_OF_CUT = 10
+"""So many of each trial take more than two jobs of a minute, which Slurm lets go on for somewhat longer."""
 _ENDED = ("GONE", "COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
 
 
@@ -116,10 +118,10 @@ class Campaign:
 
 def cut(bed: ClusterBed, folder: Path) -> bool:
     """Run the study uncut and cut; the second job of the cut one has other nodes."""
-    uncut = Campaign(bed, folder / "uncut")
+    uncut = Campaign(bed, folder / "uncut", _LAUNCHES_OF_CUT)
     job = uncut.submit("slurm.nodes=3", "slurm.time=1h")
     uncut.await_("the uncut study", lambda: uncut.state(job) in _ENDED)
-    short = Campaign(bed, folder / "short")
+    short = Campaign(bed, folder / "short", _LAUNCHES_OF_CUT)
     job = short.submit("slurm.nodes=3", "slurm.time=1m")
     requeues = 0
     while short.state(job) not in _ENDED:
