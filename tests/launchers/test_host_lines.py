@@ -3,6 +3,7 @@
 import signal
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -20,6 +21,11 @@ while True:
     print(json.dumps({"host": 0}), flush=True)
     time.sleep(0.1)
 """
+
+
+def plan(folder: Path, names: list[str], **more: object) -> dict[str, object]:
+    """Return the plan of a launch without processes."""
+    return {"hosts": names, "folder": str(folder), "silence_s": 60.0, "stripped": {"passed": []}, **more}
 
 
 def test_a_host_that_falls_silent_is_dead_though_its_line_also_leads_to_another_that_lives(tmp_path):
@@ -45,7 +51,15 @@ def test_a_host_that_waits_for_a_file_says_that_it_lives(tmp_path):
     look = {"file": str(wanted), "text": "shown", "interpreter": sys.executable, "limit_s": 30.0}
     look |= {"cache": None, "cache_file": None, "folders": [], "programs": []}
     with Lines({"host-n0": [sys.executable, "-I", "-S", FAR_END, "0"]}, ["n0"], tmp_path) as lines:
-        lines.send(plan={"hosts": ["n0"], "folder": str(tmp_path), "silence_s": 60.0, "probe": True, "stripped": []})
+        lines.send(
+            plan={
+                "hosts": ["n0"],
+                "folder": str(tmp_path),
+                "silence_s": 60.0,
+                "probe": True,
+                "stripped": {"passed": []},
+            }
+        )
         lines.gather("ready", 30.0)
         lines.send(look=look)
         with pytest.raises(LaunchError, match=r"^n0 did not answer within 4 s"):  # and not that it was not heard
@@ -88,7 +102,8 @@ def test_a_line_that_stands_still_holds_up_no_other(tmp_path):
         for _ in range(3):
             assert lines.gather("took", 30.0, [1])[1]["took"] == "x" * 9
         deadline = time.monotonic() + 30.0
-        while (failure := lines.failure(1.0)) is None and time.monotonic() < deadline:
+        while (failure := lines.failure(5.0)) is None and time.monotonic() < deadline:
+            lines.send(**{"for": 1, "text": "n1 is heard again"})
             lines.receive()
         assert failure is not None
         assert failure.startswith("n0 has ")
@@ -112,7 +127,7 @@ def test_a_host_is_known_by_its_short_name_where_hosts_are_named_with_their_doma
     names = ["n0.example.org", "n1.example.org"]
     command = ["env", "SLURMD_NODENAME=n1", sys.executable, "-I", "-S", FAR_END]
     with Lines({"srun": command}, names, tmp_path) as lines:
-        lines.send(plan={"hosts": names, "folder": str(tmp_path), "silence_s": 60.0, "stripped": []})
+        lines.send(plan=plan(tmp_path, names))
         assert "boot" in lines.gather("ready", 30.0, [1])[1]["ready"]
 
 
@@ -120,7 +135,7 @@ def test_a_host_is_known_by_its_short_name_where_hosts_are_named_with_their_doma
 def test_a_host_that_has_none_of_the_names_is_refused_with_the_names(tmp_path, names):
     command = ["env", "SLURMD_NODENAME=n7", sys.executable, "-I", "-S", FAR_END]
     with Lines({"srun": command}, names, tmp_path) as lines:
-        lines.send(plan={"hosts": names, "folder": str(tmp_path), "silence_s": 60.0, "stripped": []})
+        lines.send(plan=plan(tmp_path, names))
         with pytest.raises(LaunchError, match=rf"^n7 is started as a host, and is none of {', '.join(names)}: "):
             lines.gather("ready", 30.0)
 

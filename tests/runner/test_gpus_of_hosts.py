@@ -106,7 +106,7 @@ def test_a_driver_that_no_build_runs_with_is_named_as_a_hosts(tmp_path):
 
 
 def script(folder: Path, *changes: str) -> list[str]:
-    return SlurmJob(planned(folder, *SLURM, *changes), "race.yaml", changes).script.splitlines()
+    return SlurmJob(planned(folder, *SLURM, *changes), str(folder / "race.yaml"), changes).script.splitlines()
 
 
 @pytest.mark.parametrize(

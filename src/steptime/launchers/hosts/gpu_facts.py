@@ -9,8 +9,8 @@ import re
 import subprocess
 from typing import Any
 
+from steptime.clusters.visible_devices import visible_devices
 from steptime.launchers.hosts.host_files import listed, read_text
-from steptime.measurements.accelerators import visible_devices
 
 DRIVER, PCI_DEVICES = "/proc/driver/nvidia", "/sys/bus/pci/devices"
 _QUESTIONS = "pci.bus_id,name,uuid,compute_cap,memory.total,driver_version"
