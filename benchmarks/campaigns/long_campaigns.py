@@ -31,6 +31,7 @@ from cluster_bed import HEAD, ClusterBed, running_bed
 
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
+from steptime.measurements.summary_form import StepTime
 
 _STEPTIME = [sys.executable, "-P", "-m", "steptime"]
 _STUDY = """\
@@ -50,6 +51,12 @@ _PATIENCE_S = 900.0
 _LAUNCHES_OF_CUT = 10
 """So many of each trial take more than two jobs of a minute, which Slurm lets go on for somewhat longer."""
 _ENDED = ("GONE", "COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
+
+
+def _milliseconds(step: StepTime) -> str:
+    values = [step.median, step.low, step.high]
+    shown = ["?" if value is None else f"{1e3 * value:.2f}" for value in values]
+    return f"{shown[0]} ms ({shown[1]} to {shown[2]})"
 
 
 class Campaign:
@@ -100,7 +107,7 @@ class Campaign:
         found = summarise(store)
         ratios = {place.trial: place.ratio_to_best.value for place in found.ranking}
         return [
-            f"{trial.workers} workers: {trial.launches} launches, blocks "
+            f"{trial.workers} workers: {_milliseconds(trial.step_time_s)}, {trial.launches} launches, blocks "
             f"{[each.block for each in store.launches(trial.id)]}, {trial.status}, rank ratio {ratios.get(trial.id)}"
             for trial in found.trials
         ]
