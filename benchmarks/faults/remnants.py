@@ -5,6 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+_FLAGS_AFTER_STATE = 5
+"""Of the fields of /proc/PID/stat; see proc(5)."""
+_IS_EXITING = 0x4
+"""PF_EXITING of the kernel."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -15,6 +20,7 @@ class Found:
     arguments: tuple[str, ...]
     variables: dict[str, str]
     pid_namespace: int
+    parent: int
 
     def __str__(self) -> str:
         """Return its number and the beginning of its command line."""
@@ -25,7 +31,8 @@ def living_processes() -> Iterator[Found]:
     """Yield the processes that run, those that have ended and wait for their parents (zombies) left out."""
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if (path / "stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+            state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+            if state in "ZX":
                 continue
             lines = (path / "environ").read_bytes().decode(errors="replace").split("\0")
             arguments = tuple((path / "cmdline").read_text().split("\0")[:-1])
@@ -33,15 +40,16 @@ def living_processes() -> Iterator[Found]:
         except OSError:  # it has ended meanwhile
             continue
         variables = dict(line.split("=", 1) for line in lines if "=" in line)
-        yield Found(int(path.name), arguments, variables, namespace)
+        yield Found(int(path.name), arguments, variables, namespace, int(parent))
 
 
 def is_alive(found: Found) -> bool:
-    """Say whether a process still runs."""
+    """Say whether a process still runs, and is not on its way to its end, where nothing can kill it any more."""
     try:
-        return Path(f"/proc/{found.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        state, *fields = Path(f"/proc/{found.pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return False
+    return state not in "ZX" and not int(fields[_FLAGS_AFTER_STATE]) & _IS_EXITING
 
 
 def lines_of_records(results: Path) -> Counter[tuple[str, str]]:

@@ -134,8 +134,10 @@ class Site(abc.ABC):
         """Return what the runs have started and still runs, everywhere or on a node."""
 
     def in_roles(self, role: str, node: str | None = None) -> list[Found]:
-        """Return the processes of a role, see ``role_of``."""
-        return [each for each in self.processes(node) if role_of(each) == role]
+        """Return the processes of a role, see ``role_of``; a process that one of them has just forked is none."""
+        found = [each for each in self.processes(node) if role_of(each) == role]
+        pids = {each.pid for each in found}
+        return [each for each in found if each.parent not in pids]
 
     def shell(self, script: str, node: str | None = None) -> None:  # noqa: ARG002 - there is one
         """Run lines of a shell on a node, or on this machine."""
