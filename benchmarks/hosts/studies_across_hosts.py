@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/hosts/studies_across_hosts.py FOLDER [--studies quickstart] [--ways slurm ssh mpi] [KEY=VALUE …]
+    python benchmarks/hosts/studies_across_hosts.py FOLDER [KEY=VALUE …] [--studies quickstart] [--ways slurm ssh mpi]
     python benchmarks/hosts/studies_across_hosts.py FOLDER --table
 
 The hosts are nodes of a bed (real sshd and Slurm, see ``tests/launchers/cluster_bed.py``) with a fifth for a server of
