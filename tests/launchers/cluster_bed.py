@@ -10,6 +10,7 @@ so that the bed is removed also when a signal ends the tests.
 
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -301,6 +302,9 @@ class ClusterBed:
         if self._disk_bytes and name != HEAD:
             disk = f"mount -t tmpfs -o size={self._disk_bytes} disk"
             binds += f"; {disk} {self.folder}/spool/{name}; {disk} /tmp"
+        # A developer's shell may take locks at its start (pyenv does), which a killed node would leave.
+        if (startup := Path.home() / ".bashrc").exists():
+            binds += f"; mount --bind /dev/null {shlex.quote(str(startup))}"
         script = (
             f"hostname {name}; mount --make-rprivate /; {binds}; echo ready >{ready}; "
             f"{daemons}; while :; do sleep 3600; done"
