@@ -1,14 +1,17 @@
-"""Processes that a launch left behind: found by the marks in their environment, and ended."""
+"""Processes that a launch left behind: found by the marks in their environment, and ended.
+
+The far end of a host imports this, so that it needs the standard library only.
+"""
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import psutil
-
-from steptime.process_identity import ProcessIdentity, pid_namespace
+from steptime.process_identity import ProcessIdentity, pid_namespace, start_ticks
 
 _MARK = b"STEPTIME_RUN="
 _RUNNER = b"STEPTIME_RUNNER="
@@ -17,7 +20,20 @@ _END_S = 10.0
 _POLL_S = 0.005
 
 
-def marked(marker: str) -> list[psutil.Process]:
+class MarkedProcess(NamedTuple):
+    """A process that carries the marks of a launch, also where its number was given to another one meanwhile."""
+
+    pid: int
+    started: int
+    """In ticks since boot."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended; a zombie has, and stays where process 1 reaps nothing."""
+        return start_ticks(self.pid) == self.started
+
+
+def marked(marker: str) -> list[MarkedProcess]:
     """Return the processes of the launch ``marker``.
 
     To be called before they are ended: a process that is ending has no environment any more, so that its mark
@@ -39,9 +55,9 @@ def end_marked(marker: str) -> int:
 def end_orphans() -> int:
     """Kill the processes of launches whose runner no longer exists and wait for their ends; return their number.
 
-    Only processes of this user and of this PID namespace are touched, and of these only those whose marks name a
-    runner that ran here, since this boot, and has ended. Everybody writes the environment of their own processes as
-    they like: marks that cannot be read are no marks.
+    The runner of processes on another host is the far end that started them. Only processes of this user and of this
+    PID namespace are touched, and of these only those whose marks name a runner that ran here, since this boot, and has
+    ended. Everybody writes the environment of their own processes as they like: marks that cannot be read are no marks.
     """
     here = pid_namespace()
     found = [
@@ -53,31 +69,25 @@ def end_orphans() -> int:
     return len(found)
 
 
-def await_ends(processes: Sequence[psutil.Process], limit_s: float = _END_S) -> bool:
+def await_ends(processes: Sequence[MarkedProcess], limit_s: float = _END_S) -> bool:
     """Wait until none of ``processes`` runs, whoever their parents are; return whether all ended in time."""
     deadline = time.monotonic() + limit_s
-    while any(_runs(each) for each in processes):
+    while any(each.runs for each in processes):
         if time.monotonic() > deadline:
             return False
         time.sleep(_POLL_S)
     return True
 
 
-def _runs(process: psutil.Process) -> bool:
-    try:  # a zombie has ended; where process 1 reaps nothing, it stays
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _kill(processes: Sequence[psutil.Process]) -> bool:
+def _kill(processes: Sequence[MarkedProcess]) -> bool:
     for each in processes:
-        with contextlib.suppress(psutil.Error):
-            each.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if each.runs:
+                os.kill(each.pid, signal.SIGKILL)
     return await_ends(processes)
 
 
-def _marked_processes() -> Iterator[tuple[psutil.Process, str, str]]:
+def _marked_processes() -> Iterator[tuple[MarkedProcess, str, str]]:
     """Yield this user's processes that carry the marks of a launch, with the mark and the runner that they name."""
     if Path("/proc/self").resolve().name != str(
         os.getpid()
@@ -85,18 +95,23 @@ def _marked_processes() -> Iterator[tuple[psutil.Process, str, str]]:
         return
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
-        if pid == os.getpid():
+        started = start_ticks(pid)  # before its environment: it then knows its number given to another process
+        if started is None or pid == os.getpid():
             continue
         try:
-            process = psutil.Process(pid)  # before its environment: it then knows its number given to another process
-            if process.uids().real != os.getuid():
+            if _real_user(folder) != os.getuid():
                 continue
             variables = (folder / "environ").read_bytes().split(b"\0")
-        except (OSError, psutil.Error):  # ended meanwhile, or not ours to look at
+        except (OSError, StopIteration):  # ended meanwhile, or not ours to look at
             continue
         mark, runner = (
             next((item[len(name) :].decode("ascii", "replace") for item in variables if item.startswith(name)), "")
             for name in (_MARK, _RUNNER)
         )
         if mark and runner:
-            yield process, mark, runner
+            yield MarkedProcess(pid, started), mark, runner
+
+
+def _real_user(folder: Path) -> int:
+    lines = (folder / "status").read_bytes().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(b"Uid:")))

@@ -201,9 +201,9 @@ class FarEnd:
                 return
         self._plan = plan
         if plan.get("probe"):
-            from steptime.launchers.hosts.left_processes import end_left_processes  # noqa: PLC0415 - launches do without
+            from steptime.launchers.orphans import end_orphans  # noqa: PLC0415 - launches do without
 
-            self._say(ready={**facts(names), "left": end_left_processes()})
+            self._say(ready={**facts(names), "left": end_orphans()})
             return
         passed = {name: os.environ[name] for name in plan["stripped"]["passed"] if name in os.environ}
         self._say(ready={"boot": boot(), "step": os.environ.get("SLURM_STEP_ID"), "passed": passed})
