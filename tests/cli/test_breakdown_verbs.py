@@ -5,24 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from small_trial import TRIAL
 
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.store import Store
-from steptime.study.trial import Trial
-
-TRIAL = Trial(
-    framework="reference",
-    strategy="single",
-    workload="mlp",
-    input_shape=(784,),
-    classes=10,
-    dataset=None,
-    loader="synthetic",
-    device="cpu",
-    precision="fp32",
-    workers=1,
-    batch_per_worker=8,
-)
 
 
 def steptime(*arguments, check=0):

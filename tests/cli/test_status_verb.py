@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from small_trial import TRIAL
 
 from steptime.cli.app import run_program
 from steptime.measurements.progress import PROGRESS, RunProgress
 from steptime.measurements.store import Store
 from steptime.process_identity import ProcessIdentity
-from steptime.study.trial import Trial
 
 RUNNING = RunProgress(
     process=str(ProcessIdentity.own()),
@@ -27,20 +27,6 @@ RUNNING = RunProgress(
     most=20,
     least_s=120.0,
     most_s=300.0,
-)
-
-TRIAL = Trial(
-    framework="reference",
-    strategy="single",
-    workload="mlp",
-    input_shape=(784,),
-    classes=10,
-    dataset=None,
-    loader="synthetic",
-    device="cpu",
-    precision="fp32",
-    workers=1,
-    batch_per_worker=8,
 )
 
 
