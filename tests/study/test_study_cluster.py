@@ -71,3 +71,10 @@ def test_an_inclusion_may_have_hosts_of_its_own(reading):
         "launcher: emulated\ncluster: {hosts: 2}\ninclude: {workers: 2, cluster: {hosts: 2, cpu_share: {1: 50%}}}"
     )
     assert (study.cluster.cpu_share, study.include[0].cluster.cpu_share) == ({}, {1: 0.5})
+
+
+@pytest.mark.parametrize("key", ["cluster: {hosts: 2}", "hosts: [n0]", "slurm: {nodes: 2}"])
+def test_an_unknown_launcher_is_the_only_mistake_of_a_study_with_hosts(reading, key):
+    with pytest.raises(StudyError) as caught:
+        reading(f"launcher: slrum\n{key}")
+    assert len(caught.value.mistakes) == 1

@@ -7,7 +7,7 @@ from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
 from steptime.study.loaders import LOADERS, SYNTHETIC
 from steptime.study.study import TRAIN_AXES
-from steptime.study.unknown_names import OptionFacts, Vocabulary, axis_mappings, is_folder
+from steptime.study.unknown_names import AUTO, OptionFacts, Vocabulary, axis_mappings, is_folder
 
 _EMULATED = "emulated"
 _ON_HOSTS = {"hosts": ("auto", "ssh", "slurm", "mpi"), "slurm": ("auto", "slurm", "mpi")}
@@ -28,8 +28,12 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
         yield from _empty_range(document, key)
     yield from _loaders_without_data(document, vocabulary)
     yield from _interpreters(document)
-    yield from _cluster(document)
-    yield from _hosts(document)
+    if document.at(("launcher",)) in (None, AUTO, *vocabulary.launchers):  # else nobody knows what its keys would mean
+        yield from _cluster(document)
+        yield from _hosts(document)
+    tops: list[Path] = [(), *(path for path, _ in document.each("include"))]
+    for top in tops:
+        yield from _numbers_of_hosts(document, (*top, "cluster"))
     yield from _too_few_cores(document)
     yield from _train(document)
 
@@ -126,8 +130,6 @@ def _cluster(document: Document) -> Iterator[Mistake]:
                 place = _place(document, (on_hosts,))
                 reason += f", and the study uses real hosts ({on_hosts}, {place}); make two studies of it"
             yield Mistake((*path, "cluster"), reason)
-        yield from _numbers_of_hosts(document, (*path, "cluster"))
-    yield from _numbers_of_hosts(document, ("cluster",))
 
 
 def _numbers_of_hosts(document: Document, cluster: Path) -> Iterator[Mistake]:
