@@ -4,18 +4,28 @@ A host is an emulated one, or what a launch has for itself of this machine: a ne
 
 ``HOST`` is a number. With ``+`` before it, the program keeps the right to enter other hosts, as an mpiexec must.
 
-The plan is a file that the launcher wrote. Only the standard library is imported, and no process stays in between: the
-process that the launcher starts is the one that it watches and ends.
+The plan is a file that the launcher wrote. Only the standard library is imported.
+
+Without ``+`` no process stays in between: the process that the launcher starts is the one that it watches and ends.
+With it, this process stays, and awaits all that the program starts: the daemons of an mpiexec outlive it, and the
+processor time of a process that nobody awaits is lost, so that workers on other hosts would count as foreign load.
 """
 
+import contextlib
 import ctypes
 import json
 import os
+import signal
 import socket
 import sys
+import time
 
 _NEW_MOUNTS, _NEW_NAMES, _NEW_USERS, _NEW_NETWORK = 0x00020000, 0x04000000, 0x10000000, 0x40000000
 _BIND, _DEPENDENT, _RECURSIVE = 4096, 1 << 19, 16384
+_SUBREAPER = 36
+_DAEMONS_GRACE_S = 2.0
+"""So long after the end of the program its daemons are awaited."""
+_POLL_S = 0.01
 
 
 def enter(plan_path: str, index: int, *, leading: bool) -> None:
@@ -65,10 +75,36 @@ def _checked(result: int, what: str) -> None:
         raise OSError(number, message)
 
 
+def _await_all(program: int) -> None:
+    """Wait for a child and for what it leaves behind, and end as the child did."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it reaches the whole group, in which an mpiexec ends its workers
+    ended: int | None = None
+    deadline = float("inf")
+    with contextlib.suppress(ChildProcessError):  # there is none any more
+        while time.monotonic() < deadline:
+            pid, status = os.waitpid(-1, os.WNOHANG if ended is not None else 0)
+            if pid == program:
+                ended, deadline = status, time.monotonic() + _DAEMONS_GRACE_S
+            elif not pid:
+                time.sleep(_POLL_S)
+    code = os.waitstatus_to_exitcode(ended or 0)
+    if code < 0:
+        with contextlib.suppress(OSError):  # nobody can ignore SIGKILL
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
     sys.path.insert(0, os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2)))  # noqa: PTH100, PTH118, PTH120
     from steptime.worker.tether import die_with_parent
 
-    enter(sys.argv[1], int(sys.argv[2].lstrip("+")), leading=sys.argv[2].startswith("+"))
+    is_leading = sys.argv[2].startswith("+")
+    enter(sys.argv[1], int(sys.argv[2].lstrip("+")), leading=is_leading)
     die_with_parent()
+    if is_leading:
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        if child := os.fork():
+            _await_all(child)
+        die_with_parent()
     os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606 - no shell is wanted
