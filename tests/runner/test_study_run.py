@@ -16,7 +16,8 @@ from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
-from steptime.runner import study_run
+from steptime.runner import admission, study_run
+from steptime.runner.admission import Admission
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.executor import LaunchResult
 from steptime.runner.plan import plan_study
@@ -93,9 +94,9 @@ def test_verdicts_on_trials_of_an_earlier_study_stay(tmp_path):
 
 @pytest.mark.usefixtures("without_launches")
 def test_a_verdict_that_no_longer_holds_goes(tmp_path, monkeypatch):
-    monkeypatch.setattr(study_run, "memory_shortage", lambda *_, **_limits: "does not fit the memory")
+    monkeypatch.setattr(admission, "memory_shortage", lambda *_, **_limits: "does not fit the memory")
     assert run(tmp_path).get("verdicts")
-    monkeypatch.setattr(study_run, "memory_shortage", lambda *_, **_limits: None)
+    monkeypatch.setattr(admission, "memory_shortage", lambda *_, **_limits: None)
 
     assert "memory" not in str(run(tmp_path).get("verdicts"))
 
@@ -190,7 +191,7 @@ class Finished(Silent):
 @pytest.mark.usefixtures("without_launches")
 def test_checks_of_an_earlier_run_come_first_and_are_told_from_those_that_are_made(tmp_path, monkeypatch):
     monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(StudyRun, "_checks_at_once", lambda *_: 1)
+    monkeypatch.setattr(Admission, "_checks_at_once", lambda *_: 1)
     run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [2]"))
     observer = Finished()
     run(tmp_path, CHECKED_STUDY.replace("workers: [1]", "workers: [1, 2]"), observer)

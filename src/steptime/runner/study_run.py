@@ -1,6 +1,5 @@
 """One run of a study: from its plan to the records of its launches, as a list of steps."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,7 +8,6 @@ from typing import Any, TypeVar
 
 from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
-from steptime.environments.cache import cache_folder
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
@@ -17,31 +15,25 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.measurements.tiers import merged_tiers
+from steptime.runner.admission import Admission
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import LOADER_SHARE, TRAINING_SHARE, BlockRunner, deadlines
-from steptime.runner.equivalence.cache import CheckCache
-from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput
-from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
-from steptime.runner.host import memory_shortage, usable_cores
 from steptime.runner.jobs import AblationSchedule
 from steptime.runner.largest_batch import BatchSearch
-from steptime.runner.launch_spec import environment_key
-from steptime.runner.living_hosts import living_hosts
-from steptime.runner.plan import StudyPlan, missing_in_words
+from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
     datasets_with_skips,
     loader_of,
     prepare_datasets,
-    prepare_environments,
     prepare_stored_form,
     reference_loader_of,
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
-from steptime.runner.site import machine_of_checks, probe_site
+from steptime.runner.site import probe_site
 from steptime.runner.training_runs import TrainingRuns, training_schedule
 from steptime.runner.trial_runs import (
     TrialInputs,
@@ -57,11 +49,9 @@ from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, TrialVe
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Workload
 from steptime.workloads.table import build_workload
 
 KeptRecord = TypeVar("KeptRecord", bound=TrialLaunch)
-_MOST_CHECKS_ON_HOSTS = 4
 
 
 @dataclass(frozen=True)
@@ -121,9 +111,10 @@ class StudyRun:
                 workloads = {
                     t.id: build_workload(t.workload, t.input_shape, t.classes) for t in self.plan.expansion.trials
                 }
-                trials = self._startable(self._fitting(workloads))
-                executor, trials = self._executor(trials, store)
-                trials = self._startable(trials)  # some environments bring what their launcher needs
+                admission = Admission(self.plan, self._site, self.observer, self._verdicts)
+                trials = admission.startable(admission.fitting(workloads))
+                executor, trials = admission.executor(trials, store)
+                trials = admission.startable(trials)  # some environments bring what their launcher needs
                 datasets = prepare_datasets(
                     {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
                 )
@@ -137,7 +128,7 @@ class StudyRun:
                     for t in trials
                     if t.loader != SYNTHETIC.name
                 }
-                trials = self._equivalent(store, executor, trials, workloads, checked)
+                trials = admission.equivalent(store, executor, trials, workloads, checked)
                 self._verdicts.accept(trials, self.plan.manifests)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
                 # Environments, datasets and checks are made once per machine; the budget is for what every run does.
@@ -285,48 +276,6 @@ class StudyRun:
             return store
         return Store.create(self.plan.folder, study_text=self.plan.study_text, study_json=resolved)
 
-    def _fitting(self, workloads: Mapping[str, Workload]) -> list[Trial]:
-        """Return the trials that the memory of their hosts suffices for."""
-        trials, device_bytes = list(self.plan.expansion.trials), self.plan.accelerators.memory_bytes
-        shortages = {}
-        for trial in trials:
-            sharing, available = self._memory_of(trial)
-            shortages[trial.id] = memory_shortage(trial, workloads[trial.id], available, device_bytes, sharing)
-        return self._verdicts.refuse(trials, shortages, "failed")
-
-    def _startable(self, trials: list[Trial]) -> list[Trial]:
-        """Return the trials whose launcher has what it needs, as far as is known; say of the others what is missing."""
-        missing = {trial.id: self.plan.missing_requirement(trial, self._site) for trial in trials}
-        for line in missing_in_words(trials, missing):
-            self.observer.note(line)
-        return self._verdicts.refuse(trials, missing, "failed")
-
-    def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
-        """Return how many workers share a host of the site, and the least memory that a host has; None without one."""
-        if self._site is None or (cluster := trial.cluster) is None:
-            return None, None
-        least_bytes = self._site.least_memory_bytes(len(cluster.hosts))
-        return cluster.most_workers_of_a_host(trial.workers), least_bytes
-
-    def _executor(self, trials: list[Trial], store: Store) -> tuple[Executor, list[Trial]]:
-        """Make the environments; return what launches in them, and the trials that have one."""
-        study, manifests = self.plan.study, self.plan.manifests
-        needed = dict.fromkeys(environment_key(trial) for trial in trials)
-        if study.equivalence.enabled:
-            # The check feeds known batches, so that no loader's environment takes part in it.
-            needed |= dict.fromkeys((framework, device, SYNTHETIC.name) for framework, device, _ in list(needed))
-            needed.setdefault((REFERENCE, "cpu", SYNTHETIC.name))
-        specs = {each: self.plan.environment_spec(*each) for each in needed}
-        prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
-        names = {each: spec.name for each, spec in specs.items()}
-        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
-        if self._site:
-            paths = self.plan.needed_paths()
-            living = living_hosts(self._site, self.plan.most_hosts, store, self.observer, paths)
-            executor = replace(executor, hosts=living)
-        failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
-        return executor, self._verdicts.refuse(trials, failures, "failed")
-
     def _loaders(self, trials: Iterable[Trial], sources: Mapping[str, Dataset]) -> dict[str, dict[str, Any]]:
         """Return every trial's loader, over that form of its source which the loader reads; it is made where needed."""
         found: dict[str, dict[str, Any]] = {}
@@ -340,42 +289,3 @@ class StudyRun:
                 own = {trial.dataset: stored[key]}
             found[trial.id] = loader_of(trial, own)
         return found
-
-    def _equivalent(
-        self,
-        store: Store,
-        executor: Executor,
-        trials: list[Trial],
-        workloads: Mapping[str, Workload],
-        inputs: Mapping[str, LoaderInput],
-    ) -> list[Trial]:
-        """Return the trials that pass the equivalence check; all of them where the study has none."""
-        settings = self.plan.study.equivalence
-        if not settings.enabled:
-            return trials
-        scratch = self.plan.folder / "equivalence"
-        shutil.rmtree(scratch, ignore_errors=True)
-        equivalence = EquivalenceCheck(
-            checker=Checker(executor, scratch, settings.steps, settings.repeats),
-            cache=CheckCache(
-                cache_folder() / "equivalence",
-                self.plan.manifests[REFERENCE],
-                machine=machine_of_checks(self._site) if self._site else None,
-            ),
-            workloads=workloads,
-            keep=store.append_equivalence,
-            observer=self.observer,
-            inputs=inputs,
-        )
-        # Two checks would want the same device, and its memory.
-        on_device = any(trial.device == "cuda" for trial in trials)
-        manifests = self.plan.manifests
-        checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
-        equivalence.run(checked, side_by_side=1 if on_device else self._checks_at_once(executor))
-        return self._verdicts.refuse(trials, equivalence.failures, "not_equivalent")
-
-    def _checks_at_once(self, executor: Executor) -> int:
-        """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
-        if self._site is None:
-            return max(1, len(executor.cores) // 2) + 1
-        return min(_MOST_CHECKS_ON_HOSTS, self._site.fewest_cores(len(self._site.hosts)) // 2 + 1)

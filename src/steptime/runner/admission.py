@@ -1,0 +1,122 @@
+"""Which trials of a plan may be launched: those that fit their hosts, have what they need, and train the same.
+
+Of every other one a verdict says why it has no result.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from steptime.clusters.site import Site
+from steptime.environments.cache import cache_folder
+from steptime.measurements.store import Store
+from steptime.runner.equivalence.cache import CheckCache
+from steptime.runner.equivalence.check import Checker, EquivalenceCheck
+from steptime.runner.equivalence.loaders import LoaderInput
+from steptime.runner.equivalence.oracle import REFERENCE
+from steptime.runner.executor import Executor
+from steptime.runner.host import memory_shortage, usable_cores
+from steptime.runner.launch_spec import environment_key
+from steptime.runner.living_hosts import living_hosts
+from steptime.runner.plan import StudyPlan, missing_in_words
+from steptime.runner.preparation import prepare_environments
+from steptime.runner.progress import Observer
+from steptime.runner.site import machine_of_checks
+from steptime.runner.verdicts import Verdicts
+from steptime.study.loaders import SYNTHETIC
+from steptime.study.trial import Trial
+from steptime.workloads.layers import Workload
+
+_MOST_CHECKS_ON_HOSTS = 4
+
+
+@dataclass(frozen=True)
+class Admission:
+    """The gates that the trials of a study pass one after the other, in a run whose hosts are found."""
+
+    plan: StudyPlan
+    site: Site | None
+    """The hosts of the study, as they were found."""
+    observer: Observer
+    verdicts: Verdicts
+
+    def fitting(self, workloads: Mapping[str, Workload]) -> list[Trial]:
+        """Return the trials that the memory of their hosts suffices for."""
+        trials, device_bytes = list(self.plan.expansion.trials), self.plan.accelerators.memory_bytes
+        shortages = {}
+        for trial in trials:
+            sharing, available = self._memory_of(trial)
+            shortages[trial.id] = memory_shortage(trial, workloads[trial.id], available, device_bytes, sharing)
+        return self.verdicts.refuse(trials, shortages, "failed")
+
+    def startable(self, trials: list[Trial]) -> list[Trial]:
+        """Return the trials whose launcher has what it needs, as far as is known; say of the others what is missing."""
+        missing = {trial.id: self.plan.missing_requirement(trial, self.site) for trial in trials}
+        for line in missing_in_words(trials, missing):
+            self.observer.note(line)
+        return self.verdicts.refuse(trials, missing, "failed")
+
+    def _memory_of(self, trial: Trial) -> tuple[int | None, float | None]:
+        """Return how many workers share a host of the site, and the least memory that a host has; None without one."""
+        if self.site is None or (cluster := trial.cluster) is None:
+            return None, None
+        least_bytes = self.site.least_memory_bytes(len(cluster.hosts))
+        return cluster.most_workers_of_a_host(trial.workers), least_bytes
+
+    def executor(self, trials: list[Trial], store: Store) -> tuple[Executor, list[Trial]]:
+        """Make the environments; return what launches in them, and the trials that have one."""
+        study, manifests = self.plan.study, self.plan.manifests
+        needed = dict.fromkeys(environment_key(trial) for trial in trials)
+        if study.equivalence.enabled:
+            # The check feeds known batches, so that no loader's environment takes part in it.
+            needed |= dict.fromkeys((framework, device, SYNTHETIC.name) for framework, device, _ in list(needed))
+            needed.setdefault((REFERENCE, "cpu", SYNTHETIC.name))
+        specs = {each: self.plan.environment_spec(*each) for each in needed}
+        prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
+        names = {each: spec.name for each, spec in specs.items()}
+        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
+        if self.site:
+            paths = self.plan.needed_paths()
+            living = living_hosts(self.site, self.plan.most_hosts, store, self.observer, paths)
+            executor = replace(executor, hosts=living)
+        failures = {trial.id: prepared.failures.get(names[environment_key(trial)]) for trial in trials}
+        return executor, self.verdicts.refuse(trials, failures, "failed")
+
+    def equivalent(
+        self,
+        store: Store,
+        executor: Executor,
+        trials: list[Trial],
+        workloads: Mapping[str, Workload],
+        inputs: Mapping[str, LoaderInput],
+    ) -> list[Trial]:
+        """Return the trials that pass the equivalence check; all of them where the study has none."""
+        settings = self.plan.study.equivalence
+        if not settings.enabled:
+            return trials
+        scratch = self.plan.folder / "equivalence"
+        shutil.rmtree(scratch, ignore_errors=True)
+        equivalence = EquivalenceCheck(
+            checker=Checker(executor, scratch, settings.steps, settings.repeats),
+            cache=CheckCache(
+                cache_folder() / "equivalence",
+                self.plan.manifests[REFERENCE],
+                machine=machine_of_checks(self.site) if self.site else None,
+            ),
+            workloads=workloads,
+            keep=store.append_equivalence,
+            observer=self.observer,
+            inputs=inputs,
+        )
+        # Two checks would want the same device, and its memory.
+        on_device = any(trial.device == "cuda" for trial in trials)
+        manifests = self.plan.manifests
+        checked = [trial for trial in trials if not manifests[trial.framework].altering(trial.options)]
+        equivalence.run(checked, side_by_side=1 if on_device else self._checks_at_once(executor))
+        return self.verdicts.refuse(trials, equivalence.failures, "not_equivalent")
+
+    def _checks_at_once(self, executor: Executor) -> int:
+        """Return how many checks run side by side; on hosts few, since sshd refuses those who call it all at once."""
+        if self.site is None:
+            return max(1, len(executor.cores) // 2) + 1
+        return min(_MOST_CHECKS_ON_HOSTS, self.site.fewest_cores(len(self.site.hosts)) // 2 + 1)
