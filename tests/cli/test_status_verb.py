@@ -112,3 +112,14 @@ def test_programs_are_told_the_state_of_the_run_with_each_trial(folder, capfd, p
 def test_a_damaged_file_of_progress_is_left_out(folder, capfd, damage):
     (folder / PROGRESS).write_text(damage)
     assert not any("running" in line for line in said(folder, None, capfd))
+
+
+def test_a_reason_that_trials_share_is_said_once_below_the_table(folder, capfd):
+    store = Store.open(folder)
+    for workers in (1, 2, 4):
+        store.add_trial(TRIAL.model_copy(update={"workers": workers}))
+    reason = "not run: the budget was spent before its first launch"
+    verdicts = {trial.id: {"status": "failed", "reason": reason} for trial in store.trials()}
+    store.put("verdicts", verdicts)
+    lines = said(folder, None, capfd)
+    assert [line for line in lines if reason in line] == [f"all 3 trials: {reason} ({', '.join(sorted(verdicts))})"]

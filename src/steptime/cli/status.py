@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from steptime.measurements.progress import RunProgress, RunState
+
+_MOST_NAMED = 4
+"""Trials with the same reason; of more, only the number is said."""
 
 
 def status(
@@ -45,10 +50,25 @@ def status(
         **({"trainings_failed": "failed"} if any(row["trainings_failed"] for row in shown) else {}),
         **({"epochs": "epochs"} if trained else {}),
         **({"steps": "steps"} if timed else {}),
-        "reason": "why it stopped",
     }
     print_rows(shown, columns, as_json=as_json)
+    if not as_json:
+        for line in _reasons_in_words(shown):
+            console.print(line, soft_wrap=True)
     warn(store.problems)
+
+
+def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:
+    """Return why trials stopped or have no launch: a line for each reason, with the trials that it is of."""
+    trials: dict[str, list[str]] = {}
+    for row in rows:
+        if row["reason"]:
+            trials.setdefault(row["reason"], []).append(row["trial"])
+    return [
+        f"{ids[0] if len(ids) == 1 else f'all {len(ids)} trials' if len(ids) == len(rows) else f'{len(ids)} trials'}"
+        f": {reason}" + (f" ({', '.join(ids)})" if 1 < len(ids) <= _MOST_NAMED else "")
+        for reason, ids in trials.items()
+    ]
 
 
 def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[str]:
