@@ -3,15 +3,13 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from typing import Any
 
 _LONGEST_WORD = 16
 """Longer ones, such as paths, are broken where the window is narrow."""
 
-_ANY_WIDTH = 10_000
+_GAP = 3
+"""Characters between two columns."""
 
 
 def print_json(data: object) -> None:
@@ -24,33 +22,40 @@ def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *,
     if as_json:
         print_json(list(rows))
         return
+    from rich import box
+    from rich.table import Table
+
     from steptime.cli.console import PlainConsole
 
     console = PlainConsole()
     cells = [[_cell(row.get(key)) for key in columns] for row in rows]
-    for longest_word, folds_names in ((_LONGEST_WORD, False), (0, True)):
-        table = _table(list(columns.values()), cells, longest_word, folds_names=folds_names)
-        if console.measure(table, options=console.options.update(width=_ANY_WIDTH)).minimum <= console.width:
+    titles = list(columns.values())
+    for longest_word, folds_names in ((_LONGEST_WORD, False), (0, False), (0, True)):
+        widths = _least_widths(titles, cells, longest_word, folds_names=folds_names)
+        if sum(widths) + _GAP * len(widths) <= console.width:
             break
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, (title, width) in enumerate(zip(titles, widths, strict=True)):
+        table.add_column(title, overflow="fold", no_wrap=number == 0 and not folds_names, min_width=width)
+    for line in cells:
+        table.add_row(*line)
     console.print(table)
 
 
-def _table(titles: Sequence[str], cells: Sequence[Sequence[str]], longest_word: int, *, folds_names: bool) -> "Table":
-    """Return a table in which words of ``cells`` up to a length stay whole, and the first column unless it folds."""
-    from rich import box
-    from rich.table import Table
+def _least_widths(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], longest_word: int, *, folds_names: bool
+) -> list[int]:
+    """Return the width of each column in which words of its cells up to a length stay whole.
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    The first column names the row, and is what one copies: it stays whole unless ``folds_names``.
+    """
+    names = [] if folds_names else [len(line[0]) for line in cells]
+    found = []
     for number, title in enumerate(titles):
-        # The first column names the row, and is what one copies; the others give way.
         words = [len(word) for line in cells for word in line[number].split()]
         whole = [*map(len, title.split()), *(length for length in words if length <= longest_word)]
-        table.add_column(
-            title, overflow="fold", no_wrap=number == 0 and not folds_names, min_width=max(whole, default=0)
-        )
-    for line in cells:
-        table.add_row(*line)
-    return table
+        found.append(max([*whole, *(names if number == 0 else [])], default=0))
+    return found
 
 
 def _cell(value: object) -> str:
