@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from launching import timing_job
 from standin import ROOM
 
+from living_processes import living_in
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
@@ -90,18 +90,6 @@ def pids(request: Request) -> list[int]:
     return [record["pid"] for record in records]
 
 
-def alive(request: Request) -> list[str]:
-    """The processes that still run in the folder of the launch, whatever started them."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(request.folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.name())
-        except psutil.Error:
-            continue
-    return found
-
-
 def test_a_launcher_is_listed_under_its_own_name_and_says_what_it_is(launcher):
     assert LAUNCHERS[launcher.name] is type(launcher)
     assert 20 < len(launcher.summary) < 100
@@ -112,7 +100,7 @@ def test_a_plan_starts_and_writes_nothing_and_is_always_the_same(launcher, tmp_p
     before = sorted(tmp_path.rglob("*"))
     assert launcher.plan(request, "mark", PORTS) == launcher.plan(request, "mark", PORTS)
     assert sorted(tmp_path.rglob("*")) == before
-    assert not alive(request)
+    assert not living_in(request.folder)
 
 
 def test_a_plan_says_what_a_run_starts(launcher, tmp_path):
@@ -170,7 +158,7 @@ def test_one_failed_worker_ends_the_others_at_once(starter, tmp_path):
     assert not outcome.ok
     assert outcome.wall_s < 30
     assert kinds(request, 1)[-1] == "error"
-    assert not alive(request)
+    assert not living_in(request.folder)
 
 
 def test_a_hung_launch_is_ended_at_its_time_limit(starter, tmp_path):
@@ -178,11 +166,11 @@ def test_a_hung_launch_is_ended_at_its_time_limit(starter, tmp_path):
     outcome = starter.run(request)
     assert "time limit of 3 s" in outcome.reason
     assert len(pids(request)) == 2
-    assert not alive(request)
+    assert not living_in(request.folder)
 
 
 def test_no_process_survives_a_launch_that_ended_well(starter, tmp_path):
     request = standing_in(tmp_path, starter)
     assert starter.run(request).ok
     assert len(pids(request)) == 2
-    assert not alive(request)
+    assert not living_in(request.folder)

@@ -10,10 +10,11 @@ import subprocess
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from PIL import Image
 from program import STUDY, launches, report, start, steptime, write_study
+
+from living_processes import all_have_left
 
 LONG = STUDY.replace("launches: {min: 3, max: 3}", "launches: {min: 6, max: 6}")
 
@@ -28,24 +29,6 @@ def wait_for_launches(results: Path, count: int, running: subprocess.Popen[str],
     pytest.fail(f"no {count} launches in time; exit code {running.poll()}\n{said}")
 
 
-def marked_processes(results: Path) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd().startswith(str(results)) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
-
-
-def nothing_survives(results: Path, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while marked_processes(results) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not marked_processes(results)
-
-
 def test_ctrl_c_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_path):
     running = start("run", write_study(tmp_path, LONG), "-o", "results", cwd=tmp_path)
     wait_for_launches(tmp_path / "results", 2, running)
@@ -53,7 +36,7 @@ def test_ctrl_c_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_pa
     _, said = running.communicate(timeout=30)
     assert running.returncode == 130
     assert "resume with: steptime run small.yaml -o results" in " ".join(said.split())
-    assert nothing_survives(tmp_path / "results")
+    assert all_have_left(tmp_path / "results")
     before = launches(tmp_path / "results")
     steptime("run", "small.yaml", "-o", "results", cwd=tmp_path)
     after = launches(tmp_path / "results")
@@ -68,7 +51,7 @@ def test_kill_9_loses_at_most_the_launch_in_flight(tmp_path):
     running.communicate()
     before = launches(tmp_path / "results")
     assert len(before) >= 3
-    assert nothing_survives(tmp_path / "results")
+    assert all_have_left(tmp_path / "results")
     steptime("run", "small.yaml", "-o", "results", cwd=tmp_path)
     after = launches(tmp_path / "results")
     assert len(after) == 12
@@ -146,7 +129,7 @@ def test_a_hung_launch_is_ended_and_reported_and_the_others_run(tmp_path):
     study = write_study(tmp_path, text)
     steptime("run", study, "-o", "results", "equivalence.enabled=false", cwd=tmp_path, check=3)
     assert all("time limit of 0.05 s" in each["reason"] for each in report(tmp_path, "results")["trials"])
-    assert nothing_survives(tmp_path / "results")
+    assert all_have_left(tmp_path / "results")
 
 
 def test_an_environment_that_does_not_work_fails_its_framework_only(tmp_path):
@@ -190,7 +173,7 @@ def test_a_full_disk_is_reported_and_what_was_measured_stays(tmp_path):
     finally:
         running.kill()
         running.communicate()
-        nothing_survives(disk)
+        all_have_left(disk)
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from containers import CONTAINER, TIED, WHOLE, missing_bubblewrap
 from emulating import skip_where_impossible
 
+from living_processes import wait_until
 from steptime.clusters.site import FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.rootless import request_from_text, request_to_text
@@ -26,11 +26,16 @@ from steptime.runner.run_folder import make_run_folder
 APPTAINER = ("apptainer", "exec", "--nv", "--bind", "/shared data", "/shared/image.sif")
 BWRAP = pytest.mark.skipif(missing_bubblewrap() is not None, reason=str(missing_bubblewrap()))
 WRITE_PLACE = """
-    import json, os, sys
+    import json, os, sys, time
     rank = os.environ.get("STEPTIME_RANK") or os.environ.get("PMI_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "place-%s" % rank), "w") as file:
+    folder = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(folder, "place-%s" % rank), "w") as file:
         json.dump({"mounts": os.stat("/proc/self/ns/mnt").st_ino, "network": os.stat("/proc/self/ns/net").st_ino,
                    "job": sys.argv[1], "cwd": os.getcwd(), "role": os.environ["STEPTIME_ROLE"]}, file)
+    # All stay until all are there: the number of a namespace that is gone is given to the next one.
+    places = ["place-%d" % rank for rank in range(int(os.environ["STEPTIME_WORKERS"]))]
+    while not all(os.path.exists(os.path.join(folder, place)) for place in places):
+        time.sleep(0.01)
 """
 WRITE_MARK_AND_SLEEP = """
     import os, sys, time
@@ -77,13 +82,6 @@ def of_launch(folder: Path) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
-
-
-def wait_until(condition, seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return bool(condition())
 
 
 def all_started(folder: Path) -> bool:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from emulating import WRITE_PLACE, launch, remains, skip_where_impossible, two_hosts
 
+from living_processes import living_in, wait_until
 from steptime.clusters.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import hosts
@@ -205,7 +206,7 @@ def test_a_delay_switch_that_dies_ends_the_launch_at_once_and_is_named(tmp_path)
     killed_at = []
 
     def kill_when_workers_run() -> None:
-        wait_until(lambda: alive(tmp_path), 60)
+        wait_until(lambda: living_in(tmp_path), 60)
         for switch in switches():
             switch.kill()
             killed_at.append(time.monotonic())
@@ -265,25 +266,6 @@ def start_runner(folder: Path) -> subprocess.Popen[bytes]:
     return runner
 
 
-def wait_until(condition, seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return condition()
-
-
-def alive(folder: Path) -> list[int]:
-    """The workers that still run in the folder of a launch."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
-
-
 def test_what_a_killed_runner_left_is_removed_by_the_next_start_and_only_that(tmp_path):
     mine = new_owner().name("sw")
     stranger = "steptimes-own"
@@ -293,7 +275,7 @@ def test_what_a_killed_runner_left_is_removed_by_the_next_start_and_only_that(tm
     try:
         runner.send_signal(signal.SIGKILL)
         runner.wait()
-        assert wait_until(lambda: not alive(tmp_path))
+        assert wait_until(lambda: not living_in(tmp_path))
         assert remains(runner.pid), "a killed process cannot have removed anything"
         assert runner.pid in {owner.pid for owner in remove_orphans(find_groups())}
         assert not remains(runner.pid)
@@ -308,7 +290,7 @@ def test_ctrl_c_removes_everything_before_the_runner_goes(tmp_path):
     runner = start_runner(tmp_path)
     runner.send_signal(signal.SIGINT)
     assert runner.wait(60) != 0
-    assert not alive(tmp_path)
+    assert not living_in(tmp_path)
     assert not remains(runner.pid)
 
 
@@ -316,7 +298,7 @@ def test_what_a_living_runner_has_is_left_alone(tmp_path):
     runner = start_runner(tmp_path)
     try:
         assert runner.pid not in {owner.pid for owner in remove_orphans(find_groups())}
-        assert len(alive(tmp_path)) == 2
+        assert len(living_in(tmp_path)) == 2
     finally:
         runner.send_signal(signal.SIGINT)
         runner.wait(60)

@@ -7,10 +7,10 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 from emulating import request, two_hosts
 
+from living_processes import living_in
 from steptime.launchers.emulation.rootless import request_from_text, request_to_text
 
 LAUNCH = """
@@ -84,30 +84,19 @@ def test_a_package_steptime_of_the_current_folder_is_never_imported(python, fold
     assert not (folder / "planted").exists()
 
 
-def running(folder: Path) -> list[int]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-        except psutil.Error:
-            continue
-    return found
-
-
 def test_nothing_survives_a_runner_that_is_killed(python, folder):
     process = start(python, folder, "import time; time.sleep(600)")
     deadline = time.monotonic() + 60
-    while len(running(folder)) < 2 and time.monotonic() < deadline and process.poll() is None:
+    while len(living_in(folder)) < 2 and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
     if process.poll() is not None:
         answer(process)
-    assert len(running(folder)) == 2
+    assert len(living_in(folder)) == 2
     process.kill()
     process.communicate()
-    while running(folder) and time.monotonic() < deadline:
+    while living_in(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running(folder)
+    assert not living_in(folder)
 
 
 def test_a_request_arrives_as_it_was_sent(tmp_path):

@@ -5,12 +5,11 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from living_processes import is_alive, wait_until
 from steptime.errors import LaunchError
 from steptime.launchers.local import LocalLauncher
 from steptime.launchers.request import LaunchOutcome, Request
@@ -22,22 +21,6 @@ def launch(folder: Path, program: str, **fields: object) -> LaunchOutcome:
     (folder / "start.py").write_text(textwrap.dedent(program))
     settings = {"folder": folder, "interpreter": Path(sys.executable), "workers": 2, "time_limit_s": 20.0}
     return LocalLauncher().run(Request(**{**settings, **fields}))
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def wait_until(condition, seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return condition()
 
 
 def pids(folder: Path) -> list[int]:
@@ -91,7 +74,7 @@ def test_a_hung_launch_is_ended_at_its_time_limit(tmp_path):
     assert "time limit of 1.5 s" in outcome.reason
     assert "worker-0, worker-1 still running" in outcome.reason
     assert outcome.wall_s < 10
-    assert not any(alive(pid) for pid in pids(tmp_path))
+    assert not any(is_alive(pid) for pid in pids(tmp_path))
 
 
 HANGS = """
@@ -138,7 +121,7 @@ def test_a_worker_that_ignores_the_request_to_end_is_killed(tmp_path):
     program = WRITE_PID + "    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(60)"
     launch(tmp_path, program, workers=1, time_limit_s=4.0)  # on a busy machine Python takes more than a second to start
     assert len(pids(tmp_path)) == 1
-    assert not any(alive(pid) for pid in pids(tmp_path))
+    assert not any(is_alive(pid) for pid in pids(tmp_path))
 
 
 def test_servers_that_never_end_are_ended_after_the_last_worker(tmp_path):
@@ -146,7 +129,7 @@ def test_servers_that_never_end_are_ended_after_the_last_worker(tmp_path):
     outcome = launch(tmp_path, program, servers=1, scheduler=True, time_limit_s=60.0)
     assert outcome.ok
     assert len(pids(tmp_path)) == 4
-    assert not any(alive(pid) for pid in pids(tmp_path))
+    assert not any(is_alive(pid) for pid in pids(tmp_path))
 
 
 def test_a_number_that_a_process_has_in_a_container_blames_no_other_process(tmp_path):
@@ -174,7 +157,7 @@ def test_what_a_worker_started_and_left_is_ended_too(tmp_path):
     """
     outcome = launch(tmp_path, program, workers=1)
     assert outcome.ok
-    assert not alive(pids(tmp_path)[0])
+    assert not is_alive(pids(tmp_path)[0])
 
 
 def test_what_ends_slowly_has_ended_when_the_launch_has(tmp_path):
@@ -186,7 +169,7 @@ def test_what_ends_slowly_has_ended_when_the_launch_has(tmp_path):
         import time; time.sleep(60)
     """
     launch(tmp_path, program, workers=1, time_limit_s=3.0)  # the kernel takes its time to free what a process had
-    assert not alive(pids(tmp_path)[0])
+    assert not is_alive(pids(tmp_path)[0])
 
 
 def test_a_cancelled_launch_ends(tmp_path):
@@ -279,11 +262,11 @@ def test_workers_die_with_a_runner_that_is_killed(tmp_path):
     runner = start_runner(tmp_path, TIE + textwrap.dedent(WRITE_PID) + "time.sleep(60)")
     runner.kill()
     runner.wait()
-    assert wait_until(lambda: not any(alive(pid) for pid in pids(tmp_path)))
+    assert wait_until(lambda: not any(is_alive(pid) for pid in pids(tmp_path)))
 
 
 def test_ctrl_c_ends_the_workers_before_the_runner_goes(tmp_path):
     runner = start_runner(tmp_path, WRITE_PID + "    time.sleep(60)")
     runner.send_signal(signal.SIGINT)
     assert runner.wait(10) != 0
-    assert not any(alive(pid) for pid in pids(tmp_path))
+    assert not any(is_alive(pid) for pid in pids(tmp_path))

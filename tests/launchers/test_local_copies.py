@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
+from living_processes import has_ended
 from steptime.launchers.hosts import far_end
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 
@@ -137,19 +137,6 @@ def number_in(file: Path, limit_s: float = 30.0) -> int:
     while not (file.exists() and file.read_text().endswith("\n")) and time.monotonic() < deadline:
         time.sleep(0.02)
     return int(file.read_text())
-
-
-def has_ended(pid: int, limit_s: float = 10.0) -> bool:
-    """Say whether a process ends within a time; whoever is its parent may not have awaited it."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 class FarEndWithSlowDisk:

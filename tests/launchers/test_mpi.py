@@ -10,9 +10,9 @@ import textwrap
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from living_processes import living_in
 from steptime.errors import LaunchError
 from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.request import LaunchOutcome, Request
@@ -51,18 +51,6 @@ def launch(folder: Path, interpreter: Path, program: str, **fields: object) -> L
 
 def places(folder: Path) -> dict[int, dict]:
     return {int(path.stem.split("-")[1]): json.loads(path.read_text()) for path in folder.glob("place-*.json")}
-
-
-def running(folder: Path) -> list[str]:
-    """The processes that run in the folder of the launch, whatever started them."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.cwd() == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.name())
-        except psutil.Error:
-            continue
-    return found
 
 
 @pytest.fixture
@@ -122,21 +110,21 @@ def test_a_worker_that_is_killed_ends_all_others(room, interpreter, failing):
     outcome = launch(room, interpreter, program, workers=3, time_limit_s=60.0)
     assert not outcome.ok
     assert outcome.wall_s < 30
-    assert not running(room)
+    assert not living_in(room)
 
 
 def test_a_hung_launch_is_ended_at_its_time_limit(room, interpreter):
     outcome = launch(room, interpreter, WRITE_PLACE + "    time.sleep(600)", time_limit_s=3.0)
     assert outcome.reason == "not finished after the time limit of 3 s: mpiexec still running"
     assert len(places(room)) == 2
-    assert not running(room)
+    assert not living_in(room)
 
 
 def test_workers_that_ignore_every_request_to_end_do_not_survive(room, interpreter):
     program = f"{WRITE_PLACE}    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
     launch(room, interpreter, program, time_limit_s=3.0)
     assert len(places(room)) == 2
-    assert not running(room)
+    assert not living_in(room)
 
 
 def test_what_is_said_before_a_worker_has_files_of_its_own_is_kept(room, interpreter):
@@ -161,9 +149,9 @@ def test_workers_die_with_a_runner_that_is_killed(room, interpreter):
     process.wait()
     assert len(places_written(room)) == 2
     deadline = time.monotonic() + 10
-    while running(room) and time.monotonic() < deadline:
+    while living_in(room) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not running(room)
+    assert not living_in(room)
 
 
 def places_written(folder: Path) -> list[Path]:

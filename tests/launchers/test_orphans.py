@@ -5,8 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from emulating import AS_SOMEBODY
 
+from living_processes import wait_until
 from steptime.launchers.orphans import end_marked, end_orphans
 from steptime.process_identity import ProcessIdentity
 
@@ -38,15 +38,6 @@ def running(runner: object, before: tuple[str, ...] = (), mark: str = "test") ->
     finally:
         process.kill()
         process.wait()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_process_whose_runner_has_ended_is_ended():

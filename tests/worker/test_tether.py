@@ -5,12 +5,11 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
+from living_processes import has_ended
 from steptime.worker import tether
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can tie a process to its parent")
@@ -41,24 +40,12 @@ def parent_of(argv: list[str]) -> tuple[subprocess.Popen[str], int]:
     return parent, int(parent.stdout.readline())
 
 
-def ends(pid: int, seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-                return True
-        except psutil.NoSuchProcess:
-            return True
-        time.sleep(0.02)
-    return False
-
-
 def survives_its_parent(argv: list[str]) -> bool:
     """Kill the parent of ``argv`` and say whether the child is still there; it is ended in any case."""
     parent, child = parent_of(argv)
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
-    if ends(child, 2.0):
+    if has_ended(child, 2.0):
         return False
     os.kill(child, signal.SIGKILL)
     return True
