@@ -7,8 +7,8 @@
 
 The hosts are nodes of a bed (real sshd and Slurm, see ``tests/launchers/cluster_bed.py``) with a fifth for a server of
 its own. A results folder for each study and way goes into FOLDER; those that are there go on. KEY=VALUE changes the
-studies, as it does for ``steptime run``. Needs root; prints a table in Markdown of launches that ended well, of all, by
-number of workers, which have a host each.
+studies, as it does for ``steptime run``. Needs root; prints a table in Markdown of the equivalence checks that held, and of
+the launches that ended well, of all, by number of workers, which have a host each.
 """
 
 import argparse
@@ -58,6 +58,8 @@ def row(study: str, way: str, results: Path) -> str:
     reasons: Counter[str] = Counter()
     hosts: dict[int, set[int]] = {}
     store = Store.open(results)
+    checks = store.equivalence()
+    held = f"{sum(check.passed for check in checks)} of {len(checks)}" if checks else "not made"
     for trial in store.trials():
         for launch in store.launches(trial.id):
             all_of_them[trial.workers] += 1
@@ -70,7 +72,7 @@ def row(study: str, way: str, results: Path) -> str:
         for count in WORKERS
     ]
     why = "; ".join(f"{count} x {reason}" for reason, count in reasons.items())
-    return f"| {study} | {way} | {' | '.join(cells)} | {why} |"
+    return f"| {study} | {way} | {held} | {' | '.join(cells)} | {why} |"
 
 
 def main() -> None:
@@ -87,13 +89,12 @@ def main() -> None:
         for study in given.studies if bed else ():
             for way in given.ways:
                 run_study(bed, study, way, given.folder.absolute() / f"{study}-{way}", given.changes)
-    print(
-        f"| study | way | {' | '.join(f'{count} workers' for count in WORKERS)} | failed |\n|---|---|---|---|---|---|"
-    )
+    columns = ("study", "way", "checks held", *(f"{count} workers" for count in WORKERS), "failed")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for study in given.studies:
         for way in given.ways:
             results = given.folder / f"{study}-{way}" / "results"
-            print(row(study, way, results) if Store.exists(results) else f"| {study} | {way} | not run | | | |")
+            print(row(study, way, results) if Store.exists(results) else f"| {study} | {way} | not run | | | | |")
 
 
 if __name__ == "__main__":
