@@ -98,6 +98,12 @@ def test_a_gain_whose_interval_holds_1_shows_no_difference(raced):
     assert "0.900x (0.700 to 1.200) as fast as documented, which shows no difference, by compile=true" in row.line
 
 
+def test_a_gain_that_was_not_measured_is_told_as_such(raced):
+    raced.tuned[0] = raced.tuned[0].model_copy(update={"speedup": None})
+    (row,) = tier_groups(raced, Names(raced.trials))[0].rows
+    assert row.line == ("pytorch allreduce: not measured in both tiers; tuned has compile=true (documented false)")
+
+
 def test_frameworks_for_which_tuned_changes_nothing_are_named(raced):
     assert tier_groups(raced, Names(raced.trials))[0].unchanged == ["chainer allreduce"]
 

@@ -29,6 +29,8 @@ class TunedRow:
     @property
     def line(self) -> str:
         """One line for a terminal."""
+        if self.speedup.text == UNKNOWN:
+            return f"{self.name}: not measured in both tiers; tuned has {self.changed}"
         doubt = ", which shows no difference" if self.tied else ""
         return f"{self.name}: {self.speedup.line} as fast as documented{doubt}, by {self.changed}"
 
