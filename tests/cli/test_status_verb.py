@@ -122,4 +122,4 @@ def test_a_reason_that_trials_share_is_said_once_below_the_table(folder, capfd):
     verdicts = {trial.id: {"status": "failed", "reason": reason} for trial in store.trials()}
     store.put("verdicts", verdicts)
     lines = said(folder, None, capfd)
-    assert [line for line in lines if reason in line] == [f"all 3 trials: {reason} ({', '.join(sorted(verdicts))})"]
+    assert [line for line in lines if reason in line] == [f"all 3 trials ({', '.join(sorted(verdicts))}): {reason}"]

@@ -64,11 +64,15 @@ def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:
     for row in rows:
         if row["reason"]:
             trials.setdefault(row["reason"], []).append(row["trial"])
-    return [
-        f"{ids[0] if len(ids) == 1 else f'all {len(ids)} trials' if len(ids) == len(rows) else f'{len(ids)} trials'}"
-        f": {reason}" + (f" ({', '.join(ids)})" if 1 < len(ids) <= _MOST_NAMED else "")
-        for reason, ids in trials.items()
-    ]
+    return [f"{_trials_in_words(ids, len(rows))}: {reason}" for reason, ids in trials.items()]
+
+
+def _trials_in_words(ids: "Sequence[str]", count: int) -> str:
+    if len(ids) == 1:
+        return ids[0]
+    some = "all " if len(ids) == count else ""
+    names = f" ({', '.join(ids)})" if len(ids) <= _MOST_NAMED else ""
+    return f"{some}{len(ids)} trials{names}"
 
 
 def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[str]:
