@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from program import PROGRAM, STUDY, start, write_study
-from test_study_faults import LONG, nothing_survives, wait_for_launches
+from test_study_faults import LONG, wait_for_launches
 
+from living_processes import all_have_left
 from steptime.cli import app as program_module
 from steptime.interruption import Interrupted, obeyed, shielded
 
@@ -38,7 +39,7 @@ def test_a_signal_ends_the_workers_keeps_the_results_and_says_how_to_resume(tmp_
     assert running.returncode == 128 + number
     assert f"interrupted by {number.name}" in said
     assert f"resume with: steptime run small.yaml {QUICK} -o results" in " ".join(said.split())
-    assert nothing_survives(tmp_path / "results")
+    assert all_have_left(tmp_path / "results")
 
 
 def test_a_terminal_that_goes_away_ends_the_run_without_a_process_left(tmp_path):
@@ -53,7 +54,7 @@ def test_a_terminal_that_goes_away_ends_the_run_without_a_process_left(tmp_path)
     os.close(terminal)
 
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 128 + signal.SIGHUP
-    assert nothing_survives(tmp_path / "results")
+    assert all_have_left(tmp_path / "results")
 
 
 def test_a_terminal_gets_its_cursor_back(tmp_path):
