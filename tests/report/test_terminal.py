@@ -68,6 +68,14 @@ def test_the_race_says(words):
     assert words in printed(quickstart(), 200)
 
 
+def test_a_reason_that_holds_back_many_trials_is_said_once_and_none_has_failed_for_want_of_budget():
+    reason = "not run: the budget was spent before its first launch"
+    left_out = [trial(name, status="failed", reason=reason) for name in ("pytorch", "mxnet")]
+    text = printed(summary(left_out), 200)
+    assert f"2 trials: {reason}: pytorch" in text
+    assert (text.count(reason), "failed" in text) == (1, False)
+
+
 def test_a_study_without_a_gate_says_that_nothing_was_checked():
     assert "The equivalence check was not run" in printed(summary([trial()]), 80)
 

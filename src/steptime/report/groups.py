@@ -107,6 +107,29 @@ def reason_and_rate(trial: TrialSummary) -> str:
     return (trial.reason or "no reason known") + measured
 
 
+def unranked_in_words(summary: Summary, names: Names) -> list[str]:
+    """Return a line for each reason why trials have no rank, with the trials that it holds back."""
+    held: dict[tuple[str, str], list[str]] = {}
+    for trial in unranked(summary):
+        reason = reason_and_rate(trial)
+        status = status_in_words(trial)
+        held.setdefault(("" if reason.startswith(status) else f"{status}: ", reason), []).append(names.full(trial))
+    return [
+        f"{status}{found[0]}: {reason}"
+        if len(found) == 1
+        else f"{status}{len(found)} trials: {reason}: {'; '.join(found)}"
+        for (status, reason), found in held.items()
+    ]
+
+
+def status_in_words(trial: TrialSummary) -> str:
+    """Return the status of a trial without a rank; one that the budget left out has not failed."""
+    left_out = [words for words in _LEFT_OUT if (trial.reason or "").startswith(words)]
+    return left_out[0] if left_out else trial.status.replace("_", " ")
+
+
+_LEFT_OUT = ("not run", "not finished")
+
 # Naming more would hide what the sentence says; the table marks all of them.
 _MOST_NAMES = 4
 _RESOLUTION = "3 %"

@@ -18,7 +18,7 @@ from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
 from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
-from steptime.report.groups import ranked_groups, reason_and_rate, unranked, verdict
+from steptime.report.groups import ranked_groups, reason_and_rate, status_in_words, unranked, verdict
 from steptime.report.learning_figures import (
     batch_figures,
     learning_panels,
@@ -121,6 +121,7 @@ def page_text(
         trained=bool(summary.trials) or not found_links,
         explanation=EXPLANATION,
         unranked=unranked(summary),
+        status_in_words=status_in_words,
         reason_and_rate=reason_and_rate,
         flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),
         level=f"{100 * measured[0].step_time_s.level:.0f} %" if measured else "95 %",

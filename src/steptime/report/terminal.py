@@ -20,7 +20,7 @@ from steptime.report.answer import answer, paper_line
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line
-from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, reason_and_rate, unranked, verdict
+from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.models import model_tables
 from steptime.report.number_format import Shown, baseline, count, published
 from steptime.report.schedule_table import ScheduleTable, schedule_table
@@ -144,12 +144,9 @@ class _Report:
         else:
             sentence = "The equivalence check was not run: nothing says that these trials train the same."
             yield sentence, "yellow", [], ""
-        without = [
-            f"{trial.status.replace('_', ' ')}: {self._names.full(trial)}: {reason_and_rate(trial)}"
-            for trial in unranked(summary)
-        ]
-        if without:
-            yield f"Without a rank: {count(len(without), 'trial')}", "bold", without, "red"
+        if without := unranked_in_words(summary, self._names):
+            held = count(len(unranked(summary)), "trial")
+            yield f"Without a rank: {held}", "bold", without, "red"
         if summary.skipped:
             yield "Skipped, because they cannot be", "bold", summary.skipped, "dim"
         if summary.problems:
