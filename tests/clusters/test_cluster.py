@@ -45,10 +45,10 @@ def test_nobody_is_without_a_host_and_no_host_without_anybody(workers, own_serve
 
 def test_a_cluster_says_in_words_what_changes_a_step():
     cluster = cluster_for(workers=2, own_servers=0, bandwidth_bits_per_s=2e8, delay_s=2e-3, cpu_shares={1: 0.5})
-    assert cluster.in_words() == "emulated hosts of 1 worker, links of 200 Mbit/s, 2 ms delay, host 1 at 50%"
+    assert cluster.in_words() == "emulated hosts of 1, links of 200 Mbit/s, 2 ms delay, host 1 at 50%"
 
 
 def test_a_link_of_its_own_bandwidth_is_named():
     cluster = cluster_for(workers=3, own_servers=0, bandwidth_bits_per_s=2e8, host_bandwidths={1: 2e7, 5: 1e6})
     assert [host.bandwidth_bits_per_s for host in cluster.hosts] == [2e8, 2e7, 2e8]
-    assert cluster.in_words() == "emulated hosts of 1 worker, links of 200 Mbit/s, host 1 on 20 Mbit/s"
+    assert cluster.in_words() == "emulated hosts of 1, links of 200 Mbit/s, host 1 on 20 Mbit/s"

@@ -244,3 +244,16 @@ def test_a_synchronous_strategy_is_checked_as_trained_and_with_all_terms():
 def test_a_large_workload_takes_fewer_steps():
     (first, *_) = probes(trial(), build_workload("resnet50", (3, 64, 64), 10), 19, 2)
     assert 3 <= sum(first.rounds) < 19
+
+
+@pytest.mark.parametrize(("workload", "tries"), [("lenet5", 64), ("cifar_cnn", 64), ("resnet50", 16)])
+def test_small_runs_have_more_tries_to_meet_a_combination_of_activations_at_zero(
+    executor, tmp_path, monkeypatch, workload, tries
+):
+    """With 16 of them the right runs of three frameworks were refused on cifar_cnn with three workers."""
+    monkeypatch.setattr(Oracle, "_ask", lambda *_, **__: None)
+    shapes = {"lenet5": (1, 28, 28), "cifar_cnn": (3, 32, 32), "resnet50": (3, 64, 64)}
+    built = build_workload(workload, shapes[workload], 10)
+    (first, *_) = probes(trial(workers=3), built, 19, 2)
+    beside = list(Oracle(executor, tmp_path).beside(first, built, Truth(0.01, ((),)), 1))
+    assert (len(beside), len({each.nudges for each in beside})) == (tries, tries)

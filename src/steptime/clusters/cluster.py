@@ -67,7 +67,7 @@ class Cluster(_Settled):
         ]
         slow = [f"host {index} at {host.cpu_share:.0%}" for index, host in enumerate(self.hosts) if host.cpu_share < 1]
         parts = [
-            f"hosts of {self.workers_per_host} worker{'s' if self.workers_per_host > 1 else ''}",
+            f"hosts of {self.workers_per_host}",
             *([f"links of {format_bit_rate(usual)}"] if usual else []),
             *others,
             *([f"{format_seconds(self.delay_s)} delay"] if self.delay_s else []),

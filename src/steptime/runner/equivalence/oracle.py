@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
-from steptime.runner.equivalence.probes import Probe
+from steptime.runner.equivalence.probes import Probe, reference_flops
 from steptime.runner.executor import Executor
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.strategies import SINGLE
@@ -35,9 +35,12 @@ _LARGEST_CHANGE = 0.05
 """Of the loss, in a probe whose gradients must hardly change."""
 _RESIDUE = 0.8
 """Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
-_NUDGES = 16
-"""Runs of the reference beside the right one, for a round whose gradients are computed at weights that are put off. Of
-two in a row that go opposite ways, one changes the sign of what lies at zero to the last digit."""
+_NUDGES = (16, 64)
+"""Runs of the reference beside the right one, for a round whose gradients are computed at weights that are put off: the
+fewest, of large workloads, and the most. Of two in a row that go opposite ways, one changes the sign of what lies at
+zero to the last digit; where several activations lie there, it takes many until one run has their combination."""
+_FLOPS_OF_NUDGES = 1.8e12
+"""What these runs may cost together, where they are more than the fewest."""
 _BITS = {"fp32": (64, 32), "tf32": (64, 16), "fp16": (64, 16), "bf16": (16, 64)}
 """By precision, the widths of the reference whose numbers are right, and of that whose distance from it is rounding. It
 has no format of 11 bits, and distances allow for that."""
@@ -112,9 +115,9 @@ class Oracle:
         if probe.answer != "mean":
             return
         bits, _ = _BITS[probe.trial.precision]
-        first = sum(probe.rounds[:place])
-        for number in range(_NUDGES):
-            seed = number + _NUDGES * len(truth.nudges)  # another one than those before
+        first, count = sum(probe.rounds[:place]), _nudges(probe, workload)
+        for number in range(count):
+            seed = number + count * len(truth.nudges)  # another one than those before
             nudges = (*truth.nudges, f"{seed}@{first}-{first + probe.rounds[place]}")
             try:
                 run = self._ask(probe, workload, truth.learning_rate, probe.rounds, bits=bits, nudges=" ".join(nudges))
@@ -243,6 +246,13 @@ def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: 
     }
     right = exact.losses[number]
     return Round(probe.rounds[number], start, end, units, right, abs(loss - right))
+
+
+def _nudges(probe: Probe, workload: Workload) -> int:
+    """Return how many runs beside the right one a probe may have."""
+    least, most = _NUDGES
+    of_run = reference_flops(probe.trial, workload) * sum(probe.rounds)
+    return max(least, min(most, int(_FLOPS_OF_NUDGES / of_run)))
 
 
 def _diverges(losses: list[float]) -> bool:

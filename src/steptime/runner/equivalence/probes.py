@@ -261,8 +261,13 @@ def _with_all_terms(trial: Trial) -> Trial:
     return trial.model_copy(update={"optimizer": optimizer.model_copy(update=update)})
 
 
-def _affordable(trial: Trial, workload: Workload, steps: int) -> tuple[int, ...]:
+def reference_flops(trial: Trial, workload: Workload) -> float:
+    """Return what one step costs the reference; an updated weight counts as some of its FLOP."""
     cost = costs(workload)
-    of_step = (cost.forward_flops + cost.backward_flops) * trial.global_batch
-    of_step += _FLOPS_PER_WEIGHT * workload.parameter_count
+    of_gradients = (cost.forward_flops + cost.backward_flops) * trial.global_batch
+    return of_gradients + _FLOPS_PER_WEIGHT * workload.parameter_count
+
+
+def _affordable(trial: Trial, workload: Workload, steps: int) -> tuple[int, ...]:
+    of_step = reference_flops(trial, workload)
     return rounds_of(max(min(steps, _LEAST_STEPS), min(steps, int(_REFERENCE_FLOPS / max(of_step, 1)))))
