@@ -37,10 +37,10 @@ _RESIDUE = 0.8
 """Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
 _NUDGES = (16, 64)
 """Runs of the reference beside the right one, for a round whose gradients are computed at weights that are put off: the
-fewest, of large workloads, and the most. Of two in a row that go opposite ways, one changes the sign of what lies at
-zero to the last digit; where several activations lie there, it takes many until one run has their combination."""
-_FLOPS_OF_NUDGES = 1.8e12
-"""What these runs may cost together, where they are more than the fewest."""
+number of large ones, and that of small ones. Of two in a row that go opposite ways, one changes the sign of what lies
+at zero to the last digit; where several activations lie there, it takes many until one run has their combination."""
+_SMALL_RUN_FLOPS = 5e10
+"""The most that a small run costs."""
 _BITS = {"fp32": (64, 32), "tf32": (64, 16), "fp16": (64, 16), "bf16": (16, 64)}
 """By precision, the widths of the reference whose numbers are right, and of that whose distance from it is rounding. It
 has no format of 11 bits, and distances allow for that."""
@@ -250,9 +250,9 @@ def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: 
 
 def _nudges(probe: Probe, workload: Workload) -> int:
     """Return how many runs beside the right one a probe may have."""
-    least, most = _NUDGES
+    of_large, of_small = _NUDGES
     of_run = reference_flops(probe.trial, workload) * sum(probe.rounds)
-    return max(least, min(most, int(_FLOPS_OF_NUDGES / of_run)))
+    return of_small if of_run <= _SMALL_RUN_FLOPS else of_large
 
 
 def _diverges(losses: list[float]) -> bool:
