@@ -7,8 +7,8 @@
 
 The hosts are nodes of a bed (real sshd and Slurm, see ``tests/launchers/cluster_bed.py``) with a fifth for a server of
 its own. A results folder for each study and way goes into FOLDER; those that are there go on. KEY=VALUE changes the
-studies, as it does for ``steptime run``. Needs root; prints a table in Markdown of the equivalence checks that held, and of
-the launches that ended well, of all, by number of workers, which have a host each.
+studies, as it does for ``steptime run``. Needs root; prints a table in Markdown of the equivalence checks that held,
+and of the launches that ended well, of all, by number of workers, which have a host each.
 """
 
 import argparse
