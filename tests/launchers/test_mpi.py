@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from living_processes import living_in
+from living_processes import all_have_left, living_in
 from steptime.errors import LaunchError
 from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.request import LaunchOutcome, Request
@@ -148,10 +148,7 @@ def test_workers_die_with_a_runner_that_is_killed(room, interpreter):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert len(places_written(room)) == 2
-    deadline = time.monotonic() + 10
-    while living_in(room) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not living_in(room)
+    assert all_have_left(room)
 
 
 def places_written(folder: Path) -> list[Path]:

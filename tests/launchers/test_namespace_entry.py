@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from emulating import skip_where_impossible
 
-from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.launchers.isolation import ENTRY
 
 CPU_S = 0.5
@@ -24,8 +24,7 @@ while time.process_time() < float(sys.argv[1]):
 
 @pytest.fixture(autouse=True)
 def _possible() -> None:
-    if reason := missing_requirement():
-        pytest.skip(reason)
+    skip_where_impossible()
 
 
 def entered(folder: Path, *program: str) -> int:

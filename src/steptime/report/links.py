@@ -35,8 +35,7 @@ def conditions(row: NetRow) -> str:
     if row.cluster is None:
         return "on this host"
     if row.cluster["kind"] == "found":
-        sharing = row.cluster["workers_per_host"]
-        return f"between hosts of {sharing} worker{'s' if sharing > 1 else ''}, reached by {row.launcher}"
+        return f"between hosts of {count(row.cluster['workers_per_host'], 'worker')}, reached by {row.launcher}"
     rates = sorted({host["bandwidth_bits_per_s"] or 0.0 for host in row.cluster["hosts"]})
     parts = [f"links of {format_bit_rate(rate)}" for rate in rates if rate]
     parts += [f"{format_seconds(row.cluster['delay_s'])} delay"] if row.cluster["delay_s"] else []

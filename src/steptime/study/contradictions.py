@@ -31,11 +31,15 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
     if document.at(("launcher",)) in (None, AUTO, *vocabulary.launchers):  # else nobody knows what its keys would mean
         yield from _cluster(document)
         yield from _hosts(document)
-    tops: list[Path] = [(), *(path for path, _ in document.each("include"))]
-    for top in tops:
+    for top in _with_inclusions(document):
         yield from _numbers_of_hosts(document, (*top, "cluster"))
     yield from _too_few_cores(document)
     yield from _train(document)
+
+
+def _with_inclusions(document: Document) -> list[Path]:
+    """Return where the study begins, and each item of its ``include``."""
+    return [(), *(path for path, _ in document.each("include"))]
 
 
 def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
@@ -156,8 +160,7 @@ def _hosts(document: Document) -> Iterator[Mistake]:
 
 def _train(document: Document) -> Iterator[Mistake]:
     """Yield the contradictions of trainings: of the whole study, or of items of ``include``."""
-    tops: list[Path] = [(), *(path for path, _ in document.each("include"))]
-    trained: list[Path] = [top for top in tops if isinstance(document.at((*top, "train")), dict)]
+    trained: list[Path] = [top for top in _with_inclusions(document) if isinstance(document.at((*top, "train")), dict)]
     if () in trained:
         place = _place(document, ("train",))
         for key in ("breakdown", "loader_alone"):

@@ -35,10 +35,11 @@ _LARGEST_CHANGE = 0.05
 """Of the loss, in a probe whose gradients must hardly change."""
 _RESIDUE = 0.8
 """Gradients that count as a unit, of which 16 are allowed: residues of CNTK's smallest arrays were 7 gradients long."""
-_NUDGES = (16, 64)
-"""Runs of the reference beside the right one, for a round whose gradients are computed at weights that are put off: the
-number of large ones, and that of small ones. Of two in a row that go opposite ways, one changes the sign of what lies
-at zero to the last digit; where several activations lie there, it takes many until one run has their combination."""
+_NUDGES = 16
+"""Runs of the reference beside the right one, for a round whose gradients are computed at weights that are put off. Of
+two in a row that go opposite ways, one changes the sign of what lies at zero to the last digit."""
+_NUDGES_OF_SMALL_RUNS = 64
+"""Where several activations lie at zero, it takes many runs until one has their combination."""
 _SMALL_RUN_FLOPS = 5e10
 """The most that a small run costs."""
 _BITS = {"fp32": (64, 32), "tf32": (64, 16), "fp16": (64, 16), "bf16": (16, 64)}
@@ -250,9 +251,8 @@ def _round(probe: Probe, number: int, exact: _Run, rounded: list[Sketch], loss: 
 
 def _nudges(probe: Probe, workload: Workload) -> int:
     """Return how many runs beside the right one a probe may have."""
-    of_large, of_small = _NUDGES
     of_run = reference_flops(probe.trial, workload) * sum(probe.rounds)
-    return of_small if of_run <= _SMALL_RUN_FLOPS else of_large
+    return _NUDGES_OF_SMALL_RUNS if of_run <= _SMALL_RUN_FLOPS else _NUDGES
 
 
 def _diverges(losses: list[float]) -> bool:
