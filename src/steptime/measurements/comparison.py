@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL, step_time, t_quantile
+from steptime.measurements.interval import LEVEL, step_time
 from steptime.measurements.launch_spread import TrialSpread, pooled_error, satterthwaite
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.simultaneous import critical_value, sidak_level
 from steptime.study.trial import Trial
 
 _FEWEST_PAIRS = 3
@@ -44,6 +45,8 @@ class Comparison:
     """Smallest and largest ratio seen: of launches of one block where there are such, else of any two launches."""
     prior_freedom: float = 0.0
     """Degrees of freedom that other trials of the study contribute."""
+    family: int = 2
+    """Trials whose comparisons hold together at ``level``; 2 for a comparison by itself."""
 
     @property
     def tied(self) -> bool:
@@ -60,7 +63,9 @@ class Comparison:
         per_launch = 1 if self.pairs else 2
         counts = np.arange(max(self.launches, 2), _MOST_LAUNCHES, dtype=np.float64)
         half_width = (
-            t_quantile(self.prior_freedom + per_launch * (counts - 1), self.level) * self.spread / np.sqrt(counts)
+            critical_value(self.prior_freedom + per_launch * (counts - 1), self.level, self.family)
+            * self.spread
+            / np.sqrt(counts)
         )
         enough = np.flatnonzero(np.expm1(half_width) < share)
         return int(counts[enough[0]]) - self.launches if len(enough) else None
@@ -75,10 +80,17 @@ class Measured:
     spread: TrialSpread | None = None
 
 
-def compare_trials(slow: Measured, fast: Measured) -> Comparison:
-    """Return the step time of ``slow`` divided by that of ``fast``, with the pooled spread where both have it."""
+def compare_trials(slow: Measured, fast: Measured, level: float = LEVEL, family: int | None = None) -> Comparison:
+    """Return the step time of ``slow`` divided by that of ``fast``, with the pooled spread where both have it.
+
+    Args:
+        slow: one trial.
+        fast: the other.
+        level: the share of such intervals that hold the truth.
+        family: as ``compare`` has it.
+    """
     spreads = (slow.spread, fast.spread) if slow.spread and fast.spread else None
-    return compare(slow.launches, fast.launches, spreads=spreads)
+    return compare(slow.launches, fast.launches, level, spreads, family)
 
 
 def compare(
@@ -86,6 +98,7 @@ def compare(
     fast: Sequence[LaunchTimes],
     level: float = LEVEL,
     spreads: tuple[TrialSpread, TrialSpread] | None = None,
+    family: int | None = None,
 ) -> Comparison:
     """Return the step time of ``slow`` divided by that of ``fast``; raises ValueError when one has no launch.
 
@@ -104,6 +117,9 @@ def compare(
 
     With ``spreads``, how launches spread is pooled over the trials of the study (docs/decisions/0011-pooled-spread.md):
     the same sum of launches, with its variance from there.
+
+    With ``family``, the number of trials that are compared with each other, the intervals of all their differences
+    hold together at ``level`` (docs/decisions/0017-simultaneous.md), so also that with the one that seems best.
     """
     if several_sites([*slow, *fast]) and (shared := _blocks(slow) & _blocks(fast)):
         slow, fast = ([each for each in own if each.block in shared] for own in (slow, fast))
@@ -117,22 +133,24 @@ def compare(
     ratios = [a[one] - b[other] for one, other in seen]
     if len(common) < _FEWEST_PAIRS and spreads is None:
         common = []
+    means = family or 2
     spread = None
     prior = 0.0
     if spreads is not None:
         shares = [dict.fromkeys(a, 1.0 / len(a)), dict.fromkeys(b, -1.0 / len(b))]
-        pooled = pooled_error(list(zip(spreads, shares, strict=True)), level)
+        pooled = pooled_error(list(zip(spreads, shares, strict=True)), level, family)
         half_width, error, freedom = pooled.half_width, pooled.error, pooled.freedom
         spread = float(np.sqrt(sum(each.variance for each in spreads)))
         prior = min(each.prior_freedom for each in spreads)
     elif len(a) == len(b) == 1:
-        half_width = float(np.hypot(_log_half_width(slow, level), _log_half_width(fast, level)))
+        each_level = sidak_level(level, means * (means - 1) // 2)
+        half_width = float(np.hypot(_log_half_width(slow, each_level), _log_half_width(fast, each_level)))
         freedom = 1.0
-        error = half_width / float(t_quantile(freedom, level))
+        error = half_width / float(critical_value(freedom, level, means))
     else:
         variance, freedom = satterthwaite(_parts(a, b, common))
         error = float(np.sqrt(variance))
-        half_width = float(t_quantile(freedom, level)) * error
+        half_width = float(critical_value(freedom, level, means)) * error
         spread = _spread(a, b, common)
     return Comparison(
         ratio=float(np.exp(log_ratio)),
@@ -148,6 +166,7 @@ def compare(
         least=float(np.exp(min(ratios))),
         most=float(np.exp(max(ratios))),
         prior_freedom=prior,
+        family=means,
     )
 
 

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, fdtrc, polygamma  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.linalg import solve  # type: ignore[import-untyped]  # scipy ships no types
+from scipy.sparse import coo_array, csr_array, diags_array  # type: ignore[import-untyped]
+from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+from scipy.special import digamma, fdtrc, polygamma  # type: ignore[import-untyped]
 
-from steptime.measurements.interval import t_quantile
 from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.simultaneous import critical_value
 
 FEWEST_TRIALS = 3
 """The spread of fewer trials is not pooled: two say nothing of how spreads differ between trials."""
@@ -29,8 +32,11 @@ fewer than so many of all trials would be expected to."""
 _ROUNDS = 3
 """Rounds of weighting; the weights hardly change after the second."""
 _NEWTON_STEPS, _CONVERGED = 20, 1e-9
+_DENSE = 0.05
+"""A layout with a larger share of trials x blocks that ran is multiplied faster as a dense matrix."""
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,8 @@ class TrialSpread:
     freedom: float
     prior_freedom: float
     """The part of ``freedom`` that the other trials contribute."""
+    common_freedom: float
+    """``freedom`` where the variance is used for several trials at once, whose errors the common prior makes alike."""
     leverage: float
     """The weight of the trial in the estimated effect of each block."""
     blocks: BlockEffects
@@ -68,7 +76,9 @@ class PooledError:
     freedom: float
 
 
-def pooled_error(shares: Sequence[tuple[TrialSpread, Mapping[int, float]]], level: float) -> PooledError:
+def pooled_error(
+    shares: Sequence[tuple[TrialSpread, Mapping[int, float]]], level: float, family: int | None = None
+) -> PooledError:
     """Return the error of a sum over launches of share times log median.
 
     The variance of the sum has two independent parts: the launches' own spread, less what the estimated effects of
@@ -80,6 +90,9 @@ def pooled_error(shares: Sequence[tuple[TrialSpread, Mapping[int, float]]], leve
     Args:
         shares: of each trial its spread and, by block, the weight of its launch in the sum.
         level: the share of such intervals that hold the truth.
+        family: where the sum is the difference of two of so many trials which are compared with each other, their
+            number: all such intervals then hold together. The trial that seems best is likely to be one that spreads
+            more than its variance says, so the larger variance counts for both, and its freedom is that of the prior.
     """
     own = [sum(share**2 for share in of_blocks.values()) for _, of_blocks in shares]
     totals: dict[int, float] = {}
@@ -88,20 +101,24 @@ def pooled_error(shares: Sequence[tuple[TrialSpread, Mapping[int, float]]], leve
             totals[block] = totals.get(block, 0.0) + share
     left = sum(total**2 for total in totals.values())
     shared = left / sum(own)
+    largest = max(spread.variance for spread, _ in shares)
     parts = [
-        (square * spread.variance * (1.0 - shared * spread.leverage), spread.freedom)
+        (square * (largest if family else spread.variance) * (1.0 - shared * spread.leverage), spread.freedom)
         for square, (spread, _) in zip(own, shares, strict=True)
     ]
     blocks = shares[0][0].blocks
     of_blocks_part = (left * blocks.variance, blocks.freedom)
     variance, freedom = satterthwaite(parts)
+    if family:
+        freedom = min(spread.common_freedom for spread, _ in shares)
     launches_part = (variance, min(freedom, blocks.residual_freedom))
     total, freedom = satterthwaite([launches_part, of_blocks_part])
     error = float(np.sqrt(total))
-    half_width = float(t_quantile(freedom, level)) * error
+    means = family or 2
+    half_width = float(critical_value(freedom, level, means)) * error
     if blocks.drifted and left > 0.0:
         both = [launches_part, of_blocks_part]
-        half_width = float(np.hypot(*(t_quantile(free, level) * np.sqrt(each) for each, free in both)))
+        half_width = float(np.hypot(*(critical_value(free, level, means) * np.sqrt(each) for each, free in both)))
     return PooledError(half_width, error, freedom)
 
 
@@ -123,25 +140,39 @@ def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, Tria
 
     There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, or where no launch differs.
     """
-    blocks = sorted({launch.block for each in launches.values() for launch in each})
-    matrix = np.full((len(launches), len(blocks)), np.nan)
-    for row, each in enumerate(launches.values()):
-        for launch in each:
-            matrix[row, blocks.index(launch.block)] = launch.log_median
-    return dict(zip(launches, spreads_of(matrix), strict=False))
+    flat = [
+        (row, launch.block, launch.log_median) for row, of_trial in enumerate(launches.values()) for launch in of_trial
+    ]
+    if not flat:
+        return {}
+    trials, blocks, values = (np.array(column) for column in zip(*flat, strict=True))
+    return dict(zip(launches, _spreads(len(launches), trials, blocks, values), strict=False))
 
 
 def spreads_of(logs: Array) -> list[TrialSpread]:
     """Return the spread of each row of ``logs``, trials x blocks, with NaN where a trial did not run."""
-    known = ~np.isnan(logs)
-    counts = known.sum(axis=1)
-    repeated = counts > 1
-    if repeated.sum() < FEWEST_TRIALS:
+    trials, blocks = np.nonzero(~np.isnan(logs))
+    return _spreads(len(logs), trials, blocks, logs[trials, blocks])
+
+
+def _spreads(count: int, trials: Indices, blocks: Indices, values: Array) -> list[TrialSpread]:
+    """Return the spread of each of ``count`` trials; the arrays hold the trial, block and logarithm of each launch.
+
+    Time and memory grow with the number of launches, and with the cube of the smaller of the numbers of trials and
+    blocks.
+    """
+    counts = np.bincount(trials, minlength=count)
+    repeated = np.flatnonzero(counts > 1)
+    if len(repeated) < FEWEST_TRIALS:
         return []
-    rows, present, degrees = logs[repeated], known[repeated], counts[repeated] - 1.0
-    used = present.any(axis=0)
-    rows, present = rows[:, used], present[:, used]
-    variances = np.nanvar(rows, axis=1, ddof=1)
+    used = counts[trials] > 1
+    rows = np.searchsorted(repeated, trials[used])
+    columns = np.unique(blocks[used], return_inverse=True)[1]
+    values = values[used]
+    degrees = (counts[repeated] - 1).astype(np.float64)
+    layout = _Layout(rows, columns, len(repeated), int(columns.max()) + 1)
+    centred = values - layout.trial_means(values)[rows]
+    variances = _sums(rows, centred**2) / degrees
     if not np.any(variances > 0.0):
         return []
     leverage = effects = np.zeros(0)
@@ -150,23 +181,24 @@ def spreads_of(logs: Array) -> list[TrialSpread]:
         prior_variance, prior_freedom = moderation(variances, degrees)
         moderated = (prior_freedom * prior_variance + degrees * variances) / (prior_freedom + degrees)
         weights = 1.0 / np.maximum(moderated, prior_variance)
-        effects, residuals = _two_way(rows, present, weights)
-        totals = (present * weights[:, None]).sum(axis=0)
-        leverage = (np.where(present, weights[:, None] / totals, 0.0)).sum(axis=1) / (degrees + 1.0)
+        effects, residuals = layout.two_way(values, weights)
+        totals = _sums(columns, weights[rows])
+        leverage = _sums(rows, weights[rows] / totals[columns]) / (degrees + 1.0)
         free = degrees * np.maximum(1.0 - leverage, 1e-9)
-        variances = np.where(leverage < 1.0 - 1e-9, (residuals**2).sum(axis=1) / free, variances)
+        variances = np.where(leverage < 1.0 - 1e-9, _sums(rows, residuals**2) / free, variances)
     prior_variance, prior_freedom = moderation(variances, degrees)
     moderated = (prior_freedom * prior_variance + degrees * variances) / (prior_freedom + degrees)
     block_freedom = len(effects) - 1.0
     most = max(float(degrees.sum()) - block_freedom, 1.0)
     block_variance = float(effects.var(ddof=1))
-    by_chance = float(np.mean(1.0 / (present / moderated[:, None]).sum(axis=0)))
+    by_chance = float(np.mean(1.0 / _sums(columns, 1.0 / moderated[rows])))
     drifted = float(fdtrc(block_freedom, most, block_variance / by_chance)) < _DRIFT_LEVEL
-    blocks = BlockEffects(block_variance, block_freedom, drifted, most)
+    effects_of_blocks = BlockEffects(block_variance, block_freedom, drifted, most)
     prior = min(prior_freedom, most)
+    common = _scale_freedom(degrees, prior)
     # A trial with a single launch has nothing of its own to say.
-    found = [TrialSpread(prior_variance, prior, prior, 0.0, blocks)] * len(logs)
-    for index, row in enumerate(np.flatnonzero(repeated)):
+    found = [TrialSpread(prior_variance, prior, prior, common, 0.0, effects_of_blocks)] * count
+    for index, row in enumerate(repeated):
         own = degrees[index]
         exceeded = float(fdtrc(own, prior_freedom, variances[index] / prior_variance))
         if exceeded < min(_EXCEPTION, _EXCEPTIONS / len(degrees)):
@@ -174,8 +206,23 @@ def spreads_of(logs: Array) -> list[TrialSpread]:
         else:
             variance, freedom = moderated[index], min(prior_freedom + own, most)
         prior = max(freedom - own, 0.0)
-        found[row] = TrialSpread(float(variance), float(freedom), float(prior), float(leverage[index]), blocks)
+        found[row] = TrialSpread(
+            float(variance),
+            float(freedom),
+            float(prior),
+            float(min(freedom, own + common)),
+            float(leverage[index]),
+            effects_of_blocks,
+        )
     return found
+
+
+def _scale_freedom(degrees: Array, prior_freedom: float) -> float:
+    """Return with how many degrees of freedom the prior variance itself is known, from the logarithms of variances.
+
+    A variance of f degrees of freedom has a logarithm of variance near 2 / f.
+    """
+    return 2.0 * len(degrees) / float(np.mean(polygamma(1, degrees / 2) + polygamma(1, prior_freedom / 2)))
 
 
 def moderation(variances: Array, degrees: Array) -> tuple[float, float]:
@@ -209,16 +256,74 @@ def _inverse_trigamma(value: float) -> float:
     return found
 
 
-def _two_way(rows: Array, present: NDArray[np.bool_], weights: Array) -> tuple[Array, Array]:
-    """Return the effects of blocks and what trials and blocks leave, by weighted least squares."""
-    values = np.where(present, rows, 0.0)
-    counts = present.sum(axis=1)
-    centred = np.where(present, values - (values.sum(axis=1) / counts)[:, None], 0.0)
-    # Trials' own means are eliminated: what is left is one equation per block.
-    weighted = present * weights[:, None]
-    normal = np.diag(weighted.sum(axis=0)) - weighted.T @ (present / counts[:, None])
-    effects = np.linalg.lstsq(normal, (weighted * centred).sum(axis=0), rcond=1e-9)[0]
-    effects -= effects.mean()
-    shifted = np.where(present, values - effects, 0.0)
-    residuals = np.where(present, shifted - (shifted.sum(axis=1) / counts)[:, None], 0.0)
-    return effects, residuals
+@dataclass(frozen=True)
+class _Layout:
+    """Which launch is of which trial and block."""
+
+    rows: Indices
+    columns: Indices
+    trials: int
+    blocks: int
+
+    def trial_means(self, values: Array) -> Array:
+        means: Array = _sums(self.rows, values) / np.bincount(self.rows, minlength=self.trials)
+        return means
+
+    def two_way(self, values: Array, weights: Array) -> tuple[Array, Array]:
+        """Return the effects of blocks and what trials and blocks leave, by weighted least squares.
+
+        The larger of both groups is eliminated, which leaves one normal equation for each member of the smaller one.
+        Sets of blocks that no trial connects are centred by themselves: nothing shows how they differ.
+
+        Args:
+            values: of each launch.
+            weights: of each trial.
+        """
+        of_launch = weights[self.rows]
+        present = coo_array((of_launch, (self.rows, self.columns)), shape=(self.trials, self.blocks)).tocsr()
+        trials, blocks = (
+            (_sums(each, of_launch), _sums(each, of_launch * values)) for each in (self.rows, self.columns)
+        )
+        connected = connected_components(
+            coo_array(
+                (np.ones(len(self.rows)), (self.rows, self.columns + self.trials)), (self.trials + self.blocks,) * 2
+            ),
+            directed=False,
+        )[1]
+        if self.trials < self.blocks:
+            means = _eliminated(present, trials, blocks, connected[: self.trials])
+            effects = (blocks[1] - present.T @ means) / blocks[0]
+        else:
+            effects = _eliminated(present.T.tocsr(), blocks, trials, connected[self.trials :])
+        of_component = connected[self.trials :]
+        effects -= (_sums(of_component, effects) / np.maximum(np.bincount(of_component), 1))[of_component]
+        shifted = values - effects[self.columns]
+        return effects, shifted - self.trial_means(shifted)[self.rows]
+
+
+def _sums(groups: Indices, values: Array) -> Array:
+    """Return the sum of the values of each group."""
+    sums: Array = np.bincount(groups, values)  # type: ignore[assignment]  # numpy's stub says integers, with weights too
+    return sums
+
+
+def _eliminated(joint: csr_array, own: tuple[Array, Array], others: tuple[Array, Array], component: Indices) -> Array:
+    """Return the effects of one group after those of the other were eliminated; one of each component is 0.
+
+    Args:
+        joint: weights, this group x the other.
+        own: of each member of this group the total weight, and the weighted sum of its values.
+        others: likewise of the other group.
+        component: of each member of this group; members of two components share no launch.
+    """
+    scaled = joint @ diags_array(1.0 / others[0])
+    dense = joint.nnz > _DENSE * joint.shape[0] * joint.shape[1]
+    normal = np.diag(own[0]) - (scaled.toarray() @ joint.toarray().T if dense else (scaled @ joint.T).toarray())
+    right = own[1] - scaled @ others[1]
+    # The first member of each component is held at 0: sums within a component do not depend on where it lies.
+    held = np.unique(component, return_index=True)[1]
+    normal[held, :] = normal[:, held] = 0.0
+    normal[held, held] = 1.0
+    right[held] = 0.0
+    effects: Array = solve(normal, right, assume_a="pos")
+    return effects

@@ -26,7 +26,7 @@ class AverageRatio:
     """Pairs of trials over which the mean is taken."""
 
 
-def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> AverageRatio:
+def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured], level: float = LEVEL) -> AverageRatio:
     """Return the step time of the claim's ``slower`` trials divided by that of its ``faster`` ones.
 
     Every pair of trials of one group (the same workload, input, batch and number of workers) counts alike. Where the
@@ -40,6 +40,7 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
     Args:
         claim: an item of the study's ``published``.
         measured: the trials that may be compared.
+        level: the share of such intervals that hold the truth.
     """
     sides = (claim["slower"], claim["faster"])
     about = {axis for axis in ("loaders", "workers", "batch_per_worker") if any(side.get(axis) for side in sides)}
@@ -53,7 +54,7 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured]) -> Ave
             for fast in (each for each in _chosen(claim["faster"], members) if _same_data(slow.trial, each.trial)):
                 found.append(_per_sample(compare_trials(slow, fast), slow.trial, fast.trial))
                 uses.update([slow.trial.id, fast.trial.id])
-    return _mean(found, max(uses.values(), default=1))
+    return _mean(found, max(uses.values(), default=1), level)
 
 
 def _counterpart_key(trial: Trial, about: Container[str]) -> str:
@@ -103,7 +104,7 @@ def _chosen(side: Mapping[str, Any], members: Iterable[Measured]) -> list[Measur
     ]
 
 
-def _mean(found: Sequence[Comparison], shared: int) -> AverageRatio:
+def _mean(found: Sequence[Comparison], shared: int, level: float) -> AverageRatio:
     if not found:
         return AverageRatio()
     logs = np.log([each.ratio for each in found])
@@ -111,7 +112,7 @@ def _mean(found: Sequence[Comparison], shared: int) -> AverageRatio:
     total = float(variances.sum())
     uncertainty = sum(part**2 / each.freedom for part, each in zip(variances, found, strict=True))
     freedom = total**2 / uncertainty if uncertainty > 0.0 else min(each.freedom for each in found)
-    half_width = float(t_quantile(freedom, LEVEL)) * np.sqrt(total * shared) / len(found)
+    half_width = float(t_quantile(freedom, level)) * np.sqrt(total * shared) / len(found)
     centre = float(logs.mean())
     return AverageRatio(
         value=float(np.exp(centre)),

@@ -27,12 +27,13 @@ from steptime.measurements.flags import (
     varied_names,
     varied_options,
 )
-from steptime.measurements.interval import Bounded
+from steptime.measurements.interval import LEVEL, Bounded
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
@@ -121,7 +122,7 @@ def summarise(store: Store) -> Summary:
             [MeasuredLoading(each.trial, each.estimate, each.cpu_s, each.alone) for each in ranked.values()],
             _cores(machine),
         ),
-        published=[_published(claim, claimable) for claim in study.get("published", [])],
+        published=[_published(claim, claimable, len(study["published"])) for claim in study.get("published", [])],
         accuracy=accuracy_places(
             [each.trial for each in results if each.trial.id not in verdicts],
             {each.trial.id: each.training for each in results if each.training},
@@ -135,8 +136,8 @@ def summarise(store: Store) -> Summary:
     )
 
 
-def _published(claim: Mapping[str, Any], results: Iterable[_Result]) -> PublishedRatio:
-    found = average_ratio(claim, [_measured(each) for each in results])
+def _published(claim: Mapping[str, Any], results: Iterable[_Result], claims: int) -> PublishedRatio:
+    found = average_ratio(claim, [_measured(each) for each in results], sidak_level(LEVEL, claims))
     return PublishedRatio(
         claim=claim["claim"],
         source=claim["source"],
@@ -340,11 +341,11 @@ def _ranking(results: Sequence[_Result]) -> list[RankedTrial]:
     places = []
     for group, members in groups.items():
         best, *others = best_first(members)
-        places += [_place(group, rank, each, best) for rank, each in enumerate([best, *others], 1)]
+        places += [_place(group, rank, each, best, len(members)) for rank, each in enumerate([best, *others], 1)]
     return places
 
 
-def _place(group: str, rank: int, result: Measured, best: Measured) -> RankedTrial:
+def _place(group: str, rank: int, result: Measured, best: Measured, family: int) -> RankedTrial:
     if result is best:
         value = LaunchValue(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0)
         return RankedTrial(
@@ -355,7 +356,7 @@ def _place(group: str, rank: int, result: Measured, best: Measured) -> RankedTri
             tied_with_best=True,
             launches_to_settle=None,
         )
-    ratio = compare_trials(result, best)
+    ratio = compare_trials(result, best, family=family)
     return RankedTrial(
         group=group,
         rank=rank,

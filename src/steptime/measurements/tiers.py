@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from steptime.measurements.comparison import Measured, compare_trials
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.summary_form import LaunchValue, OptionChange, TunedTrial
 from steptime.study.trial import Trial, Tuning
 
@@ -25,18 +27,22 @@ def tiers_of(trial: Trial, kept: Mapping[str, Any]) -> list[Tuning]:
 def tuned_trials(trials: Sequence[Trial], measured: Mapping[str, Measured]) -> list[TunedTrial]:
     """Return every tuned trial with the options that its tier changed, and how much faster that made it.
 
+    The intervals of all these ratios hold together.
+
     Args:
         trials: of the study.
         measured: those that may be compared, by trial id.
     """
     documented = {_cell(trial): trial for trial in trials if trial.tuning == "documented"}
-    return [_tuned(trial, documented.get(_cell(trial)), measured) for trial in trials if trial.tuning == "tuned"]
+    pairs = [(trial, documented.get(_cell(trial))) for trial in trials if trial.tuning == "tuned"]
+    claims = sum(other is not None and {trial.id, other.id} <= measured.keys() for trial, other in pairs)
+    return [_tuned(trial, other, measured, sidak_level(LEVEL, claims)) for trial, other in pairs]
 
 
-def _tuned(trial: Trial, documented: Trial | None, measured: Mapping[str, Measured]) -> TunedTrial:
+def _tuned(trial: Trial, documented: Trial | None, measured: Mapping[str, Measured], level: float) -> TunedTrial:
     speedup = None
     if documented and documented.id in measured and trial.id in measured:
-        found = compare_trials(measured[documented.id], measured[trial.id])
+        found = compare_trials(measured[documented.id], measured[trial.id], level)
         speedup = LaunchValue(value=found.ratio, low=found.low, high=found.high, least=found.least, most=found.most)
     return TunedTrial(
         group=trial.group,

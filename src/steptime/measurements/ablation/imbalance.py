@@ -7,10 +7,11 @@ import numpy as np
 
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.stages import Array, StageTimes
-from steptime.measurements.interval import Bounded
+from steptime.measurements.interval import LEVEL, Bounded, t_quantile
+from steptime.measurements.simultaneous import sidak_level
 
 _BLAME = 0.05
-"""A worker is blamed when it is slower than the others by more than this share, in every launch."""
+"""A worker is blamed when it is shown to be slower than the others, and by more than this share."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
         factor=over_blocks(factor),
         persistent=over_blocks(persistent),
         transient=over_blocks(transient),
-        blamed_worker=_blamed(matrices),
+        blamed_worker=blamed_worker(matrices),
         compute_s=[
             over_blocks([np.array([block[rank].mean() for block in blocks]) for blocks in launches])
             for rank in range(len(matrices[0]))
@@ -62,15 +63,25 @@ def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
     )
 
 
-def _blamed(matrices: Sequence[Array]) -> int | None:
-    """The worker whose typical step is longer than the median of the others' in every launch, if it is one.
+def blamed_worker(matrices: Sequence[Array]) -> int | None:
+    """Return the worker that is shown to compute longer than the others; None where that is none or several.
 
-    Typical is the median over steps: a pause that comes now and then makes nobody slow.
+    A worker's typical computation in a launch is its median over steps: a pause that comes now and then makes nobody
+    slow. Its logarithm is launch + worker + rest, and the rest's variance, over all workers and launches, bounds what
+    launches make of equal workers: memory layout or placement slow one down by chance. The intervals of all workers
+    against the mean of the others hold together (Šidák), and a single launch blames nobody.
     """
-    slow: set[int] | None = None
-    for each in matrices:
-        typical = np.median(each, axis=1)
-        ranks = range(len(typical))
-        late = {rank for rank in ranks if typical[rank] > (1.0 + _BLAME) * np.median(np.delete(typical, rank))}
-        slow = late if slow is None else slow & late
-    return next(iter(slow)) if slow and len(slow) == 1 else None
+    launches, workers = len(matrices), len(matrices[0])
+    if launches == 1:
+        return None
+    typical = np.log([np.median(each, axis=1) for each in matrices])
+    effects = typical - typical.mean(axis=1, keepdims=True)
+    freedom = (launches - 1) * (workers - 1)
+    variance = float(((effects - effects.mean(axis=0)) ** 2).sum()) / freedom
+    # An effect is (1 - 1 / workers) of the difference from the mean of the others.
+    against_others = effects.mean(axis=0) * workers / (workers - 1)
+    error = np.sqrt(variance / launches * workers / (workers - 1))
+    claims = workers if workers > 2 else 1  # noqa: PLR2004 - of two, one is slow by as much as the other is quick
+    half_width = float(t_quantile(freedom, sidak_level(LEVEL, claims))) * error
+    slow = np.flatnonzero((against_others > half_width) & (against_others > np.log1p(_BLAME)))
+    return int(slow[0]) if len(slow) == 1 else None

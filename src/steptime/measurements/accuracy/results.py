@@ -6,7 +6,8 @@ from statistics import fmean, median, stdev
 
 from steptime.measurements.accuracy.form import AccuracyPlace, EpochPoint, OverSeeds, TrainingSummary
 from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
-from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.simultaneous import critical_value
 from steptime.study.trial import Trial
 
 Epoch = Sequence[WorkerEpoch]
@@ -31,14 +32,24 @@ def seconds_of(epoch: Epoch) -> float:
     return max(each.trained_s for each in epoch)
 
 
-def over_seeds(values: Sequence[float], *, lowest: float = -math.inf, highest: float = math.inf) -> OverSeeds | None:
-    """Return the mean of ``values`` with its interval, within the bounds that they cannot leave; None for no values."""
+def over_seeds(
+    values: Sequence[float], *, lowest: float = -math.inf, highest: float = math.inf, family: int = 2
+) -> OverSeeds | None:
+    """Return the mean of ``values`` with its interval, within the bounds that they cannot leave; None for no values.
+
+    Args:
+        values: one of each seed.
+        lowest: the least possible value.
+        highest: the greatest possible value.
+        family: where the values are differences of two of so many trials which are compared with each other, their
+            number: all such intervals then hold together.
+    """
     if not values:
         return None
     mean = fmean(values)
     if len(values) == 1:
         return OverSeeds(value=mean, seeds=1)
-    half = float(t_quantile(len(values) - 1, LEVEL)) * stdev(values) / len(values) ** 0.5
+    half = float(critical_value(len(values) - 1, LEVEL, family)) * stdev(values) / len(values) ** 0.5
     return OverSeeds(
         value=mean,
         low=max(lowest, mean - half),
@@ -161,8 +172,8 @@ def accuracy_group(trial: Trial) -> str:
 def accuracy_places(trials: Sequence[Trial], found: Mapping[str, TrainingSummary]) -> list[AccuracyPlace]:
     """Return the trained trials of every group, the best final accuracy (or lowest final loss) first.
 
-    A trial is held against the best by the difference of the two with the same seed, so that what the seed decides
-    (initial weights and the order of samples) cancels out.
+    A trial is compared with the best by the difference of the two with the same seed, so that the effects of the seed
+    (initial weights and the order of samples) cancel. The intervals of all differences of a group hold together.
     """
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -173,7 +184,7 @@ def accuracy_places(trials: Sequence[Trial], found: Mapping[str, TrainingSummary
         members.sort(key=lambda trial: _order(found[trial.id]))
         best = found[members[0].id]
         for rank, trial in enumerate(members, 1):
-            difference = paired_difference(found[trial.id], best)
+            difference = paired_difference(found[trial.id], best, len(members))
             tied = difference is None or difference.low is None or difference.high is None
             if difference is not None and difference.low is not None and difference.high is not None:
                 tied = difference.low <= 0.0 <= difference.high
@@ -185,10 +196,16 @@ def accuracy_places(trials: Sequence[Trial], found: Mapping[str, TrainingSummary
     return places
 
 
-def paired_difference(one: TrainingSummary, other: TrainingSummary) -> OverSeeds | None:
-    """Return the final value of ``one`` less that of ``other`` over the seeds that both have; None for no such seed."""
+def paired_difference(one: TrainingSummary, other: TrainingSummary, family: int = 2) -> OverSeeds | None:
+    """Return the final value of ``one`` less that of ``other`` over the seeds that both have; None for no such seed.
+
+    Args:
+        one: a trial.
+        other: the trial with which it is compared.
+        family: as ``over_seeds`` has it.
+    """
     shared = sorted(set(one.final_by_seed) & set(other.final_by_seed))
-    return over_seeds([one.final_by_seed[seed] - other.final_by_seed[seed] for seed in shared])
+    return over_seeds([one.final_by_seed[seed] - other.final_by_seed[seed] for seed in shared], family=family)
 
 
 def _order(found: TrainingSummary) -> tuple[float, float]:

@@ -25,6 +25,7 @@ from steptime.measurements.loaders.form import (
 from steptime.measurements.loaders.input_model import device_factor, step_s, workers_per_host
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch
 from steptime.measurements.records import Launch
+from steptime.measurements.simultaneous import sidak_level
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 
@@ -127,7 +128,7 @@ def _verdict(members: Sequence[MeasuredLoading], cores: float | None) -> LoaderV
         batch_per_worker=training.batch_per_worker,
         training_trial=training.id,
         training_s=_range(training_s),
-        rows=[_row_form(row, training_s, training_cpu, cores) for row in rows],
+        rows=[_row_form(row, training_s, training_cpu, cores, sidak_level(LEVEL, len(rows))) for row in rows],
         changes=changes,
         cheapest=next((index for index, change in enumerate(changes) if change.lifts), None),
     )
@@ -207,11 +208,12 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def _row_form(row: _Row, training_s: Draws, training_cpu: Draws | None, cores: float | None) -> LoaderRow:
+def _row_form(row: _Row, training_s: Draws, training_cpu: Draws | None, cores: float | None, level: float) -> LoaderRow:
+    """Return the row; ``level`` is that of the comparison of loading with training, which all rows of a table make."""
     trial, alone = row.trial, row.alone
     measured = _draws_of(row.together, 6) if row.together else None
     loading = alone.batch_s / training_s
-    ratio = _range(loading)
+    ratio = _range(loading, level)
     low, high = (ratio.low, ratio.high) if ratio.low is not None and ratio.high is not None else (ratio.value,) * 2
     needed = None if training_cpu is None else training_cpu + alone.cpu_s
     return LoaderRow(
@@ -258,9 +260,10 @@ def _changes(rows: Sequence[_Row], training_s: Draws, training_cpu: Draws | None
         return []
     limit = float(np.median(training_s)) * _ENOUGH
     found: list[tuple[Trial, str | None, Draws, Range | None]] = []
+    level = sidak_level(LEVEL, sum(row.together is not None for row in rows[1:]))
     for row in rows[1:]:
         predicted = _predicted(row, training_s, training_cpu)
-        measured = _range(now / _draws_of(row.together, 7)) if row.together else None
+        measured = _range(now / _draws_of(row.together, 7), level) if row.together else None
         found.append((row.trial, row.trial.id, predicted, measured))
     if not base.alone.ahead:
         own = base.trial
@@ -307,8 +310,8 @@ def _draws(values: Sequence[float], *seed: Any) -> Draws:  # noqa: ANN401 - word
     return np.asarray(np.exp(logs.mean() + error * np.clip(drawn, -limit, limit)), dtype=np.float64)
 
 
-def _range(draws: Draws) -> Range:
-    low, value, high = (float(each) for each in np.quantile(draws, [0.5 - LEVEL / 2, 0.5, 0.5 + LEVEL / 2]))
+def _range(draws: Draws, level: float = LEVEL) -> Range:
+    low, value, high = (float(each) for each in np.quantile(draws, [0.5 - level / 2, 0.5, 0.5 + level / 2]))
     if high - low <= _ROUNDING * abs(value):
         return Range(value=value)
     return Range(value=value, low=low, high=high)

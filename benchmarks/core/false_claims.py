@@ -1,0 +1,178 @@
+"""How often a table calls one of several equal trials slower than the best, and a worker of equal workers slow.
+
+``python benchmarks/core/false_claims.py [STUDIES]`` simulates studies with the functions that the report uses, and
+prints for each kind of study the share with a false claim: as the report compares (all claims hold together) and with
+each trial compared by itself. docs/decisions/0017-simultaneous.md has the table.
+
+``python benchmarks/core/false_claims.py --live FOLDER [STUDIES]`` runs studies of equal trials on this machine instead
+and counts those that call one slower; it goes on where it was interrupted.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.measurements.ablation.imbalance import blamed_worker
+from steptime.measurements.comparison import compare
+from steptime.measurements.launch_spread import pool_spread
+from steptime.measurements.launch_times import LaunchTimes
+
+Array = NDArray[np.float64]
+
+NOISE = 0.02
+"""Standard deviation of a launch's logarithm."""
+KINDS: dict[str, Callable[[np.random.Generator, int], Array]] = {
+    "alike": lambda _, trials: np.ones(trials),
+    "threefold": lambda rng, trials: np.asarray(3.0 ** rng.uniform(0.0, 1.0, trials)),
+}
+"""Standard deviations of trials, relative to each other."""
+
+
+def studies(trials: int, launches: int, kind: str, drift: float, count: int) -> Iterator[Array]:
+    """Yield log step times of equal trials, trials x blocks."""
+    rng = np.random.default_rng([trials, launches])
+    for _ in range(count):
+        spread = NOISE * KINDS[kind](rng, trials)
+        logs = spread[:, None] * rng.standard_normal((trials, launches))
+        yield logs + drift * float(np.sqrt(np.mean(spread**2))) * rng.standard_normal(launches)
+
+
+def launch(block: int, log_time: float) -> LaunchTimes:
+    """Return a launch whose steps all take as long."""
+    return LaunchTimes(
+        block=block,
+        steady_s=np.exp([log_time]),
+        dropped=0,
+        effective=1.0,
+        log_median=log_time,
+        log_mean=log_time,
+        median_error=0.0,
+        mean_error=0.0,
+    )
+
+
+def calls_one_slower(logs: Array, *, together: bool, planted: float = 0.0) -> tuple[bool, float]:
+    """Return whether a trial is called slower than the best one, and the median half-width of the comparisons.
+
+    Args:
+        logs: of launches, trials x blocks.
+        together: whether the comparisons hold together, as in a report.
+        planted: by how much the logarithm of the last trial is too long; then only it counts.
+    """
+    shifted = logs + planted * (np.arange(len(logs)) == len(logs) - 1)[:, None]
+    trials = {str(row): [launch(block, value) for block, value in enumerate(each)] for row, each in enumerate(shifted)}
+    spreads = pool_spread(trials)
+    best = str(int(shifted.mean(axis=1).argmin()))
+    counted = [str(len(logs) - 1)] if planted else [name for name in trials if name != best]
+    found = [
+        compare(
+            trials[name],
+            trials[best],
+            spreads=(spreads[name], spreads[best]) if spreads else None,
+            family=len(trials) if together else None,
+        )
+        for name in counted
+        if name != best
+    ]
+    widths = [0.5 * float(np.log(each.high / each.low)) for each in found]
+    return any(each.low > 1.0 for each in found), float(np.median(widths)) if widths else 0.0
+
+
+def rankings(count: int) -> Iterator[str]:
+    """Yield the rows of the table of rankings."""
+    yield "| trials | launches | spreads | drift | false claims, % | each by itself, % | half-width, times its own |"
+    yield "|---|---|---|---|---|---|---|"
+    for trials in (2, 3, 4, 8, 20):
+        for launches in (2, 3, 5, 10):
+            for kind, drift in (("alike", 0.0), ("threefold", 0.0), ("alike", 1.0)):
+                enough = max(100, count * 8 // max(trials, 8))
+                drawn = list(studies(trials, launches, kind, drift, enough))
+                together, alone = (
+                    [calls_one_slower(logs, together=together) for logs in drawn] for together in (True, False)
+                )
+                shares = [100.0 * float(np.mean([false for false, _ in each])) for each in (together, alone)]
+                wider = np.median([width for _, width in together]) / np.median([width for _, width in alone])
+                cell = f"| {trials} | {launches} | {kind} | {drift:g} "
+                yield f"{cell}| {shares[0]:.1f} | {shares[1]:.1f} | {wider:.2f} |"
+
+
+def blames(count: int) -> Iterator[str]:
+    """Yield the rows of the table of workers: equal ones, and one that computes 20 % longer."""
+    yield "| workers | launches | effect of a launch | blamed wrongly, % | found at 20 %, % |"
+    yield "|---|---|---|---|---|"
+    for workers in (2, 4):
+        for launches in (1, 2, 3, 5):
+            for effect in (0.02, 0.10):
+                rng = np.random.default_rng([workers, launches])
+                shares = []
+                for planted in (0.0, np.log(1.2)):
+                    blamed = []
+                    for _ in range(count):
+                        logs = effect * rng.standard_normal((launches, workers, 1))
+                        logs = logs + 0.05 * rng.standard_normal((launches, workers, 60))
+                        logs[:, 0] += planted
+                        blamed.append(blamed_worker(list(np.exp(logs))))
+                    right = [each == 0 if planted else each is not None for each in blamed]
+                    shares.append(100.0 * float(np.mean(right)))
+                yield f"| {workers} | {launches} | {effect:g} | {shares[0]:.1f} | {shares[1]:.1f} |"
+
+
+STUDY = """version: 1
+question: Are equal trials called equal?
+workloads: [{{name: lenet5, dataset: digits, batch_per_worker: 16}}]
+frameworks: {framework}
+strategies: single
+workers: 1
+environment_variables:
+  {framework}: {{STEPTIME_SAME: [{values}]}}
+equivalence: {{enabled: false}}
+budget: 5m
+launches: {{min: {launches}, max: {launches}, steps: 40, max_seconds: 1}}
+"""
+
+
+def live(folder: Path, count: int) -> Iterator[str]:
+    """Run studies of four equal trials, which differ in a variable that nothing reads, and yield what each claimed."""
+    false = 0
+    for number in range(count):
+        framework = ("reference", "pytorch")[number % 2]
+        target = folder / f"study-{number}"
+        study = folder / f"study-{number}.yaml"
+        study.write_text(STUDY.format(framework=framework, values='"a", "b", "c", "d"', launches=3))
+        command = [sys.executable, "-m", "steptime", "run", str(study), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            yield f"{number} {framework}: {done.stderr.strip()[-400:]}"
+            continue
+        report = [sys.executable, "-m", "steptime", "report", str(target), "--json"]
+        ranking = json.loads(subprocess.run(report, capture_output=True, text=True, check=True).stdout)["ranking"]
+        slower = [place["ratio_to_best"] for place in ranking if not place["tied_with_best"]]
+        false += bool(slower)
+        seen = [f"{each['value']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in slower]
+        yield f"{number} {framework}: {'; '.join(seen) or 'none slower'}; {false} of {number + 1} with a false claim"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="?", type=int, default=1000)
+    parser.add_argument("--live", type=Path)
+    arguments = parser.parse_args()
+    if arguments.live:
+        arguments.live.mkdir(parents=True, exist_ok=True)
+        lines = live(arguments.live, arguments.studies)
+    else:
+        lines = (line for part in (rankings, blames) for line in part(arguments.studies))
+    for line in lines:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
