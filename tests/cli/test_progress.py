@@ -138,3 +138,43 @@ def test_a_stage_of_unknown_length_shows_no_total():
         observer.working_on("digits")
 
     assert "/" not in shown(prepare)
+
+
+def rank_twice(observer):
+    observer.stage("Racing", 2)
+    observer.block_over()
+    observer.block_over()
+
+
+def test_the_ranking_so_far_is_a_line_of_a_file_once_it_changes(monkeypatch):
+    monkeypatch.setattr(progress, "_RANKING_SHARE", 1.0)
+    rankings = [["lenet5: pytorch is fastest"]] * 2
+    console = Console(file=io.StringIO(), width=60)
+    with LiveObserver(console, rankings.pop) as observer:
+        observer._created -= 10.0
+        rank_twice(observer)
+    assert console.file.getvalue().count("lenet5: pytorch is fastest\n") == 1
+    assert not rankings
+
+
+def test_the_ranking_so_far_is_below_the_bar_of_a_terminal():
+    console = Console(file=io.StringIO(), width=60, force_terminal=True)
+    with LiveObserver(console, lambda: ["lenet5: pytorch is fastest"]) as observer:
+        rank_twice(observer)
+        picture = Console(file=io.StringIO(), width=60)
+        picture.print(observer._picture())
+    assert picture.file.getvalue().splitlines()[-2:] == ["So far", "  lenet5: pytorch is fastest"]
+
+
+def test_rankings_take_a_small_share_of_the_time_of_a_run():
+    made = []
+
+    def rank():
+        made.append(1)
+        time.sleep(0.02)
+        return ["one"]
+
+    with LiveObserver(Console(file=io.StringIO()), rank) as observer:
+        for _ in range(5):
+            observer.block_over()
+    assert made == [1]

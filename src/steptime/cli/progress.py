@@ -1,7 +1,11 @@
-"""The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere."""
+"""The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere.
+
+The ranking so far is shown below the bar, or as lines whenever it changes.
+"""
 
 import threading
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -23,6 +27,10 @@ _OTHER_COLUMNS = 34
 """Columns of the spinner, the count and the time elapsed."""
 
 
+_RANKING_SHARE = 0.02
+"""Of the time of a run that may go into rankings: none is made while the last ones took more."""
+
+
 class LiveObserver:
     """Shows on standard error what the runner is doing and how much is still to come; threads may share it.
 
@@ -31,8 +39,13 @@ class LiveObserver:
     item to come is expected to take as long as those that are over, without those whose results were kept before.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, ranking: Callable[[], Sequence[str]] = tuple) -> None:
+        """Show progress on ``console``, and below it the lines of ``ranking`` after each block of launches."""
         self._console = console
+        self._ranking = ranking
+        self._ranked: Sequence[str] = ()
+        self._ranking_s = 0.0
+        self._created = time.monotonic()
         self._bar = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=max(6, min(_BAR, console.width - _OTHER_COLUMNS))),
@@ -117,6 +130,19 @@ class LiveObserver:
             self._left = time_left(remaining.least_s, remaining.most_s)
             self._update_bar()
 
+    def block_over(self) -> None:
+        began = time.monotonic()
+        if self._ranking_s > _RANKING_SHARE * (began - self._created):
+            return
+        ranked = self._ranking()
+        self._ranking_s += time.monotonic() - began
+        with self._lock:
+            if ranked and ranked != self._ranked and not self._console.is_terminal:
+                self._say("  so far:")
+                for line in ranked:
+                    self._say(f"    {line}")
+            self._ranked = ranked
+
     def note(self, text: str) -> None:
         with self._lock:
             self._say(f"  {text}")
@@ -126,7 +152,8 @@ class LiveObserver:
             return Group()
         title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
         lines = [Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in (self._item, self._left) if line]
-        return Group(title, self._bar, *lines)
+        ranked = [Text("So far", style="bold")] if self._ranked else []
+        return Group(title, self._bar, *lines, *ranked, *(Text(f"  {line}") for line in self._ranked))
 
     def _count(self, number: int) -> str:
         """Return ``18 of 36 to 60``; an item beyond the number that was foreseen is the last of as many."""

@@ -74,7 +74,7 @@ def run(
         console.print(sentence, soft_wrap=True)
     allocation = Allocation.found(requeue)
     try:
-        with until_end(allocation), LiveObserver(console) as observer:
+        with until_end(allocation), LiveObserver(console, lambda: _ranking_so_far(plan.folder)) as observer:
             study_run = StudyRun(plan, observer, allocation)
             counts = study_run.run()
     except Interrupted as stop:
@@ -93,6 +93,22 @@ def run(
         sys.exit(EXIT_FAILED)
     if counts.not_equivalent:
         sys.exit(EXIT_NOT_EQUIVALENT)
+
+
+def _ranking_so_far(folder: Path) -> list[str]:
+    """Return a sentence for each ranking of the results in ``folder``; none where it cannot be read meanwhile."""
+    from steptime.errors import SteptimeError
+    from steptime.measurements.store import Store
+    from steptime.measurements.summary import summarise
+    from steptime.report.groups import ranked_groups, verdict
+    from steptime.report.trial_names import Names
+
+    try:
+        summary = summarise(Store.open(folder))
+    except SteptimeError:
+        return []
+    groups = ranked_groups(summary, Names(summary.trials))
+    return [f"{group.title}: {verdict(group)}" for group in groups if len(group.rows) > 1]
 
 
 def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:

@@ -252,6 +252,8 @@ class BlockRunner(Generic[Configuration, Record]):
             block, members = schedule.next_block(ends_in_time)
             for configuration in filter(ends_in_time, members):
                 self._launch(schedule, configuration, block)
+            if members:
+                self.observer.block_over()
             if not members and not self._launch_until_deadline(schedule):
                 break
         left_out = schedule.remaining(self.runs.guess_s, None).least

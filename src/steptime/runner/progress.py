@@ -42,6 +42,9 @@ class Observer(Protocol):
     def remaining(self, remaining: Remaining) -> None:
         """What is still to come of the stage, the current item included; replaces ``total``."""
 
+    def block_over(self) -> None:
+        """Every trial that was to be launched in a block has been, so that results can be compared."""
+
     def note(self, text: str) -> None:
         """Something the user should read."""
 
@@ -56,6 +59,8 @@ class Silent:
     def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None: ...
 
     def remaining(self, remaining: Remaining) -> None: ...
+
+    def block_over(self) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -103,6 +108,9 @@ class KeptProgress:
             least, most = self._now.done + remaining.least, self._now.done + remaining.most
             self._now = replace(self._now, least=least, most=most, least_s=remaining.least_s, most_s=remaining.most_s)
         self._observer.remaining(remaining)
+
+    def block_over(self) -> None:
+        self._observer.block_over()
 
     def note(self, text: str) -> None:
         self._observer.note(text)
