@@ -79,7 +79,14 @@ def test_the_program_prices_every_configuration_that_was_measured(tmp_path):
         assert float(line.split()[0]) == pytest.approx(hours * trial["workers"], abs=1e-4)
 
 
+def test_the_python_interface_gives_the_trials_as_a_frame(tmp_path):
+    results = run("strong-scaling", tmp_path)
+    command = [sys.executable, EXAMPLES / "python_api.py", results]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text.count("reference") == 2
+
+
 def test_every_example_is_explained_and_run_by_a_test():
     there = {path.name for path in EXAMPLES.iterdir() if path.name not in ("README.md", "__pycache__")}
-    assert there == {f"{name}.yaml" for name in STUDIES} | {"read_results.py", "numpy_ring"}
+    assert there == {f"{name}.yaml" for name in STUDIES} | {"python_api.py", "read_results.py", "numpy_ring"}
     assert set(re.findall(r"^\| \[([^\]]+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)) == there

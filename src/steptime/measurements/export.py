@@ -13,6 +13,7 @@ from steptime.measurements.plain_file import replacement
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
+from steptime.measurements.summary_form import Summary
 from steptime.study.environment_variables import in_words
 from steptime.study.trial import Trial
 
@@ -58,7 +59,11 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
 
     Times are seconds. Raises StoreError as the store does, and when a table cannot be written.
     """
-    tables = {"trials": _trials(store), "steps": _steps(store), "worker_steps": _worker_steps(store)}
+    tables = {
+        "trials": trials_table(summarise(store)),
+        "steps": steps_table(store),
+        "worker_steps": _worker_steps(store),
+    }
     tables["trainings"] = _trainings(store)
     paths = []
     for name, table in tables.items():
@@ -72,11 +77,12 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
     return paths
 
 
-def _trials(store: Store) -> "pl.DataFrame":
+def trials_table(summary: Summary) -> "pl.DataFrame":
+    """Return a row per trial, see ``export_tables``."""
     import polars as pl  # noqa: PLC0415 - a run of a study must not carry it in memory
 
     rows = []
-    for trial in summarise(store).model_dump(mode="json")["trials"]:
+    for trial in summary.model_dump(mode="json")["trials"]:
         row = {name: trial[name] for name in _PLAIN}
         for name, keys in _INTERVALS.items():
             row.update({f"{name}_{key}": trial[name][key] for key in keys})
@@ -90,7 +96,8 @@ def _trials(store: Store) -> "pl.DataFrame":
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _steps(store: Store) -> "pl.DataFrame":
+def steps_table(store: Store) -> "pl.DataFrame":
+    """Return a row per timed step, see ``export_tables``."""
     import polars as pl  # noqa: PLC0415 - as above
 
     schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "step": pl.Int32}
