@@ -9,6 +9,7 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
 from steptime.model.policies import has_own_policy
+from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.machine_effects import combined
@@ -20,23 +21,13 @@ from steptime.predict.step_model import INNER, OUTER, Contention, StepModel, cos
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
 from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
-from steptime.simulate.simulate import HIDDEN
 from steptime.study.strategies import strategy_named
 from steptime.workloads.costs import Costs
 from steptime.workloads.table import build_workload
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"
-_KNOWN_BY = {
-    "forward": "forward_per_sample_s",
-    "backward": "backward_per_sample_s",
-    "update": "update_s",
-    "input_wait": "input_share",
-    "sync_wait": "persistent",
-    "comm_exposed": "overlap_efficiency",
-    "comm_hidden": "overlap_efficiency",
-    "residual": "timing",
-}
+_KNOWN_BY = {phase.name: phase.parameter for phase in (*PHASES, HIDDEN)}
 
 
 @dataclass(frozen=True)
@@ -167,7 +158,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         epoch_s=_interval(samples / rate * step, samples / rate * uncertain.seen) if samples else None,
         phases=shown,
         dominant=max(
-            (name for name, phase in shown.items() if phase and name != HIDDEN),
+            (name for name, phase in shown.items() if phase and name != HIDDEN.name),
             key=lambda name: phases[name].mean(),
         ),
         extrapolation=extrapolation.factor,
@@ -284,7 +275,7 @@ def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> Pre
     low, high = bounds(values)
     middle = float(np.median(values))
     nothing = not values.any()
-    source = group.parameters.get(_KNOWN_BY.get(name, ""))
+    source = group.parameters.get(_KNOWN_BY[name])
     how = "measured" if nothing or source is None else source.how
     return PredictedPhase(middle, low, high, how)
 

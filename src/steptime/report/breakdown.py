@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from steptime.measurements.ablation.form import Phase, Share, StepBreakdown
+from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
 
@@ -16,16 +17,7 @@ EXPLANATION = (
     "2 % the phases do not explain the step. Where marks and the ablation disagree, the account with which the phases "
     "sum to the step is taken; both are listed."
 )
-TITLES = {
-    "input_wait": "input wait",
-    "h2d": "to device",
-    "forward": "forward",
-    "backward": "backward",
-    "comm_exposed": "exposed comm.",
-    "sync_wait": "sync wait",
-    "update": "update",
-    "residual": "rest",
-}
+TITLES = {phase.name: phase.title for phase in PHASES}
 """The phases in their order, as a reader sees them."""
 CLOSED = 0.02
 """A closure error above this says that the phases do not explain the step."""

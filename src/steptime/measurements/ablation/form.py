@@ -92,7 +92,7 @@ class StepBreakdown(JsonForm):
     step_s: Phase
     """The mean step of the ablation runs, which the phases sum to."""
     phases: dict[str, Phase | None]
-    """By name, in the order of ``records.PHASES``; None where nothing here can tell, which is not 0."""
+    """By name, in the order of ``steptime.phases``; None where nothing here can tell, which is not 0."""
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
