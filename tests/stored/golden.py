@@ -39,6 +39,7 @@ READABLE = "strong-scaling"
 WIDTHS = (80, 120)
 DIGITS = 7
 _ZERO = 1e-12
+_CLIP = re.compile(r"\bclip\d+\b")
 _DECIMAL = re.compile(r"-?\d+\.\d+(?:e[-+]?\d+)?|-?\d+e[-+]?\d+", re.IGNORECASE)
 _SHOWN_LINES = 200
 
@@ -51,7 +52,7 @@ def render(study: str, root: Path) -> dict[str, str]:
         for width in WIDTHS:
             found[f"report-{width}.txt"] = output_of("report", "study", columns=width)
         found["report.json"] = output_of("report", "study", "--json", "--html", "page.html")
-        found["page.html"] = Path("page.html").read_text()
+        found["page.html"] = renumbered(Path("page.html").read_text())
         for form in ("csv", "parquet", *(["chrome"] if study in FITTED else [])):
             output_of("export", "study", "--to", form, "-o", f"export-{form}")
             for path in sorted(Path(f"export-{form}").iterdir()):
@@ -64,6 +65,12 @@ def render(study: str, root: Path) -> dict[str, str]:
                 arguments = PREDICTIONS["predict.json"]
                 found[f"predict-{width}.txt"] = output_of("predict", "study.profile.json", *arguments, columns=width)
     return {name: _DECIMAL.sub(_rounded, text) for name, text in found.items()}
+
+
+def renumbered(page: str) -> str:
+    """Return a page whose clip paths are numbered from 1: the library that draws counts them over a whole process."""
+    numbers = {name: f"clip-{number}" for number, name in enumerate(dict.fromkeys(_CLIP.findall(page)), 1)}
+    return _CLIP.sub(lambda match: numbers[match[0]], page)
 
 
 def _text_of(path: Path) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from golden import GOLDEN, READABLE, changed, digests_of, is_readable, kept_digests, parts_of, render
+from golden import GOLDEN, READABLE, changed, digests_of, is_readable, kept_digests, parts_of, render, renumbered
 from stored_studies import STUDIES
 
 RENEW = "read the difference and renew: .venv/bin/python tests/stored/golden.py --renew"
@@ -43,3 +43,10 @@ def test_a_change_of_one_part_changes_the_digest_of_this_part_alone(name, before
 
 def test_a_part_that_is_gone_is_reported(tmp_path: Path):
     assert changed({"s a": "1", "s b": "2"}, {"s a": "1", "s c": "3"}) == ["s b: missing", "s c: new"]
+
+
+def test_clip_paths_of_a_page_are_numbered_by_the_page():
+    pages = [f'<clipPath id="clip{n}"/><g clip-path="url(#clip{n})"/><clipPath id="clip{n + 3}"/>' for n in (1, 7)]
+
+    assert renumbered(pages[0]) == renumbered(pages[1])
+    assert renumbered(pages[0]).count("clip-1") == 2
