@@ -109,6 +109,18 @@ def repeated_class_names() -> Figure:
     return len(found), found
 
 
+def classes_with_bounds() -> Figure:
+    """Classes of the core with a field for each end of an interval, beside Interval and IntervalOverLaunches."""
+    ends = [{f"{stem}low{unit}", f"{stem}high{unit}"} for stem in ("", "factor_") for unit in ("", "_s")]
+    found = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and path.name != "json_form.py":
+                names = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+                found += [f"{name_of(path)}: {node.name}"] if any(pair <= names for pair in ends) else []
+    return len(found), found
+
+
 def words_in(pattern: str) -> Figure:
     """Words of the files of a pattern, as `wc -w` counts them."""
     return sum(len(path.read_text().split()) for path in ROOT.glob(pattern)), []
@@ -145,7 +157,14 @@ def banned(pattern: str) -> Figure:
 FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
     "source": {
         measured.__name__: measured
-        for measured in (source_files, median_lines, longest_file, lonely_files, repeated_class_names)
+        for measured in (
+            source_files,
+            median_lines,
+            longest_file,
+            lonely_files,
+            repeated_class_names,
+            classes_with_bounds,
+        )
     },
     "words": {name: lambda pattern=pattern: words_in(pattern) for name, pattern in WORDS_OF_PROSE.items()},
     "banned": {name: lambda pattern=pattern: banned(pattern) for name, pattern in BANNED.items()},

@@ -12,8 +12,9 @@ from steptime.report.plain_text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steptime.measurements.json_form import Interval
     from steptime.predict.curve.forecast import Forecast
-    from steptime.predict.predict import Prediction, PredictionInterval
+    from steptime.predict.predict import Prediction
 
 _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
@@ -140,7 +141,7 @@ def to_json(each: "Prediction") -> dict[str, Any]:
     }
 
 
-def _bounds(interval: "PredictionInterval | None") -> dict[str, float | None]:
+def _bounds(interval: "Interval[float, float] | None") -> dict[str, float | None]:
     if interval is None:
         return {"value": None, "low": None, "high": None}
     return {"value": interval.value, "low": interval.low, "high": interval.high}

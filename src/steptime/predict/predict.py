@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.datasets.builtins import BUILTINS
+from steptime.measurements.json_form import Interval
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
 from steptime.model.policies import has_own_policy
@@ -31,15 +32,6 @@ _KNOWN_BY = {phase.name: phase.parameter for phase in (*PHASES, HIDDEN)}
 
 
 @dataclass(frozen=True)
-class PredictionInterval:
-    """A value with its interval of 90 %."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class PredictedPhase:
     """Seconds of a step."""
 
@@ -58,12 +50,12 @@ class Prediction:
     query: Query
     workers: int
     deployment: Deployment | None
-    step_s: PredictionInterval | None
-    throughput: PredictionInterval | None
+    step_s: Interval[float, float] | None
+    throughput: Interval[float, float] | None
     """Samples per second over all workers."""
-    efficiency: PredictionInterval | None
+    efficiency: Interval[float, float] | None
     """Throughput per worker over that of ``BASELINE``, which is predicted too."""
-    epoch_s: PredictionInterval | None
+    epoch_s: Interval[float, float] | None
     phases: Mapping[str, PredictedPhase | None]
     dominant: str | None
     extrapolation: float | None
@@ -227,7 +219,7 @@ def _on_other_device(found: dict[str, Array], target: Target, rng: np.random.Gen
         key.precision,
     )
     doubt = np.log(moved.high / moved.low) / (2 * 1.645)
-    factor = moved.factor * draw_factors(doubt, rng)
+    factor = moved.value * draw_factors(doubt, rng)
     passes = [f"{name}_{part}" for name in ("forward", "backward") for part in ("fixed_s", "per_sample_s")]
     return found | {name: found[name] * factor for name in (*passes, "update_s")}
 
@@ -263,10 +255,10 @@ def _extrapolation(profile: Profile, group: ProfileGroup, topology: Topology, sc
     )
 
 
-def _interval(values: Array, seen: Array) -> PredictionInterval:
+def _interval(values: Array, seen: Array) -> Interval[float, float]:
     low, high = bounds(seen)
     middle = float(np.median(values))
-    return PredictionInterval(middle, min(low, middle), max(high, middle))
+    return Interval(middle, min(low, middle), max(high, middle))
 
 
 def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> PredictedPhase | None:

@@ -8,7 +8,7 @@ from steptime.measurements.ablation import form
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, aligned, uncertainty_s
-from steptime.measurements.interval import Bounded
+from steptime.measurements.json_form import Interval
 from steptime.phases import EXCHANGED, NAMES, OF_MARK
 
 
@@ -130,21 +130,17 @@ def _account(
     return form.Account(
         source=source,
         phase=phases,
-        native_s=_seconds(over_blocks(native)),
-        by_ablation_s=_seconds(over_blocks(by_ablation)) if by_ablation else None,
-        difference_s=_seconds(away) if away else None,
+        native_s=over_blocks(native),
+        by_ablation_s=over_blocks(by_ablation) if by_ablation else None,
+        difference_s=away or None,
         agrees=_agrees(away, step_s) if away else None,
     )
 
 
-def _agrees(away: Bounded, step_s: float) -> bool | None:
+def _agrees(away: Interval, step_s: float) -> bool | None:
     if away.low is None or away.high is None:
         return None
     allowed = TOLERANCE * step_s
     if away.low > allowed or away.high < -allowed:
         return False
     return True if -allowed <= away.low and away.high <= allowed else None
-
-
-def _seconds(found: Bounded) -> form.Seconds:
-    return form.Seconds(value=found.value, low=found.low, high=found.high)

@@ -13,7 +13,7 @@ from steptime.measurements.ablation.overlap import communication_s
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
 from steptime.measurements.flags import counted
-from steptime.measurements.interval import Bounded
+from steptime.measurements.json_form import Interval
 from steptime.phases import NAMES, PHASES, REST
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
@@ -188,25 +188,25 @@ def _imbalance(
         blamed_worker=found.blamed_worker,
         workers=[
             form.WorkerPhases(
-                rank=worker.rank, host=worker.host, compute_s=_share(compute), heat_s=[float(each) for each in row]
+                rank=worker.rank, host=worker.host, compute_s=compute, heat_s=[float(each) for each in row]
             )
             for worker, compute, row in zip(launch.workers, found.compute_s, heat, strict=True)
         ],
     )
 
 
-def _paired(all_stage_times: Sequence[StageTimes], upper: str, lower: str) -> form.Share | None:
+def _paired(all_stage_times: Sequence[StageTimes], upper: str, lower: str) -> Interval | None:
     if not all(upper in each.stages for each in all_stage_times):
         return None
-    return _share(over_blocks([each.means(upper) / each.means(lower) - 1.0 for each in all_stage_times]))
+    return over_blocks([each.means(upper) / each.means(lower) - 1.0 for each in all_stage_times])
 
 
-def _against(steps: Sequence[Array], timed: Sequence[float]) -> form.Share | None:
+def _against(steps: Sequence[Array], timed: Sequence[float]) -> Interval | None:
     """Compare with the timing launches as independent ones, each pair of launches of the same index."""
     if not timed:
         return None
     reference = float(np.mean(timed))
-    return _share(over_blocks([step / reference - 1.0 for step in steps]))
+    return over_blocks([step / reference - 1.0 for step in steps])
 
 
 def _over(values: Sequence[Array | None], how: How) -> form.Phase | None:
@@ -218,9 +218,5 @@ def _one(value: float | None) -> Array | None:
     return None if value is None else np.array([value])
 
 
-def _phase(found: Bounded, how: How) -> form.Phase:
+def _phase(found: Interval, how: How) -> form.Phase:
     return form.Phase.model_validate({"value_s": found.value, "low_s": found.low, "high_s": found.high, "how": how})
-
-
-def _share(found: Bounded) -> form.Share:
-    return form.Share(value=found.value, low=found.low, high=found.high)
