@@ -11,7 +11,7 @@ import pytest
 from launching import TOLERANCES, LaunchResult, check_job, launch, launch_ok, library_workload, trial_of, weight_error
 
 from steptime.frameworks.manifest import load_manifests
-from steptime.measurements.ablation.records import PHASES as PARTS
+from steptime.phases import NAMES, REST
 from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.run_folder import make_run_folder
 from steptime.study.strategies import STRATEGIES
@@ -190,7 +190,7 @@ def test_own_timers_of_frameworks_tell_of_known_phases_in_every_marked_block(
         assert len(seen["native"]) == len(seen["stages"].get("marked", []))
         for block in seen["native"]:
             for phases in block.values():
-                assert {one for each in phases for one in each.split(" + ")} <= set(PARTS) - {"residual"}
+                assert {one for each in phases for one in each.split(" + ")} <= set(NAMES) - {REST}
                 assert all(0 <= seconds < math.inf for seconds in phases.values())
 
 

@@ -1,8 +1,6 @@
-"""Names in the source: no class twice, files that are nouns, and no words that only this project ever used."""
+"""Names in the source: files that are nouns, and no words that only this project ever used."""
 
-import ast
 import re
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -28,17 +26,6 @@ PAGES = [
     for path in [*sorted((ROOT / "docs").rglob("*.md")), *sorted(SOURCE.rglob("*.md")), *sorted(ROOT.glob("*.md"))]
     if not path.relative_to(ROOT).as_posix().startswith(HISTORY) and path.name != "CHANGELOG.md"
 ]
-
-
-def test_no_class_name_stands_in_two_files():
-    """A name stands for one thing; private and nested classes count, a leading underscore does not."""
-    files = defaultdict(set)
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                files[node.name.lstrip("_")].add(path.relative_to(SOURCE).as_posix())
-
-    assert {name: sorted(found) for name, found in files.items() if len(found) > 1} == {}
 
 
 def test_files_are_named_by_nouns():

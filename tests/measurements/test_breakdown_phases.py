@@ -10,7 +10,8 @@ from simulated import a_trial
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.interval import over_blocks
-from steptime.measurements.ablation.records import PHASES, AblationLaunch
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.phases import NAMES
 
 PAIR = a_trial(strategy="allreduce", workers=2)
 ALONE = a_trial()
@@ -41,7 +42,7 @@ def test_without_noise_every_phase_is_what_its_stage_adds(name):
 
 
 def test_phases_are_named_in_the_order_in_which_they_are_shown():
-    assert tuple(noiseless().phases) == PHASES
+    assert tuple(noiseless().phases) == NAMES
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -49,7 +49,7 @@ def test_workers_take_whole_turns_on_cores(workers, cores, factor):
 def test_the_same_device_takes_as_long_without_doubt():
     found = transfer(FLOPS, TRAFFIC, DEVICES["v100"], DEVICES["v100"])
 
-    assert (found.low, found.factor, found.high) == (1.0, 1.0, 1.0)
+    assert (found.low, found.value, found.high) == (1.0, 1.0, 1.0)
 
 
 @pytest.mark.parametrize("batch", [32, 64])
@@ -60,15 +60,15 @@ def test_published_speeds_of_two_devices_lie_within_what_is_stated(batch):
 
 
 def test_going_there_and_back_changes_nothing():
-    there = transfer(FLOPS, TRAFFIC, DEVICES["p100"], DEVICES["a100-80gb"]).factor
-    back = transfer(FLOPS, TRAFFIC, DEVICES["a100-80gb"], DEVICES["p100"]).factor
+    there = transfer(FLOPS, TRAFFIC, DEVICES["p100"], DEVICES["a100-80gb"]).value
+    back = transfer(FLOPS, TRAFFIC, DEVICES["a100-80gb"], DEVICES["p100"]).value
 
     assert there * back == pytest.approx(1.0)
 
 
 def test_half_precision_uses_tensor_cores_where_there_are_any():
     single, half = (
-        transfer(FLOPS, [0.0] * len(FLOPS), DEVICES["p100"], DEVICES["v100"], precision).factor
+        transfer(FLOPS, [0.0] * len(FLOPS), DEVICES["p100"], DEVICES["v100"], precision).value
         for precision in ("fp32", "bf16")
     )
 

@@ -6,7 +6,7 @@ import pytest
 from messages import launch, setting
 from rich.console import Console
 
-from steptime.measurements.net.form import NetValue
+from steptime.measurements.json_form import Interval
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.model.measured_links import net_summary
@@ -53,9 +53,9 @@ def test_a_number_comes_with_its_interval_and_the_unit_once():
 
 def test_an_interval_without_sense_is_said_to_have_none():
     (row,) = net_summary([launch(setting(2), k, gloo_like(2)) for k in range(3)]).rows
-    wide = row.model_copy(update={"alpha_s": NetValue(value=1e-3, low=1e-9, high=1e3)})
+    wide = row.model_copy(update={"alpha_s": Interval(value=1e-3, low=1e-9, high=1e3)})
     assert operation_row(wide).alpha.interval == "unsure by more than 10x"
-    open_ended = row.fit.model_copy(update={"bandwidth_bytes_per_s": NetValue(value=1e6, low=5e5, high=None)})
+    open_ended = row.fit.model_copy(update={"bandwidth_bytes_per_s": Interval(value=1e6, low=5e5, high=None)})
     assert operation_row(row.model_copy(update={"fit": open_ended})).bandwidth.interval == "4 Mbit/s or more"
 
 

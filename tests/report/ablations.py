@@ -4,18 +4,10 @@ import math
 
 from summaries import ranked, summary, trial
 
-from steptime.measurements.ablation.form import (
-    Account,
-    Imbalance,
-    Overlap,
-    Phase,
-    Seconds,
-    Share,
-    StepBreakdown,
-    WorkerPhases,
-)
+from steptime.measurements.ablation.form import Account, Imbalance, Overlap, Phase, StepBreakdown, WorkerPhases
 from steptime.measurements.ablation.gap import against_first
 from steptime.measurements.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
+from steptime.measurements.json_form import Interval
 
 PHASES = {
     "input_wait": 0.001,
@@ -39,7 +31,7 @@ def phase(value, width=0.1, how="derived"):
 def share(value, width=0.01):
     """A share with its interval."""
     known = width is not None
-    return Share(value=value, low=value - width if known else None, high=value + width if known else None)
+    return Interval(value=value, low=value - width if known else None, high=value + width if known else None)
 
 
 def breakdown(phases=None, *, workers=2, width=0.1, overlap=True, rest=0.0005, **changes):
@@ -77,11 +69,11 @@ def account(source, phase, native, by_ablation=None, *, agrees=True):
     return Account(
         source=source,
         phase=phase,
-        native_s=Seconds(value=native, low=native * 0.9, high=native * 1.1),
+        native_s=Interval(value=native, low=native * 0.9, high=native * 1.1),
         by_ablation_s=None
         if by_ablation is None
-        else Seconds(value=by_ablation, low=by_ablation * 0.9, high=by_ablation * 1.1),
-        difference_s=None if away is None else Seconds(value=away, low=away - 0.001, high=away + 0.001),
+        else Interval(value=by_ablation, low=by_ablation * 0.9, high=by_ablation * 1.1),
+        difference_s=None if away is None else Interval(value=away, low=away - 0.001, high=away + 0.001),
         agrees=agrees if by_ablation else None,
     )
 

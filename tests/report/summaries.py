@@ -1,9 +1,9 @@
 """Makes summaries with every kind of trial that a report must be able to show."""
 
+from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
-    LaunchValue,
     RankedTrial,
     StepTime,
     Summary,
@@ -100,7 +100,7 @@ def trial(  # noqa: PLR0913 - what a reader of a test wants to see differ
             high=time * (1 + width) if known else None,
             mean=time,
         ),
-        "throughput_samples_per_s": LaunchValue(
+        "throughput_samples_per_s": IntervalOverLaunches(
             value=rate,
             low=rate * (1 - width) if known else None,
             high=rate * (1 + width) if known else None,
@@ -141,7 +141,7 @@ def place(of, rank, ratio=1.0, *, width=0.03, tied=None, more=None):  # noqa: PL
         group=of.group,
         rank=rank,
         trial=of.id,
-        ratio_to_best=LaunchValue(value=ratio, low=low, high=high),
+        ratio_to_best=IntervalOverLaunches(value=ratio, low=low, high=high),
         tied_with_best=holds if tied is None else tied,
         launches_to_settle=more,
     )

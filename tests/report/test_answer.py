@@ -5,8 +5,9 @@ from summaries import MACHINE, trial
 from summaries import summary as a_summary
 from trainings import trained, trainings
 
+from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
-from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary, Value
+from steptime.measurements.summary_form import PaperForm, PublishedRatio, Summary
 from steptime.report.answer import answer, paper_line
 from steptime.report.html import page_text
 from steptime.report.plain_text import plain_text
@@ -31,7 +32,7 @@ def claim(low: float, value: float, high: float, **changes: object) -> Published
         "claim": "DALI is faster",
         "source": "Aach et al.",
         "published": None,
-        "measured": Value(value=value, low=low, high=high),
+        "measured": Interval(value=value, low=low, high=high),
         "least": low,
         "most": high,
         "pairs": 3,
@@ -52,7 +53,7 @@ def test_a_claim_whose_interval_lies_below_one_does_not_hold():
 
 
 def test_a_claim_that_nothing_can_be_compared_with_says_so():
-    empty = claim(1, 1, 1, pairs=0, least=None, most=None, measured=Value(), published=216.0)
+    empty = claim(1, 1, 1, pairs=0, least=None, most=None, measured=NOT_MEASURED, published=216.0)
     assert "nothing measured here to compare it with (published 216x)" in answer(summary(empty))
 
 

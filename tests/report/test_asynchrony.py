@@ -5,7 +5,8 @@ import io
 from rich.console import Console
 from summaries import place, summary, trial
 
-from steptime.measurements.summary_form import Staleness, Summary, Value
+from steptime.measurements.json_form import Interval
+from steptime.measurements.summary_form import Staleness, Summary
 from steptime.report.asynchrony import learning_groups
 from steptime.report.groups import ranked_groups
 from steptime.report.html import page_text
@@ -17,8 +18,10 @@ STALE = Staleness(mean=1.25, low=1.1, high=1.4, median=1, p95=3, max=7, updates=
 
 def race() -> Summary:
     """An asynchronous trial that is fast but learns less than a synchronous one."""
-    fast = trial("mxnet", "ps_async", rate=2000.0, staleness=STALE, loss_rate_per_s=Value(value=0.2, low=0.1, high=0.3))
-    slow = trial("pytorch", "allreduce", rate=1000.0, loss_rate_per_s=Value(value=0.6, low=0.5, high=0.7))
+    fast = trial(
+        "mxnet", "ps_async", rate=2000.0, staleness=STALE, loss_rate_per_s=Interval(value=0.2, low=0.1, high=0.3)
+    )
+    slow = trial("pytorch", "allreduce", rate=1000.0, loss_rate_per_s=Interval(value=0.6, low=0.5, high=0.7))
     return summary([fast, slow], [place(fast, 1), place(slow, 2, 2.0)])
 
 

@@ -5,7 +5,8 @@ import re
 import pytest
 from test_charts import Balance
 
-from steptime.measurements.model_form import Bounds, PredictedConfiguration, PublishedPoint, StudyPrediction
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.model_form import PredictedConfiguration, PublishedPoint, StudyPrediction
 from steptime.report.prediction_figures import prediction_figures
 
 _AREA, _DIAMOND = re.compile(r'fill-opacity="0\.16"'), re.compile(r'stroke="#5b6573"[^>]*stroke-width="2"')
@@ -14,7 +15,11 @@ _AREA, _DIAMOND = re.compile(r'fill-opacity="0\.16"'), re.compile(r'stroke="#5b6
 def point(
     workers: int, efficiency: float | None, *, workload: str = "alexnet", batch: int = 8
 ) -> PredictedConfiguration:
-    bounds = None if efficiency is None else Bounds(value=efficiency, low=0.8 * efficiency, high=1.1 * efficiency)
+    bounds = (
+        None
+        if efficiency is None
+        else IntervalOverLaunches(value=efficiency, low=0.8 * efficiency, high=1.1 * efficiency)
+    )
     return PredictedConfiguration(
         framework="horovod_tensorflow",
         strategy="allreduce",

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from summaries import trial
 
-from steptime.measurements.summary_form import Efficiency, LaunchValue, StepTime
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.summary_form import Efficiency, StepTime
 from steptime.report import number_format as wording
 
 POSITIVE = st.floats(1e-6, 1e9)
@@ -19,8 +20,8 @@ ONE_NUMBER = r"[0-9]+(\.[0-9]+)?"
 def test_every_measured_number_comes_with_its_interval(value, width):
     low, high = value * (1 - width), value * (1 + width)
     shown = [
-        wording.throughput(LaunchValue(value=value, low=low, high=high)),
-        wording.ratio(LaunchValue(value=value, low=low, high=high)),
+        wording.throughput(IntervalOverLaunches(value=value, low=low, high=high)),
+        wording.ratio(IntervalOverLaunches(value=value, low=low, high=high)),
         wording.step_time(StepTime(median=value, low=low, high=high)),
         wording.share(
             trial(workers=2).model_copy(
@@ -36,7 +37,7 @@ def test_every_measured_number_comes_with_its_interval(value, width):
 @given(POSITIVE, WIDTH)
 def test_an_interval_that_is_shown_holds_its_number_and_errs_by_a_tenth_of_its_width_at_most(value, width):
     low, high = value * (1 - width), value * (1 + width)
-    shown = wording.throughput(LaunchValue(value=value, low=low, high=high))
+    shown = wording.throughput(IntervalOverLaunches(value=value, low=low, high=high))
     text, lowest, highest = (float(each) for each in [shown.text, *shown.interval.split(" to ")])
 
     assert lowest <= text <= highest
@@ -48,8 +49,8 @@ def test_an_interval_that_is_shown_holds_its_number_and_errs_by_a_tenth_of_its_w
 @pytest.mark.parametrize(
     "shown",
     [
-        wording.throughput(LaunchValue()),
-        wording.ratio(LaunchValue()),
+        wording.throughput(IntervalOverLaunches(None)),
+        wording.ratio(IntervalOverLaunches(None)),
         wording.step_time(StepTime()),
         wording.share(trial(efficiency=None)),
     ],
@@ -68,7 +69,7 @@ def test_a_distance_of_zero_is_zero():
 
 
 def test_a_number_without_an_interval_says_so():
-    assert wording.throughput(LaunchValue(value=1234.0)).line == "1234 (no interval)"
+    assert wording.throughput(IntervalOverLaunches(value=1234.0)).line == "1234 (no interval)"
 
 
 @pytest.mark.parametrize(
@@ -94,11 +95,14 @@ def test_a_step_time_has_the_unit_that_suits_it(seconds, text):
     ],
 )
 def test_a_narrow_interval_gets_more_digits(value, low, high, text):
-    assert wording.ratio(LaunchValue(value=value, low=low, high=high)).line == text
+    assert wording.ratio(IntervalOverLaunches(value=value, low=low, high=high)).line == text
 
 
 def test_digits_that_the_interval_does_not_know_are_rounded_away():
-    assert wording.throughput(LaunchValue(value=36188.4, low=35464.2, high=36912.9)).line == "36190 (35460 to 36910)"
+    assert (
+        wording.throughput(IntervalOverLaunches(value=36188.4, low=35464.2, high=36912.9)).line
+        == "36190 (35460 to 36910)"
+    )
 
 
 def test_a_baseline_is_called_so_instead_of_100_percent_of_itself():

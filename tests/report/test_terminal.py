@@ -9,7 +9,8 @@ import pytest
 from rich.console import Console
 from summaries import many, quickstart, summary, trial
 
-from steptime.measurements.summary_form import LaunchValue, StepTime
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.summary_form import StepTime
 from steptime.report.terminal import render
 
 
@@ -86,7 +87,7 @@ def test_a_study_without_results_says_so():
 
 @pytest.mark.parametrize("width", [60, 80, 140])
 def test_unknown_numbers_are_dashes_and_never_zero(width):
-    unknown = trial(step_time_s=StepTime(), throughput_samples_per_s=LaunchValue(value=5.0))
+    unknown = trial(step_time_s=StepTime(), throughput_samples_per_s=IntervalOverLaunches(value=5.0))
     text = printed(summary([unknown, trial("mxnet", "ps_sync", rate=4.0)]), width)
 
     assert re.search(r"step time -|(^| )- ", text)

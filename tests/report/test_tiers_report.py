@@ -4,7 +4,8 @@ import pytest
 from rich.console import Console
 from summaries import trial
 
-from steptime.measurements.summary_form import LaunchValue, OptionChange, RankedTrial, Summary, TunedTrial
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.summary_form import OptionChange, RankedTrial, Summary, TunedTrial
 from steptime.report.groups import ranked_groups, verdict
 from steptime.report.html import page_text
 from steptime.report.terminal import render
@@ -15,7 +16,7 @@ MPI = "steptime's exchange over MPI"
 
 
 def place(trial, rank, ratio, group=None, *, tied=False):
-    value = LaunchValue(value=ratio, low=ratio * 0.98, high=ratio * 1.02)
+    value = IntervalOverLaunches(value=ratio, low=ratio * 0.98, high=ratio * 1.02)
     return RankedTrial(
         group=group or trial.group,
         rank=rank,
@@ -50,7 +51,7 @@ def raced():
                 trial="tuned",
                 documented_trial="documented",
                 changed={"compile": OptionChange(documented=False, tuned=True)},
-                speedup=LaunchValue(value=1.25, low=1.2, high=1.3),
+                speedup=IntervalOverLaunches(value=1.25, low=1.2, high=1.3),
             )
         ],
     )
@@ -93,7 +94,7 @@ def test_what_tuned_changed_is_told_by_option_and_value_with_the_gain_and_its_in
 
 
 def test_a_gain_whose_interval_holds_1_shows_no_difference(raced):
-    raced.tuned[0] = raced.tuned[0].model_copy(update={"speedup": LaunchValue(value=0.9, low=0.7, high=1.2)})
+    raced.tuned[0] = raced.tuned[0].model_copy(update={"speedup": IntervalOverLaunches(value=0.9, low=0.7, high=1.2)})
     (row,) = tier_groups(raced, Names(raced.trials))[0].rows
     assert "0.900x (0.700 to 1.200) as fast as documented, which shows no difference, by compile=true" in row.line
 

@@ -12,8 +12,9 @@ from steptime.report.plain_text import plain_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from steptime.measurements.json_form import Interval
     from steptime.predict.curve.forecast import Forecast
-    from steptime.predict.predict import Prediction, PredictionInterval
+    from steptime.predict.predict import Prediction
 
 _NOTHING = (
     "nothing to predict from; give the PROFILE that `steptime fit DIR` wrote, or a scaling curve: --curve POINTS.csv"
@@ -140,7 +141,7 @@ def to_json(each: "Prediction") -> dict[str, Any]:
     }
 
 
-def _bounds(interval: "PredictionInterval | None") -> dict[str, float | None]:
+def _bounds(interval: "Interval[float, float] | None") -> dict[str, float | None]:
     if interval is None:
         return {"value": None, "low": None, "high": None}
     return {"value": interval.value, "low": interval.low, "high": interval.high}
@@ -178,17 +179,10 @@ def _show(found: "Sequence[Prediction]") -> None:
 _NARROWER = 0.98
 """An empty column that is not expected to narrow an interval by as much is not asked for."""
 
-_SHORT_NAMES = {
-    "input_wait": "input",
-    "comm_exposed": "exposed",
-    "comm_hidden": "(hidden)",
-    "sync_wait": "waiting",
-}
-"""Columns of phases, whose names are longer in JSON."""
-
 
 def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: "Sequence[str]") -> None:
     """Print the phases of each step that is not refused; those that are nothing everywhere are left out."""
+    from steptime.phases import HIDDEN, PHASES
     from steptime.units import format_seconds
 
     known = [each for each in group if each.refused is None]
@@ -207,7 +201,8 @@ def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: 
         ]
         for each in known
     ]
-    _print_columns("phases; what is hidden is no part of a step", keys, [_SHORT_NAMES.get(n, n) for n in names], rows)
+    titles = {phase.name: phase.short_title for phase in (*PHASES, HIDDEN)}
+    _print_columns("phases; what is hidden is no part of a step", keys, [titles[name] for name in names], rows)
 
 
 def _show_uncertainty(group: "Sequence[Prediction]") -> None:

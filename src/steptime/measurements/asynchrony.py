@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from steptime.measurements.interval import LEVEL, Bounded, half_width_between
+from steptime.measurements.interval import LEVEL, half_width_between
+from steptime.measurements.json_form import Interval
 from steptime.measurements.records import Launch
 
 
@@ -29,7 +30,7 @@ class StalenessCounts:
         return values[int(np.searchsorted(reached, share * reached[-1]))]
 
 
-def loss_rate(launches: Sequence[Launch]) -> Bounded | None:
+def loss_rate(launches: Sequence[Launch]) -> Interval | None:
     """Return by how much the loss sank per second over ``launches``; None when no launch has losses and steps.
 
     Of each launch: the mean over workers of the loss after the warm-up, less that of the last step, divided by the
@@ -40,7 +41,7 @@ def loss_rate(launches: Sequence[Launch]) -> Bounded | None:
     if not rates:
         return None
     low, high = _bounds(rates)
-    return Bounded(float(np.mean(rates)), low, high)
+    return Interval(float(np.mean(rates)), low, high)
 
 
 def staleness(launches: Sequence[Launch]) -> StalenessCounts | None:

@@ -13,13 +13,13 @@ import numpy as np
 
 import steptime
 from steptime.errors import UsageError, choices_message
-from steptime.measurements.ablation.accounts import PHASE_OF_MARK
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
-from steptime.measurements.ablation.records import PHASES, AblationLaunch
+from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
 from steptime.measurements.plain_file import write_whole
 from steptime.measurements.store import Store
+from steptime.phases import IN_TIME, NAMES, OF_MARK
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
@@ -29,8 +29,7 @@ Span = tuple[str, float, float, dict[str, Any]]
 
 EXCHANGE = "exchange"
 """Waiting and transfer together, where arrivals of workers are closer than their clocks can tell."""
-_ROWS = ("step", *PHASES, EXCHANGE)
-_IN_ORDER = ("input_wait", "h2d", "forward", "backward", "sync_wait", "comm_exposed", "update", "residual")
+_ROWS = ("step", *NAMES, EXCHANGE)
 
 
 def export_traces(store: Store, folder: Path, only: str | None = None) -> list[Path]:
@@ -98,8 +97,8 @@ def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
             args = {"step": step}
             rows["step"].append((f"step {step}", times[0], times[-1], args))
             for mark, begin, end in zip(worker.marks, times[:-1], times[1:], strict=True):
-                if mark in PHASE_OF_MARK:
-                    rows[PHASE_OF_MARK[mark]].append((PHASE_OF_MARK[mark], begin, end, args))
+                if mark in OF_MARK:
+                    rows[OF_MARK[mark]].append((OF_MARK[mark], begin, end, args))
                 else:
                     for name, since, until in _exchange(begin, end, None if last is None else last[step], apart_s):
                         rows[name].append((name, since, until, args))
@@ -139,7 +138,7 @@ def _lanes(spans: Iterable[Span]) -> dict[str, list[Span]]:
 def _made_up(found: StepBreakdown, workers: int) -> Iterator[Event]:
     """One step of which every phase lasts as long as it does on average, one after the other; negative ones do not."""
     at, rows = 0.0, {}
-    for name in _IN_ORDER:
+    for name in IN_TIME:
         phase = found.phases.get(name)
         if phase is None or phase.value_s <= 0.0:
             continue

@@ -25,16 +25,7 @@ _VALUES = 20_000_000
 
 
 @dataclass(frozen=True)
-class Bounded:
-    """A number with its interval; bounds are None where a single unit cannot show them."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class Interval:
+class StepTimeInterval:
     """An estimate in seconds with its bounds."""
 
     value: float
@@ -54,7 +45,9 @@ class Interval:
         return self.launches > 1
 
 
-def step_time(launches: Sequence[LaunchTimes], statistic: Statistic = "median", level: float = LEVEL) -> Interval:
+def step_time(
+    launches: Sequence[LaunchTimes], statistic: Statistic = "median", level: float = LEVEL
+) -> StepTimeInterval:
     """Return the step time of a trial with its interval; raises ValueError without any launch.
 
     The estimate is exp(mean of the logarithms of the launches' medians). Launches weigh alike, because each is one
@@ -83,7 +76,7 @@ def step_time(launches: Sequence[LaunchTimes], statistic: Statistic = "median", 
         centre, half_width = centres[0], _half_width_within(launches[0], statistic, level)
     else:
         centre, half_width = centres.mean(), float(half_width_between(centres, level))
-    return Interval(
+    return StepTimeInterval(
         value=float(np.exp(centre)),
         low=float(np.exp(centre - half_width)),
         high=float(np.exp(centre + half_width)),

@@ -7,18 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from steptime.measurements.json_form import JsonForm
-
-
-class Bounds(JsonForm):
-    """A number with its interval; bounds are None where a single trial or launch cannot show them."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    least: float | None = None
-    most: float | None = None
-    """The range of the numbers behind a mean."""
+from steptime.measurements.json_form import IntervalOverLaunches, JsonForm
 
 
 class ModelledStep(JsonForm):
@@ -29,7 +18,7 @@ class ModelledStep(JsonForm):
     case: str
     """What the trial is counted with: ``even hosts``, ``2 workers``."""
     modelled_s: float
-    measured_s: Bounds
+    measured_s: IntervalOverLaunches
     """The mean of the timed steps."""
     ratio: float
     """Modelled divided by measured."""
@@ -41,7 +30,7 @@ class ModelError(JsonForm):
     model: str
     case: str
     trials: int
-    ratio: Bounds
+    ratio: IntervalOverLaunches
     """Modelled divided by measured: the geometric mean over trials, with an interval of 95 % by how trials differ."""
     median_error: float
     """Of |ratio - 1|."""
@@ -54,7 +43,7 @@ class FrameworkImbalance(JsonForm):
     framework: str
     case: str
     trials: int
-    factor: Bounds
+    factor: IntervalOverLaunches
 
 
 class Limit(JsonForm):
@@ -63,7 +52,7 @@ class Limit(JsonForm):
     case: str
     trials: int
     part: str
-    share: Bounds
+    share: IntervalOverLaunches
     """Of the step: the mean over trials, with an interval of 95 % by how trials differ."""
 
 
@@ -73,7 +62,7 @@ class Remedy(JsonForm):
     remedy: str
     case: str
     trials: int
-    speedup: Bounds
+    speedup: IntervalOverLaunches
     """The geometric mean over trials."""
     most: float
     """The largest of any trial."""
@@ -103,8 +92,8 @@ class PredictedConfiguration(JsonForm):
     workload: str
     batch_per_worker: int
     workers: int
-    throughput_samples_per_s: Bounds | None
-    efficiency: Bounds | None
+    throughput_samples_per_s: IntervalOverLaunches | None
+    efficiency: IntervalOverLaunches | None
     """Throughput per worker relative to that of one worker with the same batch, which is predicted too."""
     refused: str | None = None
 

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -27,7 +27,8 @@ from steptime.measurements.flags import (
     varied_names,
     varied_options,
 )
-from steptime.measurements.interval import LEVEL, Bounded
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
@@ -39,7 +40,6 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
-    LaunchValue,
     PaperForm,
     PublishedRatio,
     RankedTrial,
@@ -47,7 +47,6 @@ from steptime.measurements.summary_form import (
     StepTime,
     Summary,
     TrialSummary,
-    Value,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.study.trial import Trial, Tuning
@@ -65,7 +64,7 @@ class _Result:
     flags: list[str]
     noise: dict[str, float | None]
     estimate: Estimate | None
-    loss_rate: Bounded | None
+    loss_rate: Interval | None
     staleness: StalenessCounts | None
     breakdown: StepBreakdown | None
     cluster: ClusterForm | None
@@ -143,7 +142,7 @@ def _published(claim: Mapping[str, Any], results: Iterable[_Result], claims: int
         source=claim["source"],
         published=claim.get("ratio"),
         machine=claim.get("machine"),
-        measured=Value(value=found.value, low=found.low, high=found.high),
+        measured=Interval(value=found.value, low=found.low, high=found.high),
         least=found.least,
         most=found.most,
         pairs=found.pairs,
@@ -271,7 +270,7 @@ def _trial_summary(
         step_time_s=_step_time(found),
         throughput_samples_per_s=_throughput(trial, found),
         efficiency=_efficiency(trial, found, points),
-        loss_rate_per_s=Value(**asdict(result.loss_rate)) if result.loss_rate else Value(),
+        loss_rate_per_s=result.loss_rate or NOT_MEASURED,
         staleness=Staleness(**stale) if (stale := to_json(result.staleness)) else None,
         phases=taken_apart.phases if taken_apart else None,
         closure_error=taken_apart.closure_error if taken_apart else None,
@@ -305,11 +304,11 @@ def _step_time(found: Estimate | None) -> StepTime:
     )
 
 
-def _throughput(trial: Trial, found: Estimate | None) -> LaunchValue:
+def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[float | None]:
     if found is None:
-        return LaunchValue()
+        return IntervalOverLaunches(None)
     batch, (least, most) = trial.global_batch, found.seen
-    return LaunchValue(
+    return IntervalOverLaunches(
         value=batch / found.median,
         low=batch / found.high,
         high=batch / found.low,
@@ -347,7 +346,7 @@ def _ranking(results: Sequence[_Result]) -> list[RankedTrial]:
 
 def _place(group: str, rank: int, result: Measured, best: Measured, family: int) -> RankedTrial:
     if result is best:
-        value = LaunchValue(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0)
+        value = IntervalOverLaunches(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0)
         return RankedTrial(
             group=group,
             rank=rank,
@@ -361,7 +360,7 @@ def _place(group: str, rank: int, result: Measured, best: Measured, family: int)
         group=group,
         rank=rank,
         trial=result.trial.id,
-        ratio_to_best=LaunchValue(**_ratio(ratio)),
+        ratio_to_best=IntervalOverLaunches(**_ratio(ratio)),
         tied_with_best=ratio.tied,
         launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
     )

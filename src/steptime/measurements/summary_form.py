@@ -15,7 +15,7 @@ from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepB
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.accuracy.form import AccuracyPlace, TrainingSummary
 from steptime.measurements.emulated_cluster import ClusterForm
-from steptime.measurements.json_form import JsonForm
+from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.study.trial import OptionValue, Tuning
@@ -36,24 +36,6 @@ class StepTime(JsonForm):
     least: float | None = None
     most: float | None = None
     """The shortest and the longest median of a launch."""
-
-
-class Value(JsonForm):
-    """A number with its interval; None without a measurement."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-class LaunchValue(JsonForm):
-    """A number with its interval, and the range that single launches gave; None without a measurement."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    least: float | None = None
-    most: float | None = None
 
 
 class Staleness(JsonForm):
@@ -130,9 +112,9 @@ class TrialSummary(JsonForm):
     steps: int
     """Timed steps after the detected warm-up, over all launches."""
     step_time_s: StepTime
-    throughput_samples_per_s: LaunchValue
+    throughput_samples_per_s: IntervalOverLaunches[float | None]
     efficiency: Efficiency
-    loss_rate_per_s: Value = Value()
+    loss_rate_per_s: Interval[float | None] = NOT_MEASURED
     """By how much the loss sank per second of training; negative where it rose."""
     staleness: Staleness | None = None
     """None where updates cannot be stale."""
@@ -168,7 +150,7 @@ class RankedTrial(JsonForm):
     group: str
     rank: int
     trial: str
-    ratio_to_best: LaunchValue
+    ratio_to_best: IntervalOverLaunches[float | None]
     """Step time divided by the best's, from launches of the same blocks where there are such."""
     tied_with_best: bool
     launches_to_settle: int | None
@@ -192,7 +174,7 @@ class TunedTrial(JsonForm):
     """Its counterpart in the tier ``documented``; None where the study has none."""
     changed: dict[str, OptionChange]
     """By name of the option."""
-    speedup: LaunchValue | None
+    speedup: IntervalOverLaunches[float | None] | None
     """Step time of the documented trial divided by that of the tuned one, from launches of the same blocks where there
     are such; None where one of them was not measured."""
 
@@ -235,7 +217,7 @@ class PublishedRatio(JsonForm):
     """What it was measured on."""
     published: float | None
     """None where only the direction was published."""
-    measured: Value
+    measured: Interval[float | None]
     least: float | None
     most: float | None
     """Smallest and largest of the ratios that were averaged."""

@@ -5,8 +5,9 @@ from typing import Any, get_args
 
 from steptime.measurements.comparison import Measured, compare_trials
 from steptime.measurements.interval import LEVEL
+from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.simultaneous import sidak_level
-from steptime.measurements.summary_form import LaunchValue, OptionChange, TunedTrial
+from steptime.measurements.summary_form import OptionChange, TunedTrial
 from steptime.study.trial import Trial, Tuning
 
 TIERS: tuple[Tuning, ...] = get_args(Tuning)
@@ -43,7 +44,9 @@ def _tuned(trial: Trial, documented: Trial | None, measured: Mapping[str, Measur
     speedup = None
     if documented and documented.id in measured and trial.id in measured:
         found = compare_trials(measured[documented.id], measured[trial.id], level)
-        speedup = LaunchValue(value=found.ratio, low=found.low, high=found.high, least=found.least, most=found.most)
+        speedup = IntervalOverLaunches(
+            value=found.ratio, low=found.low, high=found.high, least=found.least, most=found.most
+        )
     return TunedTrial(
         group=trial.group,
         trial=trial.id,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.measurements.json_form import Interval
 from steptime.model.compute import roofline
 
 _TERA, _GIGA, _GIBI = 1e12, 1e9, 1024.0**3
@@ -63,18 +64,9 @@ DEVICES: Mapping[str, Device] = {
 """By name, from data sheets of their vendors."""
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """How much longer computing takes on another device; nine of ten are expected between ``low`` and ``high``."""
-
-    factor: float
-    low: float
-    high: float
-
-
 def transfer(
     flops: Sequence[float], traffic: Sequence[float], measured_on: Device, wanted: Device, precision: str = "fp32"
-) -> Transfer:
+) -> Interval[float, float]:
     """Return the factor from seconds measured on one device to those on another.
 
     Args:
@@ -85,7 +77,7 @@ def transfer(
         precision: ``fp32``, or another for which tensor cores are used.
     """
     if measured_on == wanted:
-        return Transfer(1.0, 1.0, 1.0)
+        return Interval(1.0, 1.0, 1.0)
     here, there = (
         float(
             np.sum(
@@ -95,4 +87,4 @@ def transfer(
         for each in (measured_on, wanted)
     )
     factor, reach = there / here, float(np.exp(1.645 * LOG_SPREAD))
-    return Transfer(factor, factor / reach, factor * reach)
+    return Interval(factor, factor / reach, factor * reach)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.measurements.interval import LEVEL, Bounded
-from steptime.measurements.net.form import Fit, NetRow, NetSummary, NetValue, SizeRow
+from steptime.measurements.interval import LEVEL
+from steptime.measurements.json_form import NOT_MEASURED, Interval
+from steptime.measurements.net.form import Fit, NetRow, NetSummary, SizeRow
 from steptime.measurements.net.line import METHODS, PREFERRED, Line, bounded
 from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.measurements.net.times import MessageTimes, message_times, size_time
@@ -102,7 +103,7 @@ def _row(setting: NetSetting, operation: str, launches: Sequence[NetLaunch]) -> 
         reason=bad[-1].reason if bad else None,
         interval_over=units,
         level=LEVEL,
-        alpha_s=_value(alpha),
+        alpha_s=alpha or NOT_MEASURED,
         sizes=[_size_row(size, each, line) for size, each in times.items()] if not wrong else [],
         fit=fits.get(PREFERRED),
         least_squares=fits.get("least_squares"),
@@ -119,7 +120,7 @@ def _size_row(size: int, units: Sequence[NDArray[np.float64]], line: Line | None
     fitted = float(line.at(size)) if line else found.median_s
     return SizeRow(
         bytes=size,
-        time_s=NetValue(value=found.median_s, low=found.low_s, high=found.high_s),
+        time_s=Interval(value=found.median_s, low=found.low_s, high=found.high_s),
         q10_s=found.q10_s,
         q90_s=found.q90_s,
         runs=found.runs,
@@ -137,33 +138,33 @@ def _line(times: MessageTimes, method: str, unit: int | None = None) -> Line:
     return METHODS[method](sizes, np.array(seconds))
 
 
-def _fit(times: MessageTimes, method: str, terms: _Terms, alpha: Bounded | None) -> Fit:
+def _fit(times: MessageTimes, method: str, terms: _Terms, alpha: Interval | None) -> Fit:
     whole = _line(times, method)
     units = [_line(times, method, unit) for unit in range(len(next(iter(times.values()))))]
     start = bounded([each.start_s for each in units], whole.start_s)
     errors = {size: float(whole.at(size)) / size_time(size, each).median_s - 1.0 for size, each in times.items()}
     worst = max(errors, key=lambda size: abs(errors[size]))
     return Fit(
-        start_s=_value(start),
-        latencies_per_step=_value(_latencies(units, whole, terms, alpha)),
-        bandwidth_bytes_per_s=_value(_bandwidth(units, whole, terms)),
+        start_s=start,
+        latencies_per_step=_latencies(units, whole, terms, alpha) or NOT_MEASURED,
+        bandwidth_bytes_per_s=_bandwidth(units, whole, terms) or NOT_MEASURED,
         worst_error=errors[worst],
         worst_bytes=worst,
     )
 
 
-def _latencies(units: Sequence[Line], whole: Line, terms: _Terms, alpha: Bounded | None) -> Bounded | None:
+def _latencies(units: Sequence[Line], whole: Line, terms: _Terms, alpha: Interval | None) -> Interval | None:
     if alpha is None or alpha.value <= 0.0:
         return None
     per_step = terms.steps * alpha.value
     return bounded([each.start_s / per_step for each in units], whole.start_s / per_step)
 
 
-def _bandwidth(units: Sequence[Line], whole: Line, terms: _Terms) -> Bounded | None:
+def _bandwidth(units: Sequence[Line], whole: Line, terms: _Terms) -> Interval | None:
     if whole.per_byte_s <= 0.0:
         return None
     found = bounded([each.per_byte_s for each in units], whole.per_byte_s)
-    return Bounded(
+    return Interval(
         terms.volume / whole.per_byte_s,
         terms.volume / found.high if found.high is not None else None,
         # Where the times might not grow with size at all, nothing bounds the bandwidth from above.
@@ -171,7 +172,7 @@ def _bandwidth(units: Sequence[Line], whole: Line, terms: _Terms) -> Bounded | N
     )
 
 
-def _alpha(launches: Sequence[NetLaunch]) -> Bounded | None:
+def _alpha(launches: Sequence[NetLaunch]) -> Interval | None:
     found = [float(np.median(launch.alphas_s)) for launch in launches if launch.alphas_s]
     return bounded(found, float(np.median(found))) if found else None
 
@@ -179,10 +180,6 @@ def _alpha(launches: Sequence[NetLaunch]) -> Bounded | None:
 def _received(launches: Sequence[NetLaunch]) -> int | None:
     hosts = [host for launch in launches if launch.cluster for host in launch.cluster["hosts"]]
     return sum(host["received_bytes"] for host in hosts) if hosts else None
-
-
-def _value(found: Bounded | None) -> NetValue:
-    return NetValue(value=found.value, low=found.low, high=found.high) if found else NetValue()
 
 
 def _predicted(rows: Sequence[NetRow]) -> list[NetRow]:

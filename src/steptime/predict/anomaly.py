@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from steptime.phases import HIDDEN
 from steptime.predict.profile import PredictedSeconds, default_profile_path, read_profile
 
 _TO_99 = 2.576 / 1.645
@@ -57,7 +58,7 @@ def anomaly_of(
         farthest = 0.0
         for name, phase in expected_phases.items():
             seen = measured_phases.get(name)
-            if seen is None or phase is None or name == "comm_hidden":
+            if seen is None or phase is None or name == HIDDEN.name:
                 continue
             excess = seen - phase.high_s if slower else phase.low_s - seen
             if excess > farthest:

@@ -5,24 +5,27 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from steptime.measurements.interval import LEVEL, t_quantile
-from steptime.measurements.model_form import Bounds, ModelError, ModelledStep
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.model_form import ModelError, ModelledStep
 from steptime.measurements.summary_form import TrialSummary
 
 
-def measured_mean(trial: TrialSummary) -> Bounds | None:
+def measured_mean(trial: TrialSummary) -> IntervalOverLaunches | None:
     """Return the mean timed step with the relative interval of the median; None without a timed step."""
     found = trial.step_time_s
     if found.mean is None or not found.median:
         return None
     scale = found.mean / found.median
-    return Bounds(
+    return IntervalOverLaunches(
         value=found.mean,
         low=None if found.low is None else scale * found.low,
         high=None if found.high is None else scale * found.high,
     )
 
 
-def modelled_step(trial: TrialSummary, model: str, case: str, seconds: float, measured: Bounds) -> ModelledStep:
+def modelled_step(
+    trial: TrialSummary, model: str, case: str, seconds: float, measured: IntervalOverLaunches
+) -> ModelledStep:
     """Return one trial's step by one model."""
     return ModelledStep(
         trial=trial.id,
@@ -61,19 +64,21 @@ def best_models(errors: Sequence[ModelError]) -> dict[str, str]:
     return {case: each.model for case, each in best.items()}
 
 
-def geometric_mean(values: Sequence[float]) -> Bounds:
+def geometric_mean(values: Sequence[float]) -> IntervalOverLaunches:
     """Return the geometric mean of positive numbers with the interval that their spread gives it."""
     found = arithmetic_mean([float(np.log(value)) for value in values])
     low, high = (None if bound is None else float(np.exp(bound)) for bound in (found.low, found.high))
-    return Bounds(value=float(np.exp(found.value)), low=low, high=high, least=min(values), most=max(values))
+    return IntervalOverLaunches(
+        value=float(np.exp(found.value)), low=low, high=high, least=min(values), most=max(values)
+    )
 
 
-def arithmetic_mean(values: Sequence[float]) -> Bounds:
+def arithmetic_mean(values: Sequence[float]) -> IntervalOverLaunches:
     """Return the mean of numbers with the interval that their spread gives it; one alone has no interval."""
     array = np.array(values)
     mean = float(array.mean())
     least, most = min(values), max(values)
     if len(array) == 1:
-        return Bounds(value=mean, least=least, most=most)
+        return IntervalOverLaunches(value=mean, least=least, most=most)
     half_width = float(t_quantile(len(array) - 1, LEVEL) * array.std(ddof=1) / np.sqrt(len(array)))
-    return Bounds(value=mean, low=mean - half_width, high=mean + half_width, least=least, most=most)
+    return IntervalOverLaunches(value=mean, low=mean - half_width, high=mean + half_width, least=least, most=most)

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from steptime.datasets.builtins import BUILTINS
+from steptime.measurements.json_form import Interval
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
 from steptime.model.policies import has_own_policy
+from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.machine_effects import combined
@@ -20,32 +22,13 @@ from steptime.predict.step_model import INNER, OUTER, Contention, StepModel, cos
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
 from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
-from steptime.simulate.simulate import HIDDEN
 from steptime.study.strategies import strategy_named
 from steptime.workloads.costs import Costs
 from steptime.workloads.table import build_workload
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"
-_KNOWN_BY = {
-    "forward": "forward_per_sample_s",
-    "backward": "backward_per_sample_s",
-    "update": "update_s",
-    "input_wait": "input_share",
-    "sync_wait": "persistent",
-    "comm_exposed": "overlap_efficiency",
-    "comm_hidden": "overlap_efficiency",
-    "residual": "timing",
-}
-
-
-@dataclass(frozen=True)
-class PredictionInterval:
-    """A value with its interval of 90 %."""
-
-    value: float
-    low: float
-    high: float
+_KNOWN_BY = {phase.name: phase.parameter for phase in (*PHASES, HIDDEN)}
 
 
 @dataclass(frozen=True)
@@ -67,12 +50,12 @@ class Prediction:
     query: Query
     workers: int
     deployment: Deployment | None
-    step_s: PredictionInterval | None
-    throughput: PredictionInterval | None
+    step_s: Interval[float, float] | None
+    throughput: Interval[float, float] | None
     """Samples per second over all workers."""
-    efficiency: PredictionInterval | None
+    efficiency: Interval[float, float] | None
     """Throughput per worker over that of ``BASELINE``, which is predicted too."""
-    epoch_s: PredictionInterval | None
+    epoch_s: Interval[float, float] | None
     phases: Mapping[str, PredictedPhase | None]
     dominant: str | None
     extrapolation: float | None
@@ -167,7 +150,7 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         epoch_s=_interval(samples / rate * step, samples / rate * uncertain.seen) if samples else None,
         phases=shown,
         dominant=max(
-            (name for name, phase in shown.items() if phase and name != HIDDEN),
+            (name for name, phase in shown.items() if phase and name != HIDDEN.name),
             key=lambda name: phases[name].mean(),
         ),
         extrapolation=extrapolation.factor,
@@ -236,7 +219,7 @@ def _on_other_device(found: dict[str, Array], target: Target, rng: np.random.Gen
         key.precision,
     )
     doubt = np.log(moved.high / moved.low) / (2 * 1.645)
-    factor = moved.factor * draw_factors(doubt, rng)
+    factor = moved.value * draw_factors(doubt, rng)
     passes = [f"{name}_{part}" for name in ("forward", "backward") for part in ("fixed_s", "per_sample_s")]
     return found | {name: found[name] * factor for name in (*passes, "update_s")}
 
@@ -272,10 +255,10 @@ def _extrapolation(profile: Profile, group: ProfileGroup, topology: Topology, sc
     )
 
 
-def _interval(values: Array, seen: Array) -> PredictionInterval:
+def _interval(values: Array, seen: Array) -> Interval[float, float]:
     low, high = bounds(seen)
     middle = float(np.median(values))
-    return PredictionInterval(middle, min(low, middle), max(high, middle))
+    return Interval(middle, min(low, middle), max(high, middle))
 
 
 def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> PredictedPhase | None:
@@ -284,7 +267,7 @@ def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> Pre
     low, high = bounds(values)
     middle = float(np.median(values))
     nothing = not values.any()
-    source = group.parameters.get(_KNOWN_BY.get(name, ""))
+    source = group.parameters.get(_KNOWN_BY[name])
     how = "measured" if nothing or source is None else source.how
     return PredictedPhase(middle, low, high, how)
 

@@ -16,6 +16,7 @@ from steptime.model.compute import layer_shares
 from steptime.model.layer_work import work_of
 from steptime.model.policies import has_policy
 from steptime.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
+from steptime.phases import PHASES
 from steptime.predict.fit import machine_of
 from steptime.predict.links import measured_link, net_links
 from steptime.predict.model_comparison import (
@@ -35,12 +36,8 @@ from steptime.workloads.table import build_workload
 _ALL = "several workers"
 """The case of all trials of more than one worker."""
 _PARTS: Mapping[str, tuple[str, ...]] = {
-    "computing": ("forward", "backward"),
-    "waiting for input": ("input_wait",),
-    "copying to the device": ("h2d",),
-    "exposed communication": ("comm_exposed",),
-    "waiting for slower workers": ("sync_wait",),
-    "the update": ("update",),
+    part: tuple(phase.name for phase in PHASES if phase.part == part)
+    for part in dict.fromkeys(phase.part for phase in PHASES if phase.part)
 }
 """Of a step, by the phases that they add up."""
 

@@ -17,10 +17,11 @@ from steptime.model.layer_work import work_of
 from steptime.model.overlap import input_wait
 from steptime.model.policies import StepGraph, step_graph
 from steptime.model.traffic import with_traffic
+from steptime.phases import HIDDEN
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import Array
 from steptime.simulate.configuration import Durations, WorkerGroup
-from steptime.simulate.simulate import HIDDEN, Phases, simulate
+from steptime.simulate.simulate import Phases, simulate
 from steptime.worker.communication import PolicyContext
 from steptime.workloads.costs import Costs, costs
 from steptime.workloads.table import build_workload
@@ -141,7 +142,7 @@ def phases_of(parameters: Parameters, model: StepModel) -> dict[str, Array]:
 
 def step_of(phases: Mapping[str, Array]) -> Array:
     """Return the seconds of a step from its phases."""
-    total: Array = sum((value for name, value in phases.items() if name != HIDDEN), start=np.zeros(1))
+    total: Array = sum((value for name, value in phases.items() if name != HIDDEN.name), start=np.zeros(1))
     return total
 
 

@@ -3,17 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from steptime.errors import StoreError
-from steptime.measurements.model_form import (
-    Bounds,
-    EfficiencyRange,
-    PredictedConfiguration,
-    PublishedPoint,
-    StudyPrediction,
-)
+from steptime.measurements.json_form import Interval, IntervalOverLaunches
+from steptime.measurements.model_form import EfficiencyRange, PredictedConfiguration, PublishedPoint, StudyPrediction
 from steptime.measurements.store import Store
 from steptime.predict.fit import fit
 from steptime.predict.observation import Observation, observe
-from steptime.predict.predict import Prediction, PredictionInterval, predict
+from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
 from steptime.study.paper import PredictionChoice, PublishedEfficiency
 from steptime.study.strategies import strategy_named
@@ -97,8 +92,8 @@ def _point(each: Prediction) -> PredictedConfiguration:
     )
 
 
-def _bounds(found: PredictionInterval | None) -> Bounds | None:
-    return None if found is None else Bounds(value=found.value, low=found.low, high=found.high)
+def _bounds(found: Interval[float, float] | None) -> IntervalOverLaunches | None:
+    return None if found is None else IntervalOverLaunches(value=found.value, low=found.low, high=found.high)
 
 
 def _ranges(points: Sequence[PredictedConfiguration]) -> list[EfficiencyRange]:
@@ -146,7 +141,7 @@ def _beside(each: PublishedEfficiency, points: Sequence[PredictedConfiguration])
     return found
 
 
-def _holds(found: Bounds | None, value: float) -> bool:
+def _holds(found: IntervalOverLaunches | None, value: float) -> bool:
     if found is None or found.low is None or found.high is None:
         return False
     return found.low <= value <= found.high

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.ablation.form import Account, Seconds
+from steptime.measurements.ablation.form import Account
 from steptime.measurements.ablation.records import TOGETHER
+from steptime.measurements.json_form import Interval
 from steptime.report.breakdown import TITLES, BreakdownRow
 from steptime.report.number_format import UNKNOWN, Shown, listed, seconds, time_unit
 
@@ -60,5 +61,5 @@ def _row(row: BreakdownRow, account: Account) -> AccountRow:
     )
 
 
-def _shown(found: Seconds | None, unit: tuple[float, str]) -> Shown:
+def _shown(found: Interval | None, unit: tuple[float, str]) -> Shown:
     return seconds(found.value, found.low, found.high, unit) if found else Shown(UNKNOWN, "")

@@ -5,8 +5,10 @@ what is predicted; and where this machine differs so much from that of a claim t
 """
 
 from collections.abc import Iterator
+from dataclasses import asdict
 
-from steptime.measurements.summary_form import LaunchValue, PublishedRatio, Summary
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.summary_form import PublishedRatio, Summary
 from steptime.report.accuracy import AccuracyGroup, accuracy_groups
 from steptime.report.models import model_sentences
 from steptime.report.number_format import count, listed, number, percent, ratio
@@ -38,7 +40,7 @@ def _verdict(found: PublishedRatio) -> str:
     measured = found.measured
     if not found.pairs or found.least is None or found.most is None or measured.low is None or measured.high is None:
         return f"{claim}: nothing measured here to compare it with ({known})."
-    shown = ratio(LaunchValue(**measured.model_dump(), least=found.least, most=found.most)).line
+    shown = ratio(IntervalOverLaunches(**asdict(measured), least=found.least, most=found.most)).line
     pairs = count(found.pairs, "pair")
     if measured.low > 1.0:
         return f"{claim}: that holds here, by {shown} over {pairs} of trials ({known})."

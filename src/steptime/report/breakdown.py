@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.ablation.form import Phase, Share, StepBreakdown
+from steptime.measurements.ablation.form import Phase, StepBreakdown
+from steptime.measurements.json_form import Interval
+from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
 
@@ -16,16 +18,7 @@ EXPLANATION = (
     "2 % the phases do not explain the step. Where marks and the ablation disagree, the account with which the phases "
     "sum to the step is taken; both are listed."
 )
-TITLES = {
-    "input_wait": "input wait",
-    "h2d": "to device",
-    "forward": "forward",
-    "backward": "backward",
-    "comm_exposed": "exposed comm.",
-    "sync_wait": "sync wait",
-    "update": "update",
-    "residual": "rest",
-}
+TITLES = {phase.name: phase.title for phase in PHASES}
 """The phases in their order, as a reader sees them."""
 CLOSED = 0.02
 """A closure error above this says that the phases do not explain the step."""
@@ -179,12 +172,12 @@ def _phase(phase: Phase, unit: tuple[float, str] | None = None) -> Shown:
     return seconds(phase.value_s, phase.low_s, phase.high_s, unit)
 
 
-def _change(share: Share) -> str:
+def _change(share: Interval) -> str:
     size = percent(abs(share.value), *_sorted_sizes(share))
     return f"{size.line} {'longer' if share.value >= 0 else 'shorter'}"
 
 
-def _sorted_sizes(share: Share) -> tuple[float | None, float | None]:
+def _sorted_sizes(share: Interval) -> tuple[float | None, float | None]:
     if share.low is None or share.high is None:
         return None, None
     return (share.low, share.high) if share.value >= 0 else (-share.high, -share.low)

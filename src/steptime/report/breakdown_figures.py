@@ -6,6 +6,7 @@ from itertools import combinations
 
 from steptime.measurements.ablation.form import Phase
 from steptime.measurements.ablation.gap import Difference, Gap, gap
+from steptime.phases import REST
 from steptime.report.breakdown import TITLES, BreakdownGroup, BreakdownRow
 from steptime.report.charts.chart import Spec
 from steptime.report.charts.gap import gap_chart
@@ -100,7 +101,7 @@ def _gap_figure(group: BreakdownGroup, one: BreakdownRow, other: BreakdownRow, w
     rows = [_step(one, f"first: {one.row.name}", factor)]
     for name, part in way.parts.items():
         numbers = _numbers(part.value_s, part.low_s, part.high_s, factor)
-        kind = "rest" if name == "residual" else "phase"
+        kind = "rest" if name == REST else "phase"
         # What neither has is no way from one to the other, nor is what rounding leaves of it.
         if any(abs(each or 0.0) > _NOTHING * abs(one.breakdown.step_s.value_s) * factor for each in numbers.values()):
             rows.append({"name": TITLES[name], "shown": _signed(part, (factor, unit)).line, "kind": kind, **numbers})

@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from steptime.measurements.asynchrony import reached_shares
 from steptime.measurements.efficiency import ideal_throughput
-from steptime.measurements.summary_form import Efficiency, LaunchValue, TrialSummary
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.summary_form import Efficiency, TrialSummary
 from steptime.report.asynchrony import LearningGroup
 from steptime.report.charts.chart import Spec, to_svg
 from steptime.report.charts.distribution import distribution_chart
@@ -87,7 +88,9 @@ def picture(title: str, spec: Spec, conditions: str) -> Figure:
     return Figure(title, to_svg(spec, f"{title}: {conditions}"))
 
 
-def _row(group: RankedGroup, row: RankedRow, shown: str, value: LaunchValue, marks: Marks) -> Spec:
+def _row(
+    group: RankedGroup, row: RankedRow, shown: str, value: IntervalOverLaunches[float | None], marks: Marks
+) -> Spec:
     # The best's ratio is 1 by definition: its interval has no length and says nothing.
     best = value is row.place.ratio_to_best and row.place.rank == 1
     low, high = drawn_interval(value)
@@ -130,7 +133,7 @@ def _efficiency_rows(curve: Curve) -> Iterator[Spec]:
             yield {"name": curve.name, "workers": trial.workers, "value": 1.0, "ideal": True}
 
 
-def _point(curve: Curve, trial: TrialSummary, value: LaunchValue | Efficiency) -> Spec:
+def _point(curve: Curve, trial: TrialSummary, value: IntervalOverLaunches[float | None] | Efficiency) -> Spec:
     low, high = drawn_interval(value)
     return {
         "name": curve.name,

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from steptime.measurements.accuracy.form import OverSeeds, TrainingSummary
 from steptime.report.accuracy import AccuracyGroup, AccuracyRow, brief_names
 from steptime.report.charts.chart import Spec
-from steptime.report.charts.final_accuracy import batch_lines, staleness_points
-from steptime.report.charts.learning_curve import ACCURACY, LOSS, learning_curves
 from steptime.report.charts.marks import Marks
-from steptime.report.charts.rate_schedule import rate_lines
+from steptime.report.charts.trainings import ACCURACY, LOSS, batch_lines, learning_curves, rate_lines, staleness_points
 from steptime.report.figures import MOST_ROWS, Figure, parts, picture
 from steptime.report.number_format import count
 from steptime.study.training import RateSchedule, rate_shares

@@ -10,7 +10,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from steptime.measurements.net.form import NetRow, NetSummary, NetValue
+from steptime.measurements.json_form import NOT_MEASURED, Interval
+from steptime.measurements.net.form import NetRow, NetSummary
 from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
@@ -58,13 +59,13 @@ class OperationRow(NamedTuple):
 def operation_row(row: NetRow) -> OperationRow:
     """Return an operation of a back end in words."""
     fit = row.fit
-    rate = fit.bandwidth_bytes_per_s if fit else NetValue()
-    bits = NetValue(**{name: value and 8.0 * value for name, value in rate.model_dump().items()})
+    rate = fit.bandwidth_bytes_per_s if fit else NOT_MEASURED
+    bits = Interval(*(bound and 8.0 * bound for bound in (rate.value, rate.low, rate.high)))
     return OperationRow(
         row=row,
         who=f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers),
         alpha=_shown(row.alpha_s, format_seconds),
-        latencies=_shown(fit.latencies_per_step if fit else NetValue(), number),
+        latencies=_shown(fit.latencies_per_step if fit else NOT_MEASURED, number),
         bandwidth=_shown(bits, format_bit_rate),
         worst=f"{fit.worst_error:+.1%} at {format_bytes(fit.worst_bytes)}" if fit else UNKNOWN,
     )
@@ -143,7 +144,7 @@ def _table(*titles: str) -> Table:
     return table
 
 
-def _shown(found: NetValue, form: Callable[[float], str]) -> Shown:
+def _shown(found: Interval[float | None], form: Callable[[float], str]) -> Shown:
     if found.value is None:
         return Shown(UNKNOWN, "")
     if found.low is None:

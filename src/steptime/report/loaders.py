@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from steptime.measurements.loaders.form import LoaderChange, LoaderRow, LoaderVerdict, Range
+from steptime.measurements.json_form import Interval
+from steptime.measurements.loaders.form import LoaderChange, LoaderRow, LoaderVerdict
 from steptime.measurements.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
 
@@ -72,7 +73,7 @@ def _name(row: LoaderRow | LoaderChange, rows: Sequence[LoaderRow]) -> str:
     return f"{row.loader}{helpers}{data}"
 
 
-def _shown(value: Range | None) -> str:
+def _shown(value: Interval | None) -> str:
     if value is None:
         return UNKNOWN
     if value.low is None or value.high is None:
@@ -80,7 +81,7 @@ def _shown(value: Range | None) -> str:
     return f"{number(value.value)} ({number(value.low)} to {number(value.high)})"
 
 
-def _time(value: Range | None) -> str:
+def _time(value: Interval | None) -> str:
     return seconds(value.value, value.low, value.high).line if value else UNKNOWN
 
 

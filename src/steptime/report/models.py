@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.model_form import (
-    Bounds,
     EfficiencyRange,
     ModelComparison,
     ModelError,
@@ -12,7 +12,7 @@ from steptime.measurements.model_form import (
     PublishedPoint,
     StudyPrediction,
 )
-from steptime.measurements.summary_form import LaunchValue, Summary
+from steptime.measurements.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
 
 MODEL_TITLES = {
@@ -198,15 +198,15 @@ def _predicted_row(each: PredictedConfiguration, found: StudyPrediction) -> tupl
     )
 
 
-def _times(found: Bounds) -> str:
-    return ratio(LaunchValue(**found.model_dump())).line
+def _times(found: IntervalOverLaunches) -> str:
+    return ratio(found).line
 
 
-def _percent(found: Bounds) -> str:
+def _percent(found: IntervalOverLaunches) -> str:
     return percent(found.value, found.low, found.high).line
 
 
-def _efficiency(found: Bounds | None) -> str:
+def _efficiency(found: IntervalOverLaunches | None) -> str:
     return UNKNOWN if found is None else _percent(found)
 
 
@@ -214,7 +214,7 @@ def _share(value: float) -> str:
     return f"{number(100.0 * value)} %"
 
 
-def _rate(found: Bounds | None) -> str:
+def _rate(found: IntervalOverLaunches | None) -> str:
     if found is None or found.low is None or found.high is None:
         return UNKNOWN
     return Shown(number(found.value), f"{number(found.low)} to {number(found.high)}").line

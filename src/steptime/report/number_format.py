@@ -1,18 +1,12 @@
 """How numbers are written: with their interval, in a fitting unit, and never as 0 when they are not known."""
 
+from dataclasses import asdict
 from math import floor, isfinite, log10
 from typing import NamedTuple
 
 from steptime.measurements.accuracy.form import OverSeeds
-from steptime.measurements.summary_form import (
-    Efficiency,
-    LaunchValue,
-    PublishedRatio,
-    Staleness,
-    StepTime,
-    TrialSummary,
-    Value,
-)
+from steptime.measurements.json_form import Interval, IntervalOverLaunches
+from steptime.measurements.summary_form import Efficiency, PublishedRatio, Staleness, StepTime, TrialSummary
 
 UNKNOWN = "-"
 NO_INTERVAL = "no interval"
@@ -38,26 +32,26 @@ class Shown(NamedTuple):
 def step_time(time: StepTime) -> Shown:
     """``12.3 ms (12.1 to 12.6)``."""
     factor, unit = time_unit(time.median or 0.0)
-    value = LaunchValue(value=time.median, low=time.low, high=time.high, least=time.least, most=time.most)
+    value = IntervalOverLaunches(value=time.median, low=time.low, high=time.high, least=time.least, most=time.most)
     return _of_launches(value, factor, f" {unit}")
 
 
-def throughput(rate: LaunchValue) -> Shown:
+def throughput(rate: IntervalOverLaunches[float | None]) -> Shown:
     """``1234 (1200 to 1260)``, in samples per second."""
     return _of_launches(rate)
 
 
-def ratio(value: LaunchValue) -> Shown:
+def ratio(value: IntervalOverLaunches[float | None]) -> Shown:
     """``1.24x (1.20 to 1.29)``."""
     return _of_launches(value, unit="x")
 
 
-def drawn_interval(value: LaunchValue | Efficiency) -> tuple[float | None, float | None]:
+def drawn_interval(value: IntervalOverLaunches[float | None] | Efficiency) -> tuple[float | None, float | None]:
     """Return the interval to draw; where it is not settled, the range that launches gave."""
     return (value.low, value.high) if is_settled(value) else (value.least, value.most)
 
 
-def is_settled(value: LaunchValue | Efficiency | OverSeeds) -> bool:
+def is_settled(value: IntervalOverLaunches[float | None] | Efficiency | OverSeeds) -> bool:
     """Say whether the interval ends within ten times its estimate, or there is none."""
     return value.value is None or value.high is None or value.high <= _UNSETTLED * value.value
 
@@ -70,7 +64,7 @@ def share(trial: TrialSummary) -> Shown:
     return _of_launches(efficiency, 100.0, " %")
 
 
-def loss_rate(rate_value: Value) -> Shown:
+def loss_rate(rate_value: Interval[float | None]) -> Shown:
     """``0.42 (0.38 to 0.47)``, in units of the loss per second."""
     return _shown(rate_value.value, rate_value.low, rate_value.high)
 
@@ -82,7 +76,7 @@ def published(found: PublishedRatio) -> str:
         return f"{claimed}; nothing measured to compare it with"
     spread = f" from {number(found.least)}x to {number(found.most)}x" if found.pairs > 1 else ""
     measured = found.measured
-    shown = ratio(LaunchValue(**measured.model_dump(), least=found.least, most=found.most))
+    shown = ratio(IntervalOverLaunches(**asdict(measured), least=found.least, most=found.most))
     return f"{claimed}; measured {shown.line}, average of {count(found.pairs, 'pair')}{spread}"
 
 
@@ -148,7 +142,7 @@ def listed(items: list[str]) -> str:
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def _of_launches(value: LaunchValue | Efficiency, factor: float = 1.0, unit: str = "") -> Shown:
+def _of_launches(value: IntervalOverLaunches[float | None] | Efficiency, factor: float = 1.0, unit: str = "") -> Shown:
     """Return a number with its interval, or, where that is not settled, with the range that launches gave."""
     if is_settled(value) or value.least is None or value.most is None:
         return _shown(value.value, value.low, value.high, factor, unit)

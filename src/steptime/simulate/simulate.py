@@ -8,18 +8,16 @@ from numpy.typing import NDArray
 from steptime.model.compute import Shares
 from steptime.model.interconnect import Interconnect
 from steptime.model.policies import StepGraph
+from steptime.phases import HIDDEN
 from steptime.simulate.configuration import Configurations, Durations, WorkerGroup, readiness_by_arithmetic, shares_of
 from steptime.simulate.overlap import costs_alone, simulate_exchange
 
 Array = NDArray[np.float64]
 
-HIDDEN = "comm_hidden"
-"""The phase that overlaps with others, and is not part of the sum."""
-
 
 @dataclass(frozen=True)
 class Phases:
-    """Seconds, (configurations,) each; docs/glossary.md says what each is."""
+    """Seconds, (configurations,) each; docs/breakdown.md describes them."""
 
     input_wait: Array
     h2d: Array
@@ -37,7 +35,7 @@ class Phases:
 
     def parts(self) -> dict[str, Array]:
         """Return the phases that add up to the step."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != HIDDEN}
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != HIDDEN.name}
 
 
 def simulate(  # noqa: PLR0913 - what is simulated, and what is known better than by default

@@ -6,12 +6,10 @@ import numpy as np
 
 from steptime.measurements.ablation import form
 from steptime.measurements.ablation.interval import over_blocks
-from steptime.measurements.ablation.records import PHASES, TOGETHER, AblationLaunch
+from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, aligned, uncertainty_s
-from steptime.measurements.interval import Bounded
-
-PHASE_OF_MARK = {"input": "input_wait", "h2d": "h2d", "forward": "forward", "backward": "backward", "update": "update"}
-"""Marks that end a phase of their own; ``exchange`` ends two, which arrivals tell apart."""
+from steptime.measurements.json_form import Interval
+from steptime.phases import EXCHANGED, NAMES, OF_MARK
 
 
 def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, float]:
@@ -27,9 +25,7 @@ def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, flo
     ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
     gaps = np.diff(ends, axis=-1)
     marks = workers[0].marks
-    phases = {
-        PHASE_OF_MARK[mark]: float(gaps[..., index].mean()) for index, mark in enumerate(marks) if mark in PHASE_OF_MARK
-    }
+    phases = {OF_MARK[mark]: float(gaps[..., index].mean()) for index, mark in enumerate(marks) if mark in OF_MARK}
     if "exchange" not in marks:
         return phases
     exchange = float(gaps[..., marks.index("exchange")].mean())
@@ -45,7 +41,7 @@ def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, flo
 TOLERANCE = 0.02
 """Of a step: what may lie between two accounts that agree, as much as phases may leave of a step that they explain."""
 MARKS = "marks"
-_EXCHANGE = TOGETHER.join(("comm_exposed", "sync_wait"))
+_EXCHANGE = TOGETHER.join(EXCHANGED)
 """What ends with the mark ``exchange``."""
 
 AccountTimes = dict[tuple[str, str], Array]
@@ -88,7 +84,7 @@ def accounts(
 def _order(key: tuple[str, str]) -> tuple[bool, str, int]:
     """Timers before marks, and phases as they are shown."""
     source, phases = key
-    return source == MARKS, source, PHASES.index(phases.split(TOGETHER)[0])
+    return source == MARKS, source, NAMES.index(phases.split(TOGETHER)[0])
 
 
 def _account_times(launch: AblationLaunch, stage_times: StageTimes) -> AccountTimes:
@@ -118,7 +114,7 @@ def _marks(launch: AblationLaunch, stage_times: StageTimes) -> Iterator[tuple[st
         passed = np.diff(np.array(worker.marked), axis=-1)
         blocks = [block.mean(axis=0) for block in np.split(passed, ends[:-1])]
         for index, mark in enumerate(worker.marks):
-            yield PHASE_OF_MARK.get(mark, _EXCHANGE), np.array([block[index] for block in blocks])
+            yield OF_MARK.get(mark, _EXCHANGE), np.array([block[index] for block in blocks])
 
 
 def _of_ablation(by_ablation: Mapping[str, Array | None], phases: str) -> Array | None:
@@ -134,21 +130,17 @@ def _account(
     return form.Account(
         source=source,
         phase=phases,
-        native_s=_seconds(over_blocks(native)),
-        by_ablation_s=_seconds(over_blocks(by_ablation)) if by_ablation else None,
-        difference_s=_seconds(away) if away else None,
+        native_s=over_blocks(native),
+        by_ablation_s=over_blocks(by_ablation) if by_ablation else None,
+        difference_s=away or None,
         agrees=_agrees(away, step_s) if away else None,
     )
 
 
-def _agrees(away: Bounded, step_s: float) -> bool | None:
+def _agrees(away: Interval, step_s: float) -> bool | None:
     if away.low is None or away.high is None:
         return None
     allowed = TOLERANCE * step_s
     if away.low > allowed or away.high < -allowed:
         return False
     return True if -allowed <= away.low and away.high <= allowed else None
-
-
-def _seconds(found: Bounded) -> form.Seconds:
-    return form.Seconds(value=found.value, low=found.low, high=found.high)

@@ -10,17 +10,18 @@ from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phas
 from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.overlap import communication_s
-from steptime.measurements.ablation.records import PHASES, AblationLaunch
+from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, ablation_phases, stage_times_of, uncertainty_s
 from steptime.measurements.flags import counted
-from steptime.measurements.interval import Bounded
+from steptime.measurements.json_form import Interval
+from steptime.phases import NAMES, PHASES, REST
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
 _HEAT_STEPS = 120
 _ROUNDING = 1e-9
 """Of a step: what is left of it below this is what floating point leaves of a sum."""
-_NEVER_OVERLAPPED = ("input_wait", "h2d", "update")
+_NEVER_OVERLAPPED = tuple(phase.name for phase in PHASES if not phase.overlaps)
 How = str
 
 
@@ -49,7 +50,7 @@ def break_down(
         ablation_phases(each, synchronous=synchronous, workers=trial.workers, cuda=cuda) for each in all_stage_times
     ]
     marks = [marked_phases(each, synchronous=synchronous) for each in good]
-    native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in PHASES}
+    native = {name: _over([_one(each.get(name)) for each in marks], "direct") for name in NAMES}
     steps = [each.means("step") for each in all_stage_times]
     step = over_blocks(steps)
     by_ablation = {
@@ -57,13 +58,13 @@ def break_down(
             [each.get(name) for each in all_by_ablation],
             _how(name, trial, synchronous=synchronous, exchanged=exchanged),
         )
-        for name in PHASES
+        for name in NAMES
     }
     compared = accounts(good, all_stage_times, all_by_ablation)
     differing = {each.phase for each in compared if each.source == MARKS and each.agrees is False}
     phases = closing_phases(by_ablation, native, step.value, differing)
     known = sum(phase.value_s for phase in phases.values() if phase)
-    phases["residual"] = _residual(steps, all_by_ablation, phases)
+    phases[REST] = _residual(steps, all_by_ablation, phases)
     return form.StepBreakdown(
         launches=len(good),
         step_s=_phase(step, "direct"),
@@ -187,25 +188,25 @@ def _imbalance(
         blamed_worker=found.blamed_worker,
         workers=[
             form.WorkerPhases(
-                rank=worker.rank, host=worker.host, compute_s=_share(compute), heat_s=[float(each) for each in row]
+                rank=worker.rank, host=worker.host, compute_s=compute, heat_s=[float(each) for each in row]
             )
             for worker, compute, row in zip(launch.workers, found.compute_s, heat, strict=True)
         ],
     )
 
 
-def _paired(all_stage_times: Sequence[StageTimes], upper: str, lower: str) -> form.Share | None:
+def _paired(all_stage_times: Sequence[StageTimes], upper: str, lower: str) -> Interval | None:
     if not all(upper in each.stages for each in all_stage_times):
         return None
-    return _share(over_blocks([each.means(upper) / each.means(lower) - 1.0 for each in all_stage_times]))
+    return over_blocks([each.means(upper) / each.means(lower) - 1.0 for each in all_stage_times])
 
 
-def _against(steps: Sequence[Array], timed: Sequence[float]) -> form.Share | None:
+def _against(steps: Sequence[Array], timed: Sequence[float]) -> Interval | None:
     """Compare with the timing launches as independent ones, each pair of launches of the same index."""
     if not timed:
         return None
     reference = float(np.mean(timed))
-    return _share(over_blocks([step / reference - 1.0 for step in steps]))
+    return over_blocks([step / reference - 1.0 for step in steps])
 
 
 def _over(values: Sequence[Array | None], how: How) -> form.Phase | None:
@@ -217,9 +218,5 @@ def _one(value: float | None) -> Array | None:
     return None if value is None else np.array([value])
 
 
-def _phase(found: Bounded, how: How) -> form.Phase:
+def _phase(found: Interval, how: How) -> form.Phase:
     return form.Phase.model_validate({"value_s": found.value, "low_s": found.low, "high_s": found.high, "how": how})
-
-
-def _share(found: Bounded) -> form.Share:
-    return form.Share(value=found.value, low=found.low, high=found.high)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from steptime.measurements.json_form import JsonForm
+from steptime.measurements.json_form import Interval, JsonForm
 
 
 class Phase(JsonForm):
@@ -17,22 +17,6 @@ class Phase(JsonForm):
     """`direct`: the framework marked it, or it cannot be; `derived`: a difference of runs without it."""
 
 
-class Share(JsonForm):
-    """A number without unit, with its interval over launches."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-class Seconds(JsonForm):
-    """Seconds of a step with their interval; bounds are None where a single block cannot show them."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
 class Account(JsonForm):
     """What a framework itself says that a part of a step takes, with the ablation's account of the same part."""
 
@@ -40,10 +24,10 @@ class Account(JsonForm):
     """The framework's log or timers, or `marks`."""
     phase: str
     """Or several, joined by ` + `."""
-    native_s: Seconds
-    by_ablation_s: Seconds | None
+    native_s: Interval
+    by_ablation_s: Interval | None
     """None where the ablation cannot tell."""
-    difference_s: Seconds | None
+    difference_s: Interval | None
     """`native_s` minus `by_ablation_s`, paired by blocks."""
     agrees: bool | None
     """True where the whole interval of the difference is within 2 % of the step, False where all of it is beyond; None
@@ -55,7 +39,7 @@ class WorkerPhases(JsonForm):
 
     rank: int
     host: str
-    compute_s: Share
+    compute_s: Interval
     """Seconds per step, without any waiting."""
     heat_s: list[float]
     """Seconds of computation of each of some steps of the first launch, of the same steps for all workers."""
@@ -92,7 +76,7 @@ class StepBreakdown(JsonForm):
     step_s: Phase
     """The mean step of the ablation runs, which the phases sum to."""
     phases: dict[str, Phase | None]
-    """By name, in the order of ``records.PHASES``; None where nothing here can tell, which is not 0."""
+    """By name, in the order of ``steptime.phases``; None where nothing here can tell, which is not 0."""
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]
@@ -103,9 +87,9 @@ class StepBreakdown(JsonForm):
     imbalance: Imbalance | None
     input_s: Phase | None
     """The loader alone, per batch: what it could give if nothing else ran."""
-    instrumentation: Share | None
+    instrumentation: Interval | None
     """Step with the framework's marks divided by the step without, paired by blocks, minus 1."""
-    against_timing: Share | None
+    against_timing: Interval | None
     """Step of the ablation runs divided by that of the timing runs, minus 1."""
     clock_uncertainty_s: float
     """Arrivals of workers closer than this were not distinguished."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import JsonForm
+from steptime.phases import REST
 
-REST = "residual"
 _ROUNDING = 1e-12
 """Of a step: less is what floating point leaves of a sum."""
 

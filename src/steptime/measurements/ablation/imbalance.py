@@ -7,7 +7,8 @@ import numpy as np
 
 from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.stages import Array, StageTimes
-from steptime.measurements.interval import LEVEL, Bounded, t_quantile
+from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.measurements.json_form import Interval
 from steptime.measurements.simultaneous import sidak_level
 
 _BLAME = 0.05
@@ -18,15 +19,15 @@ _BLAME = 0.05
 class ComputeImbalance:
     """Load imbalance of computation without any waiting; shares of the mean computation."""
 
-    factor: Bounded
+    factor: Interval
     """Mean over steps of the longest computation divided by the mean one; 1 is balanced."""
-    persistent: Bounded
+    persistent: Interval
     """What the slowest worker computes longer on average over all steps."""
-    transient: Bounded
+    transient: Interval
     """The rest of factor - 1: whoever happens to be slow in a step."""
     blamed_worker: int | None
     """The rank of the one worker that is slow on average; None where there is none or more than one."""
-    compute_s: list[Bounded]
+    compute_s: list[Interval]
     """For each worker."""
 
 

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, Bounded, t_quantile
+from steptime.measurements.interval import LEVEL, t_quantile
+from steptime.measurements.json_form import Interval
 
 Array = NDArray[np.float64]
 
@@ -14,7 +15,7 @@ _POOL_ABOVE = 0.25
 """Launches are pooled when chance alone makes them differ as much with at least this probability."""
 
 
-def over_blocks(launches: Sequence[Array]) -> Bounded:
+def over_blocks(launches: Sequence[Array]) -> Interval:
     """Return the mean over launches of what their blocks gave, with an interval at the level of all intervals.
 
     Blocks of one launch are paired differences, neighbours in time. Launches may differ by more than their blocks
@@ -38,9 +39,9 @@ def over_blocks(launches: Sequence[Array]) -> Bounded:
     elif free_between > 0:
         freedom, error = free_between, means.std(ddof=1) / np.sqrt(len(launches))
     else:
-        return Bounded(value, None, None)
+        return Interval(value, None, None)
     half_width = float(t_quantile(freedom, LEVEL) * error)
-    return Bounded(value, value - half_width, value + half_width)
+    return Interval(value, value - half_width, value + half_width)
 
 
 def _alike(between: float, free_between: int, within: float, free_within: int) -> bool:

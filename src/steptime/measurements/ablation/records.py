@@ -5,10 +5,7 @@ from typing import ClassVar
 
 from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Quantity, Seconds
 from steptime.measurements.stored_record import TrialLaunch, record_reader
-
-PHASES = ("input_wait", "h2d", "forward", "backward", "comm_exposed", "sync_wait", "update", "residual")
-"""What sums to the step, in the order in which it is shown; the meanings are in docs/glossary.md."""
-
+from steptime.phases import NAMES
 
 TOGETHER = " + "
 """Between the names of phases that one duration covers."""
@@ -97,7 +94,7 @@ def _mark_mistake(worker: WorkerAblation, first: WorkerAblation) -> str | None:
     if len(worker.marked) != len(first.marked):
         return "marked: not as many steps as the first worker"
     names = {name for block in worker.native for durations in block.values() for name in durations}
-    unknown = {part for name in names for part in name.split(TOGETHER)} - set(PHASES)
+    unknown = {part for name in names for part in name.split(TOGETHER)} - set(NAMES)
     return f"native: unknown phase {min(unknown)!r}" if unknown else None
 
 

@@ -4,27 +4,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from steptime.measurements.json_form import JsonForm
+from steptime.measurements.json_form import Interval, JsonForm
 
 Limit = Literal["loader", "training", "undecided"]
-
-
-class Range(JsonForm):
-    """A number with its 95 % interval over launches; None where a single launch leaves no interval."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 class LoaderAlone(JsonForm):
     """What launches of a loader without training gave, over all workers of a launch."""
 
     launches: int
-    first_epoch_samples_per_s: Range
-    later_epochs_samples_per_s: Range | None
+    first_epoch_samples_per_s: Interval
+    later_epochs_samples_per_s: Interval | None
     """None where the first epoch took all the time that a launch has."""
-    samples_per_cpu_s: Range
+    samples_per_cpu_s: Interval
     """Per processor second of workers and helpers, in later epochs where there are any."""
     memory_bytes: float
     """Of one worker, without its helpers."""
@@ -42,21 +34,21 @@ class LoaderRow(JsonForm):
     processes: int
     dataset: str | None
     alone: LoaderAlone
-    together_samples_per_s: Range | None
+    together_samples_per_s: Interval | None
     """Of the timed launches; None where there are none."""
-    together_samples_per_cpu_s: Range | None
-    step_s: Range | None
+    together_samples_per_cpu_s: Interval | None
+    step_s: Interval | None
     """Measured, of the timed launches."""
-    predicted_step_s: Range
+    predicted_step_s: Interval
     """By the input model, from the loader alone and the training alone."""
     limit: Limit
-    loading_over_training: Range
+    loading_over_training: Interval
     """Seconds of a batch of the loader alone over those of a step of the training alone."""
-    waited_share: Range | None
+    waited_share: Interval | None
     """The part of the measured step that the training alone does not take."""
-    workers_per_host: Range | None
+    workers_per_host: Interval | None
     """From how many workers on the host's processors are busy; None where nobody counted its processor seconds."""
-    device_samples_per_s: Range
+    device_samples_per_s: Interval
     """From what speed of a worker's device on the loader is the limit."""
 
 
@@ -68,9 +60,9 @@ class LoaderChange(JsonForm):
     dataset: str | None
     trial: str | None
     """The trial that has the change; None where the study has none, so that nothing checks the prediction."""
-    predicted_gain: Range
+    predicted_gain: Interval
     """Step time of the first row over the predicted one."""
-    measured_gain: Range | None
+    measured_gain: Interval | None
     lifts: bool
     """Whether the training, no longer the loader, is predicted to be the limit."""
 
@@ -86,7 +78,7 @@ class LoaderVerdict(JsonForm):
     batch_per_worker: int
     training_trial: str
     """The trial with synthetic batches, which is the training alone."""
-    training_s: Range
+    training_s: Interval
     rows: list[LoaderRow]
     changes: list[LoaderChange] = Field(default_factory=list)
     """Against the first row; empty where that does not wait for its loader."""

@@ -15,13 +15,8 @@ from numpy.typing import NDArray
 
 from steptime.measurements.estimate import Estimate
 from steptime.measurements.interval import LEVEL, t_quantile
-from steptime.measurements.loaders.form import (
-    LoaderAlone,
-    LoaderChange,
-    LoaderRow,
-    LoaderVerdict,
-    Range,
-)
+from steptime.measurements.json_form import Interval
+from steptime.measurements.loaders.form import LoaderAlone, LoaderChange, LoaderRow, LoaderVerdict
 from steptime.measurements.loaders.input_model import device_factor, step_s, workers_per_host
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch
 from steptime.measurements.records import Launch
@@ -259,7 +254,7 @@ def _changes(rows: Sequence[_Row], training_s: Draws, training_cpu: Draws | None
     if min(float(np.median(step / training_s)) for step in (now, explained)) <= _ENOUGH:
         return []
     limit = float(np.median(training_s)) * _ENOUGH
-    found: list[tuple[Trial, str | None, Draws, Range | None]] = []
+    found: list[tuple[Trial, str | None, Draws, Interval | None]] = []
     level = sidak_level(LEVEL, sum(row.together is not None for row in rows[1:]))
     for row in rows[1:]:
         predicted = _predicted(row, training_s, training_cpu)
@@ -310,8 +305,8 @@ def _draws(values: Sequence[float], *seed: Any) -> Draws:  # noqa: ANN401 - word
     return np.asarray(np.exp(logs.mean() + error * np.clip(drawn, -limit, limit)), dtype=np.float64)
 
 
-def _range(draws: Draws, level: float = LEVEL) -> Range:
+def _range(draws: Draws, level: float = LEVEL) -> Interval:
     low, value, high = (float(each) for each in np.quantile(draws, [0.5 - level / 2, 0.5, 0.5 + level / 2]))
     if high - low <= _ROUNDING * abs(value):
-        return Range(value=value)
-    return Range(value=value, low=low, high=high)
+        return Interval(value, None, None)
+    return Interval(value=value, low=low, high=high)

@@ -9,24 +9,16 @@ Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 from typing import Any
 
-from steptime.measurements.json_form import JsonForm
+from steptime.measurements.json_form import Interval, JsonForm
 
 SCHEMA = 1
-
-
-class NetValue(JsonForm):
-    """A number with its interval; bounds are None where a single unit gives none, and the value where it is unknown."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
 
 
 class SizeRow(JsonForm):
     """One size of a message."""
 
     bytes: int
-    time_s: NetValue
+    time_s: Interval[float | None]
     q10_s: float
     q90_s: float
     """Quantiles of single runs."""
@@ -41,11 +33,11 @@ class SizeRow(JsonForm):
 class Fit(JsonForm):
     """A straight line through time against size, and what it says of the link."""
 
-    start_s: NetValue
+    start_s: Interval[float | None]
     """Seconds of a message without a byte."""
-    latencies_per_step: NetValue
+    latencies_per_step: Interval[float | None]
     """``start_s`` in alphas, per step of the operation's textbook algorithm."""
-    bandwidth_bytes_per_s: NetValue
+    bandwidth_bytes_per_s: Interval[float | None]
     """Of each worker's link, in the busier direction; None where time does not grow with size."""
     worst_error: float
     """Of the sizes, the one of largest magnitude, with its sign."""
@@ -81,7 +73,7 @@ class NetRow(JsonForm):
     interval_over: str
     """``launches``, or ``rounds`` of a single launch, which know nothing of how launches differ."""
     level: float
-    alpha_s: NetValue
+    alpha_s: Interval[float | None]
     """One way of one byte over a plain socket between the same processes."""
     sizes: list[SizeRow]
     fit: Fit | None

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.measurements.interval import LEVEL, Bounded, half_width_between
+from steptime.measurements.interval import LEVEL, half_width_between
+from steptime.measurements.json_form import Interval
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,16 @@ PREFERRED = "ends"
 """What predicts best: docs/decisions/0008-net.md."""
 
 
-def bounded(values: Sequence[float], value: float, level: float = LEVEL) -> Bounded:
+def bounded(values: Sequence[float], value: float, level: float = LEVEL) -> Interval:
     """Return ``value`` with the interval that the units' own ``values`` give it: ± t(n - 1) sd / sqrt(n).
 
     On a logarithmic scale where all are positive, so that a time's interval is that of its inverse.
     """
     found = np.asarray(values, dtype=np.float64)
     if len(found) < 2:  # noqa: PLR2004 - a spread needs two
-        return Bounded(value, None, None)
+        return Interval(value, None, None)
     if value > 0 and np.all(found > 0):
         half_width = float(half_width_between(np.log(found), level))
-        return Bounded(value, value * float(np.exp(-half_width)), value * float(np.exp(half_width)))
+        return Interval(value, value * float(np.exp(-half_width)), value * float(np.exp(half_width)))
     half_width = float(half_width_between(found, level))
-    return Bounded(value, value - half_width, value + half_width)
+    return Interval(value, value - half_width, value + half_width)

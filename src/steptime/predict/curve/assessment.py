@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from steptime.errors import UsageError
-from steptime.predict.curve.curve import HOLDOUT, Array, PointsAsked, PredictedPoint, ScalingCurve, times, workers
+from steptime.measurements.json_form import Interval
+from steptime.predict.curve.curve import HOLDOUT, Array, PointsAsked, ScalingCurve, times, workers
 from steptime.predict.curve.job_models import INFORMED, InformedModel, job_of
 from steptime.predict.curve.posterior import predict_curve
 from steptime.predict.curve.reference_models import NULLS, REFERENCES, CurveModel
@@ -133,7 +134,7 @@ def _counts(asked: PointsAsked) -> Array:
     return np.array([count for count, _ in asked], dtype=float)
 
 
-def _sure(curve: ScalingCurve, values: Array) -> list[PredictedPoint]:
+def _sure(curve: ScalingCurve, values: Array) -> list[Interval[float, float]]:
     """Return values without intervals; below the points fitted, some models come down to no time at all."""
     least = _LEAST_SHARE * times(curve.fit).min()
-    return [PredictedPoint(value, value, value) for value in map(float, np.maximum(values, least))]
+    return [Interval(value, value, value) for value in map(float, np.maximum(values, least))]

@@ -72,15 +72,6 @@ PointsAsked = Sequence[tuple[int, int | None]]
 
 
 @dataclass(frozen=True)
-class PredictedPoint:
-    """A predicted time in seconds with its interval of 90 %."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class ScalingCurve:
     """A set-up with the points that a model may see and those that it has to predict, by rising workers."""
 

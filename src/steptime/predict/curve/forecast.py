@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from steptime.predict.curve.curve import PredictedPoint, ScalingCurve
+from steptime.measurements.json_form import Interval
+from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.information_value import EmptyColumn, FurtherPoint, empty_columns, further_points
 from steptime.predict.curve.posterior import posterior, predict_curve, summarize
 from steptime.predict.curve.priors import priors_for
@@ -16,7 +17,7 @@ class ForecastPoint:
     """The forecast of one number of workers; each worker keeps its batch."""
 
     workers: int
-    step_s: PredictedPoint
+    step_s: Interval[float, float]
     throughput: float | None
     """Samples per second over all workers; None where the table has no batch per worker."""
     efficiency: float

@@ -15,7 +15,8 @@ from math import isfinite
 import numpy as np
 from scipy.special import logsumexp, ndtri  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.predict.curve.curve import Array, Point, PointsAsked, PredictedPoint, ScalingCurve, Setup, times, workers
+from steptime.measurements.json_form import Interval
+from steptime.predict.curve.curve import Array, Point, PointsAsked, ScalingCurve, Setup, times, workers
 from steptime.predict.curve.hardware import usual_hosts
 from steptime.predict.curve.priors import INDEX, NormalVector, Priors, joint_prior, priors_for, standard_normals
 from steptime.predict.curve.shape import relative_times
@@ -88,14 +89,14 @@ class AssumedHosts:
     samples: WeightedSamples
 
 
-def predict_curve(curve: ScalingCurve, asked: PointsAsked, seed: int = 0) -> list[PredictedPoint]:
+def predict_curve(curve: ScalingCurve, asked: PointsAsked, seed: int = 0) -> list[Interval[float, float]]:
     """Return predictions from a curve's fit points with the priors for its source."""
     return predict(curve, asked, priors_for(curve.setup.source), Sampling(seed=seed))
 
 
 def predict(
     curve: ScalingCurve, asked: PointsAsked, priors: Priors, sampling: Sampling = _USUAL
-) -> list[PredictedPoint]:
+) -> list[Interval[float, float]]:
     """Return predictions for (workers, servers) from the fit points of a curve."""
     return summarize(posterior(curve, asked, priors, sampling)) if asked else []
 
@@ -115,7 +116,7 @@ def posterior(
     ]
 
 
-def summarize(found: Sequence[AssumedHosts]) -> list[PredictedPoint]:
+def summarize(found: Sequence[AssumedHosts]) -> list[Interval[float, float]]:
     """Return the median and the interval of 90 % of each point asked for."""
     spread = ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
@@ -124,7 +125,7 @@ def summarize(found: Sequence[AssumedHosts]) -> list[PredictedPoint]:
     deviation = np.concatenate([one.samples.deviation for one in found])
     logs = mean[:, None, :] + deviation[:, None, :] * spread[:, None]
     each = [np.exp(_quantiles(values, weights, tails)) for values in logs.reshape(-1, mean.shape[1]).T]
-    return [PredictedPoint(float(middle), float(low), float(high)) for low, middle, high in each]
+    return [Interval(float(middle), float(low), float(high)) for low, middle, high in each]
 
 
 def _assumptions(curve: ScalingCurve) -> list[tuple[Setup, float]]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from steptime.predict.curve.curve import Array, PointsAsked, PredictedPoint, ScalingCurve
+from steptime.measurements.json_form import Interval
+from steptime.predict.curve.curve import Array, PointsAsked, ScalingCurve
 
 _TAIL = 0.1
 """Share of truths that may lie outside an interval of 90 %."""
@@ -92,7 +93,7 @@ def _interval_scores(measured: Array, low: Array, high: Array) -> Array:
     return scores
 
 
-Predictor = Callable[[ScalingCurve, PointsAsked], Sequence[PredictedPoint]]
+Predictor = Callable[[ScalingCurve, PointsAsked], Sequence[Interval[float, float]]]
 """Says what the points asked for take, from a curve that has none but its fit points."""
 
 

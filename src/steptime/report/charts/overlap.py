@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
+from steptime.phases import BY_NAME, HIDDEN
 from steptime.report.charts.chart import GREY, Spec, chart
-from steptime.report.charts.phases import COLOURS
 from steptime.report.charts.rows import BAR, BELOW, HEIGHT, Y, headings
 
 COVERED, EXPOSED = "covered by computation", "exposed"
-_COVERED = "#F4B183"
 
 
 def overlap_chart(rows: Sequence[Spec], unit: str) -> Spec:
@@ -35,7 +34,7 @@ def overlap_chart(rows: Sequence[Spec], unit: str) -> Spec:
     look = {
         "field": "part",
         "type": "nominal",
-        "scale": {"domain": [COVERED, EXPOSED], "range": [_COVERED, COLOURS["comm_exposed"]]},
+        "scale": {"domain": [COVERED, EXPOSED], "range": [HIDDEN.colour, BY_NAME["comm_exposed"].colour]},
         "legend": {"columns": 2, "symbolType": "square"},
     }
     layers: list[Spec] = [

@@ -2,22 +2,10 @@
 
 from collections.abc import Sequence
 
+from steptime.phases import BY_NAME
 from steptime.report.charts.chart import WIDTH, Spec, chart
 from steptime.report.charts.rows import Y, headings
 
-COLOURS = {
-    "input_wait": "#E69F00",
-    "h2d": "#8C6D31",
-    "forward": "#56B4E9",
-    "backward": "#0072B2",
-    "comm_exposed": "#D55E00",
-    "sync_wait": "#CC79A7",
-    "update": "#009E73",
-    "residual": "#B8BFC7",
-}
-"""Of the phases on the whole page; they stay apart for every common kind of colour vision."""
-_INK = {name: "white" if name in ("h2d", "backward", "comm_exposed", "update") else "#1b1f24" for name in COLOURS}
-"""Of letters on these colours."""
 _LETTER = 6.5
 """Pixels of a letter, on average."""
 _ROOM = 1.2
@@ -60,7 +48,7 @@ def phases_chart(rows: Sequence[Spec], parts: Sequence[Spec], titles: dict[str, 
                     "type": "nominal",
                     "scale": {
                         "domain": list(titles.values()),
-                        "range": [COLOURS[name] for name in titles],
+                        "range": [BY_NAME[name].colour for name in titles],
                     },
                     "legend": {"columns": 3, "symbolType": "square", "labelLimit": WIDTH / 3 - 20},
                 },
@@ -69,7 +57,7 @@ def phases_chart(rows: Sequence[Spec], parts: Sequence[Spec], titles: dict[str, 
     ]
     layers.append(_words(placed, x, 27 - up))
     layers += [
-        _interval([part for part in placed if part["phase"] == name], x, 38 - up + _LANE * lane, COLOURS[name])
+        _interval([part for part in placed if part["phase"] == name], x, 38 - up + _LANE * lane, BY_NAME[name].colour)
         for lane, name in enumerate(titles)
     ]
     return chart(layers, rows, height=height * len(rows))
@@ -97,7 +85,9 @@ def _words(placed: Sequence[Spec], x: Spec, offset: float) -> Spec:
     low, high = x["scale"]["domain"]
     room = WIDTH / (high - low) / _LETTER
     wide = [part for part in placed if abs(part["end"] - part["start"]) * room > len(part["title"]) + 1]
-    middles = [{**part, "middle": (part["start"] + part["end"]) / 2, "ink": _INK[part["phase"]]} for part in wide]
+    middles = [
+        {**part, "middle": (part["start"] + part["end"]) / 2, "ink": BY_NAME[part["phase"]].ink} for part in wide
+    ]
     return {
         "data": {"values": middles},
         "mark": {"type": "text", "fontSize": 11, "yOffset": offset},

@@ -1,0 +1,91 @@
+"""The table of phases is their only list: a new phase is a row of it, and the code that measures or models it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import steptime
+from steptime.phases import HIDDEN, IN_TIME, NAMES, PHASES
+
+SOURCE = Path(steptime.__file__).parent
+TABLE = "phases.py"
+WORKER_HALF = ("worker", "libraries", "frameworks")
+"""Folders of programs that mark stages and cannot import the table."""
+KNOWN = {phase.name for phase in (*PHASES, HIDDEN)}
+TITLES = {phase.title for phase in (*PHASES, HIDDEN)} - KNOWN - {"rest"}
+"""Words of a report that stand for nothing else."""
+PASSES = {"forward", "backward"}
+EXCHANGE = {"comm_exposed", "sync_wait"}
+ALLOWED: dict[str, tuple[set[str], str]] = {
+    "measurements/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
+    "measurements/ablation/accounts.py": (EXCHANGE, "measures both phases that the mark of an exchange ends"),
+    "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d"}, "knows where a phase cannot occur"),
+    "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),
+    "measurements/chrome_trace.py": (EXCHANGE, "splits the mark of an exchange at the last arrival"),
+    "predict/compute_fit.py": (PASSES | {"input_wait", "update"}, "fits the parameters of these phases"),
+    "predict/fit.py": ({"backward"}, "asks whether a launch has measured passes"),
+    "predict/imbalance_comparison.py": ({"comm_exposed", "h2d", "input_wait"}, "models the slowest worker's step"),
+    "predict/importance_sampling.py": ({"comm_exposed", "comm_hidden"}, "fits the share of an exchange that hides"),
+    "predict/observation.py": (PASSES, "reads the marks between which messages become ready"),
+    "predict/predict.py": (PASSES | {"h2d"}, "scales passes to another workload or device"),
+    "predict/ssgd_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
+    "predict/step_model.py": ({*NAMES, "comm_hidden"}, "models every phase"),
+    "report/breakdown_figures.py": ({"comm_exposed"}, "draws covered and exposed communication"),
+    "report/charts/overlap.py": ({"comm_exposed"}, "draws covered and exposed communication"),
+    "runner/equivalence/verdict.py": ({"update"}, "speaks of the update of weights that a check compares"),
+    "simulate/simulate.py": (EXCHANGE | {"comm_hidden", "input_wait"}, "simulates phases"),
+}
+"""Files of the core that name a phase: which, and why they may."""
+
+
+def named_in(text: str) -> set[str]:
+    """Return the phases that a module names: in strings but docstrings, and as arguments, fields and attributes."""
+    return {name for word in words(ast.parse(text)) for name in word.split(" + ") if name in KNOWN | TITLES}
+
+
+def words(tree: ast.AST) -> Iterator[str]:
+    """Yield every string constant that is an expression's part, and every identifier that no other noun has."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value
+        identifier = getattr(node, "attr", None) or getattr(node, "arg", None) or getattr(node, "id", None)
+        if isinstance(identifier, str) and "_" in identifier:
+            yield identifier
+
+
+def files() -> dict[str, set[str]]:
+    """Return the phases that each file of the core names, by the file."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        place = path.relative_to(SOURCE).as_posix()
+        if place != TABLE and not place.startswith(WORKER_HALF) and (named := named_in(path.read_text())):
+            found[place] = named
+    return found
+
+
+def test_only_code_that_measures_or_models_a_phase_names_it():
+    """A file that names others than ALLOWED lists, or no more those, fails."""
+    assert files() == {place: names for place, (names, _) in ALLOWED.items()}
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.j2")), ids=lambda path: path.name)
+def test_no_template_names_a_phase(path):
+    text = path.read_text()
+    assert [name for name in sorted(KNOWN | TITLES) if "_" in name or " " in name if name in text] == []
+
+
+def test_a_second_list_of_phases_is_found():
+    assert named_in('ORDER = ("input_wait", "residual")\n') == {"input_wait", "residual"}
+    assert named_in('"""Of input_wait."""\nx = row.sync_wait\n') == {"sync_wait"}
+    assert named_in('TITLE = "exposed comm."\n') == {"exposed comm."}
+
+
+def test_both_orders_have_every_phase_once():
+    assert sorted(NAMES) == sorted(IN_TIME) == sorted({phase.name for phase in PHASES})
+
+
+def test_phases_of_a_page_have_colours_of_their_own():
+    assert len({phase.colour for phase in (*PHASES, HIDDEN)}) == len(PHASES) + 1
