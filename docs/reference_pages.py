@@ -29,6 +29,11 @@ UNBOUNDED = 1_000_000
 """Limits from here on only keep a file from taking the machine's memory, and are not shown."""
 
 Node = dict[str, Any]
+_OF_AXES = {"Inclusion", "Exclusion"}
+_OWN_KEYS = {"cluster", "train"}
+"""Keys of an inclusion that are not axes."""
+_OF_NUMBERS = {"value", "low", "high", "least", "most", "seeds", "value_s", "low_s", "high_s"}
+"""Keys of the forms that hold nothing but a number with its interval."""
 
 
 def study_page() -> str:
@@ -44,26 +49,25 @@ def study_page() -> str:
     ]
     for key, node in form["properties"].items():
         lines += ["", f"## {key}", "", _facts(node, required=key in needed)]
-        nested = list(_objects(node, form["$defs"]))
-        for name in nested:
+        for name in _objects(node, form["$defs"]):
             lines += ["", *_nested(form["$defs"][name], form["$defs"])]
     return "\n".join(lines) + "\n"
 
 
 def _nested(form: Node, forms: Node, indent: str = "") -> Iterator[str]:
-    """Yield a line for each key of a mapping; axes of ``include`` and ``exclude`` are only named."""
-    plain = [f"`{key}`" for key, node in form["properties"].items() if "description" not in node]
-    if len(plain) > 3:  # noqa: PLR2004 - the axes, which have sections of their own
-        yield f"{indent}- {', '.join(plain)}: as in the study"
+    """Yield a line for each key of a mapping; axes of ``include`` and ``exclude`` are only counted up."""
+    axes = form["title"] in _OF_AXES
+    if axes:
+        yield f"{indent}- {', '.join(f'`{key}`' for key in form['properties'] if key not in _OWN_KEYS)}: as in the study"
+    shown: set[str] = set()
     for key, node in form["properties"].items():
-        if "description" not in node:
-            if len(plain) <= 3:  # noqa: PLR2004
-                yield f"{indent}- `{key}`: {_facts(node, required=key in form.get('required', ()))}"
+        if axes and key not in _OWN_KEYS:
             continue
         yield f"{indent}- `{key}`: {_facts(node, required=key in form.get('required', ()))}"
-        for name in _objects(node, forms):
-            if indent == "" and "description" in node and form["title"] not in {"Inclusion", "Exclusion"}:
-                yield from _nested(forms[name], forms, "  ")
+        if not indent and not axes:
+            for name in _objects(node, forms):
+                yield from () if name in shown else _nested(forms[name], forms, "  ")
+                shown.add(name)
 
 
 def _facts(node: Node, *, required: bool) -> str:
@@ -116,7 +120,7 @@ def _range(node: Node) -> str:
         return f"{low:g} to less than {below:g}"
     if above is not None:
         return f"{whole} above {above:g}"
-    return whole if low is None else f"{whole} from {low:g}"
+    return whole if low in {None, 1} else f"{whole} from {low:g}"
 
 
 def _objects(node: Node, forms: Node) -> Iterator[str]:
@@ -127,27 +131,34 @@ def _objects(node: Node, forms: Node) -> Iterator[str]:
 
 def report_page() -> str:
     """Return the page with every object of ``steptime report --json``."""
+    models = _models(Summary)
+    numbers = [model for model in models if set(model.model_fields) <= _OF_NUMBERS]
     lines = [
         GENERATED,
         "",
         "# Keys of the JSON report",
         "",
-        "[The JSON report](report-json.md) explains how to read it. Every object of its form:",
+        "[The JSON report](report-json.md) explains how to read it.",
+        "",
+        "Numbers with an interval are objects of some of "
+        + ", ".join(f"`{key}`" for key in sorted({key for model in numbers for key in model.model_fields}))
+        + "; bounds are `null` where nothing shows them.",
     ]
-    for model in _models(Summary):
+    for model in models:
+        if model in numbers:
+            continue
         described = _descriptions(model)
-        lines += ["", f"## {model.__name__}", "", _plain(model.__doc__ or "")]
+        lines += ["", f"## {model.__name__}", "", _plain(model.__doc__ or ""), ""]
         bare = []
         for key, field in model.model_fields.items():
-            name, kinds = key.rstrip("_"), [inner.__name__ for inner in _inner(field.annotation)]
-            shown = f"`{name}`" + (f" ([{kinds[0]}](#{kinds[0].lower()}))" if kinds else "")
+            kinds = [inner.__name__ for inner in _inner(field.annotation) if inner not in numbers]
+            shown = f"`{key.rstrip('_')}`" + (f" ([{kinds[0]}](#{kinds[0].lower()}))" if kinds else "")
             if key in described:
-                bare or lines.append("") if lines[-1][:1] != "-" else None
                 lines.append(f"- {shown}: {_plain(described[key])}")
             else:
                 bare.append(shown)
         if bare:
-            lines += ([""] if lines[-1][:1] != "-" else []) + [f"- {', '.join(bare)}"]
+            lines.append(f"- {', '.join(bare)}")
     return "\n".join(lines) + "\n"
 
 
