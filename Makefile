@@ -54,9 +54,9 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/vermin --no-tips -q -t=3.6- --violations src/steptime/worker src/steptime/libraries src/steptime/frameworks/*/*.py
 
-docs: $(DOCS)  ## write the generated pages and build docs/_build/index.html; warnings are errors
+docs: $(DOCS)  ## write the generated pages and build build/docs/index.html; warnings are errors
 	$(VENV)/bin/python docs/reference_pages.py
-	$(VENV)/bin/python -m sphinx -q -W --keep-going -b html docs docs/_build
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 setup: $(DEV)
 

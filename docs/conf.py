@@ -13,7 +13,6 @@ copyright = "2026, The steptime developers"  # noqa: A001 - Sphinx reads this na
 version = release = steptime.__version__
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
 myst_heading_anchors = 4
 html_theme = "furo"
 html_title = f"steptime {release}"

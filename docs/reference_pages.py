@@ -79,12 +79,14 @@ def _facts(node: Node, *, required: bool) -> str:
     default = node.get("default")
     while isinstance(default, list) and len(default) == 1:
         default = default[0]
-    values = "; ".join(dict.fromkeys(_values(node)))
+    kinds = dict.fromkeys(_values(node))
+    values = "; ".join(kind for kind in kinds if kind not in {"text", "mapping"})
     if required:
-        values += "; required"
+        values += "; required" if values else "required"
     elif default not in (None, [], {}, "") and not isinstance(default, dict):
-        values += f"; default `{json.dumps(default)}`".replace('"', "")
-    return f"({values}) {_plain(node.get('description', ''))}".strip()
+        shown = f"default `{json.dumps(default)}`".replace('"', "")
+        values += f"; {shown}" if values else shown
+    return f"({values}) {_plain(node['description'])}" if values else _plain(node["description"])
 
 
 def _values(node: Node) -> Iterator[str]:
