@@ -48,7 +48,7 @@ def study_page() -> str:
         "",
         "# Keys of the study file",
         "",
-        "[The study file](study-file.md) explains how keys work together. A single value may replace a list.",
+        "[The study file](study-file.md) explains how keys work together. `list`: one value or several.",
     ]
     for key, node in form["properties"].items():
         lines += ["", f"## {key}", "", _facts(node, required=key in needed)]
@@ -94,7 +94,7 @@ def _values(node: Node) -> Iterator[str]:
     choices = node.get("anyOf", [])
     for choice in choices:
         if choice.get("type") == "array":
-            yield "or a list"
+            yield "list"
         elif choice.get("type") != "null":
             yield from _values(choice)
     if not choices:
@@ -143,7 +143,7 @@ def report_page() -> str:
         "",
         "# Keys of the JSON report",
         "",
-        "[The JSON report](report-json.md) explains how to read it.",
+        "[The JSON report](report-json.md) explains how to read it; keys that hold an object lead to it.",
         "",
         "Numbers with an interval are objects of some of "
         + ", ".join(f"`{key}`" for key in sorted({key for model in numbers for key in model.model_fields}))
@@ -157,7 +157,9 @@ def report_page() -> str:
         bare = []
         for key, field in model.model_fields.items():
             kinds = [inner.__name__ for inner in _inner(field.annotation) if inner not in numbers]
-            shown = f"`{key.rstrip('_')}`" + (f" ([{kinds[0]}](#{kinds[0].lower()}))" if kinds else "")
+            shown = f"`{key.rstrip('_')}`"
+            if kinds:
+                shown = f"[{shown}](#{kinds[0].lower()})"
             if key in described:
                 lines.append(f"- {shown}: {_plain(described[key])}")
             else:
