@@ -9,6 +9,7 @@ STEPTIME := $(VENV)/bin/steptime
 # Made again whenever the dependencies may have changed.
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
+DOCS := $(VENV)/.docs
 
 # Exit code 3 of steptime: a framework could not be had here, and it said which and how to get it.
 WITHOUT_SOME := || test $$? = 3
@@ -22,7 +23,7 @@ IN_TWO := -n 2 --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
 
-.PHONY: race test test-frameworks fuzz lint setup clean
+.PHONY: race test test-frameworks fuzz lint docs setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
@@ -53,6 +54,10 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 	$(VENV)/bin/lint-imports
 	$(VENV)/bin/vermin --no-tips -q -t=3.6- --violations src/steptime/worker src/steptime/libraries src/steptime/frameworks/*/*.py
 
+docs: $(DOCS)  ## write the generated pages and build build/docs/index.html; warnings are errors
+	$(VENV)/bin/python docs/reference_pages.py
+	$(VENV)/bin/python -m sphinx -q -W --keep-going -b html docs build/docs
+
 setup: $(DEV)
 
 $(CORE): pyproject.toml
@@ -64,6 +69,10 @@ $(CORE): pyproject.toml
 
 $(DEV): $(CORE)
 	$(VENV)/bin/python -m pip install -q -e '.[dev]'
+	touch $@
+
+$(DOCS): $(CORE)
+	$(VENV)/bin/python -m pip install -q -e '.[docs]'
 	touch $@
 
 clean:  ## remove the project's own environment; framework environments are removed by `steptime env remove`

@@ -3,7 +3,7 @@
 ::
 
     python benchmarks/adapters/race_official.py horovod-pytorch-synthetic FOLDER/pytorch_synthetic_benchmark.py \
-        --workers 2 --batch 4 --steps 6 --blocks 6 --commit SHA --record docs/accuracy/official-scripts.jsonl
+        --workers 2 --batch 4 --steps 6 --blocks 6 --commit SHA --record benchmarks/adapters/official-scripts.jsonl
 
 The script is fetched by whoever runs the race, from the address that ``--list`` shows, and runs unchanged under the
 command line that its authors give; ``official/script.py`` says what it finds in place of packages that are not

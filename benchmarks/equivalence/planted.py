@@ -2,15 +2,16 @@
 
 ::
 
-    python benchmarks/equivalence/planted.py OUT.jsonl [--frameworks pytorch mxnet] [--faults …] [--page]
+    python benchmarks/equivalence/planted.py OUT.jsonl [--frameworks pytorch mxnet] [--faults …] [--table]
 
-Appends a line of JSON per fault, framework and strategy, and goes on where an earlier run ended. ``--page`` writes the
-table of OUT.jsonl into docs/equivalence.md and runs nothing. Most faults are another job than the one that was asked
+Appends a line of JSON per fault, framework and strategy, and goes on where an earlier run ended. ``--table`` writes the
+table of OUT.jsonl to planted.csv and runs nothing. Most faults are another job than the one that was asked
 for; the others change primitives of the framework, from ``planted_adapter.py``, which stands in the adapter's place in
 the run folder.
 """
 
 import argparse
+import csv
 import json
 import shutil
 import tempfile
@@ -27,8 +28,7 @@ from steptime.study.strategies import STRATEGIES
 from steptime.study.trial import Trial
 
 _HERE = Path(__file__).parent
-_ROOT = _HERE.parents[1]
-_PAGE = _ROOT / "docs" / "equivalence.md"
+_TABLE = _HERE / "planted.csv"
 _PLANTS = ("planted_exchange.py", "planted_servers.py", "planted_weights.py")
 
 
@@ -118,8 +118,8 @@ def main() -> None:
     """Run the cells that are left, and print each."""
     arguments = _parse()
     done = [json.loads(line) for line in arguments.out.read_text().splitlines()] if arguments.out.exists() else []
-    if arguments.page:
-        _write_page(done)
+    if arguments.table:
+        _write_table(done)
         return
     known = {(each["fault"], each["framework"], each["strategy"]) for each in done}
     bench = Bench(arguments.frameworks, steps=6)
@@ -152,39 +152,32 @@ def _plant(bench: Bench, fault: Fault, trial: Trial) -> dict[str, Any]:
     return {"caught": not result.passed, "crashed": bool(failed), "reason": result.reason, "wall_s": wall_s}
 
 
-def _write_page(done: Sequence[dict[str, Any]]) -> None:
-    """Write the table between its marks: a row for each strategy of a framework, a column for each fault."""
+def _write_table(done: Sequence[dict[str, Any]]) -> None:
+    """Write the table of all faults: a row for each strategy of a framework, a column for each fault."""
     found = {(each["framework"], each["strategy"], each["fault"]): each for each in done}
     trials = {(each.framework, each.strategy): each for each in configurations(installed(), [1, 2], small_workload())}
-    rows = sorted({*trials, *(key[:2] for key in found)})
-    lines = ["| framework | strategy | " + " | ".join(str(number) for number in range(1, len(FAULTS) + 1)) + " |"]
-    lines.append("|---|---|" + "---|" * len(FAULTS))
-    for framework, strategy in rows:
-        marks = []
-        for fault in FAULTS:
-            cell = found.get((framework, strategy, fault.name))
-            possible = (framework, strategy) in trials and fault.exists(trials[framework, strategy])
-            marks.append(_mark(cell) if cell else ("not run" if possible else ""))
-        lines.append(f"| `{framework}` | `{strategy}` | " + " | ".join(marks) + " |")
+    with _TABLE.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["framework", "strategy", *(fault.name for fault in FAULTS)])
+        for framework, strategy in sorted({*trials, *(key[:2] for key in found)}):
+            marks = []
+            for fault in FAULTS:
+                cell = found.get((framework, strategy, fault.name))
+                possible = (framework, strategy) in trials and fault.exists(trials[framework, strategy])
+                marks.append(_mark(cell) if cell else ("not run" if possible else ""))
+            writer.writerow([framework, strategy, *marks])
     caught = sum(each["caught"] and not each["crashed"] for each in found.values())
     crashed = sum(each["crashed"] for each in found.values())
-    key = [f"{number}. {fault.name}" for number, fault in enumerate(FAULTS, 1)]
-    summary = (
+    print(
         f"{caught} of {len(found)} planted faults were caught by their numbers, {crashed} by a launch that failed, "
-        f"{len(found) - caught - crashed} were missed. Empty: the fault cannot exist there, or could not be planted. "
-        "Not run: left for another run of the program."
+        f"{len(found) - caught - crashed} were missed"
     )
-    text = _PAGE.read_text()
-    begin, end = "<!-- planted: begin -->", "<!-- planted: end -->"
-    before, after = text.split(begin)[0], text.split(end)[1]
-    _PAGE.write_text("\n".join([before + begin, "", *key, "", *lines, "", summary, "", end + after]))
-    print(summary)
 
 
 def _mark(cell: dict[str, Any]) -> str:
     if cell["crashed"]:
         return "failed"
-    return "caught" if cell["caught"] else "**missed**"
+    return "caught" if cell["caught"] else "missed"
 
 
 def _parse() -> argparse.Namespace:
@@ -193,7 +186,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--frameworks", nargs="+", default=installed())
     parser.add_argument("--faults", nargs="+", default=[each.name for each in FAULTS])
     parser.add_argument("--preloaded", action="store_true", help="start workers as the tests do, which is faster")
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--table", action="store_true")
     return parser.parse_args()
 
 

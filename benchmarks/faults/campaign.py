@@ -6,7 +6,7 @@
     python benchmarks/faults/campaign.py OUT --only worker --sites ssh
     python benchmarks/faults/campaign.py OUT --numbers 17 18       # the same kinds, sites and moments again
     python benchmarks/faults/campaign.py OUT --part 1/3            # a third of them; others may run beside it
-    python benchmarks/faults/campaign.py OUT --table               # the table of docs/faults.md
+    python benchmarks/faults/campaign.py OUT --table               # the table of faults.csv
 
 A study of two frameworks (the reference, and a stand-in with a server) runs on this machine, on two nodes by ssh, and
 as a job of Slurm. Each fault has a number, from which and from the seed follow its kind, its site and its moment. It

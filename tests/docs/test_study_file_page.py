@@ -1,25 +1,33 @@
-"""The page about the study file says what the program does."""
+"""The pages about studies say what the program does, and the generated pages are the program's own."""
 
-import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from steptime.frameworks.manifest import load_manifests
 from steptime.runner.vocabulary import full_vocabulary
-from steptime.study import Study, schema
+from steptime.study import Study
 from steptime.study.document import read_value
 from steptime.study.mistakes import allowed_keys
 from steptime.study.study_file import read_study
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "study-file.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+KEYS = (DOCS / "study-keys.md").read_text(encoding="utf-8")
 SMALLEST = {"workloads": "workloads: lenet5\n", "frameworks": "frameworks: pytorch\n"}
-EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-COMMANDS = re.findall(r"^steptime run (.*)$", PAGE, re.MULTILINE)
-ROWS = {row[0]: row[2] for row in re.findall(r"^\| `([a-z0-9_.]+)` \| (.*?) \| (.*?) \|", PAGE, re.MULTILINE)}
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+EXAMPLES = [
+    pytest.param(example, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, example in enumerate(
+        re.findall(r"^```yaml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL), 1
+    )
+]
+COMMANDS = re.findall(r"^steptime run (.*)$", (DOCS / "study-file.md").read_text(encoding="utf-8"), re.MULTILINE)
 LISTS_AND_FRAMEWORKS = {
     "workloads": 0,
     "loaders": 0,
@@ -29,10 +37,23 @@ LISTS_AND_FRAMEWORKS = {
 }
 
 
-REWRITE = (
-    "python -c 'from steptime.study import schema; import json; print(json.dumps(schema(), indent=1))' "
-    "> docs/study-schema.json"
-)
+def _sections() -> dict[str, str]:
+    """Return the text of every section of the page of keys, by its heading."""
+    return {part.split("\n")[0]: part for part in KEYS.split("\n## ")[1:]}
+
+
+def _lines() -> dict[str, str]:
+    """Return the line of every key: its section's first, or its own below the key of the section."""
+    lines = {}
+    for top, part in _sections().items():
+        lines[top] = part.split("\n\n")[1]
+        if top not in ("include", "exclude"):
+            lines |= {f"{top}.{key}": line for key, line in re.findall(r"^- `(\w+)`: (.*)$", part, re.MULTILINE)}
+    return lines
+
+
+LINES = _lines()
+DEFAULTS = {key: found[1] for key, line in LINES.items() if (found := re.match(r"\([^)]*default `([^`]*)`\)", line))}
 
 
 def _completed(text: str) -> str:
@@ -65,13 +86,18 @@ def _keys() -> list[str]:
     return keys
 
 
-def test_every_key_has_its_row_and_every_row_its_key():
-    assert sorted(ROWS) == sorted(_keys())
+def test_every_key_has_its_line_and_every_line_its_key():
+    assert sorted(LINES) == sorted(_keys())
 
 
-@pytest.mark.parametrize("key", [key for key, default in ROWS.items() if default.startswith("`")])
+@pytest.mark.parametrize("key", LINES)
+def test_every_key_is_described(key):
+    assert re.match(r"(\(.+\) )?[A-Z`]", LINES[key])
+
+
+@pytest.mark.parametrize("key", DEFAULTS)
 def test_a_default_is_the_one_that_the_program_takes(key):
-    value, mistakes = read_value(ROWS[key].strip("`"), key)
+    value, mistakes = read_value(DEFAULTS[key], key)
     assert not mistakes
     top, *below = key.split(".")
     needed = {"workloads": {"name": "lenet5"}, "environments": {}, "cluster": {"hosts": 2}, "train": {"epochs": 1}}
@@ -89,19 +115,9 @@ def test_a_default_is_the_one_that_the_program_takes(key):
     assert study(value) == study(without)
 
 
-@pytest.mark.parametrize("key", [key for key, default in ROWS.items() if default == "none"])
-def test_a_key_without_default_may_be_null(key):
-    top, *below = key.split(".")
-    node = schema()["properties"][top]
-    for part in below:
-        name = re.search(r"\$defs/(\w+)", json.dumps(node))[1]
-        node = schema()["$defs"][name]["properties"][part]
+def test_the_generated_pages_and_the_schema_for_editors_are_the_programs_own():
+    done = subprocess.run(
+        [sys.executable, DOCS / "reference_pages.py", "--check"], capture_output=True, text=True, check=False
+    )
 
-    assert {"type": "null"} in node["anyOf"]
-    assert node["default"] is None
-
-
-def test_the_schema_for_editors_is_the_programs_own():
-    stored = json.loads((DOCS / "study-schema.json").read_text(encoding="utf-8"))
-
-    assert stored == schema(), f"write it anew: {REWRITE}"
+    assert done.returncode == 0, done.stderr

@@ -81,10 +81,13 @@ class SlurmChoice(Strict):
     """The allocation that `steptime submit` asks Slurm for."""
 
     nodes: ProcessCount = 1
+    """Whole nodes of the job."""
     time: Duration | None = None
     """After which Slurm ends the job; the partition's own limit by default."""
     partition: Word | None = None
+    """The default one if null."""
     account: Word | None = None
+    """Yours by default."""
     gpus_per_node: Annotated[Word, BeforeValidator(_number_as_text, json_schema_input_type=Word | int)] | None = None
     """As Slurm's option of this name takes it: `4`, or `a100:4`. By default `hosts.gpus_per_host`."""
 

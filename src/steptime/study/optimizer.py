@@ -29,7 +29,9 @@ class Optimizer(BaseModel):
     )
 
     name: OptimizerName = "sgd"
+    """The rule."""
     learning_rate: float = Field(0.01, gt=0)
+    """Before the scaling rule and the schedule of a training."""
     momentum: float = Field(0.9, ge=0, lt=1)
     """Of `sgd`, `nesterov` and `lars`."""
     weight_decay: float = Field(0.0, ge=0)

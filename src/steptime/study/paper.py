@@ -23,8 +23,11 @@ class Side(Strict):
     """Trials that a published ratio speaks of: those that have, on every axis named here, one of the values given."""
 
     frameworks: OneOrMany[str]
+    """By name."""
     strategies: OneOrMany[str] | None = None
+    """By name; all by default."""
     workloads: OneOrMany[str] | None = None
+    """By name; all by default."""
     loaders: OneOrMany[str] | None = None
     """A claim about loaders compares trials that differ in nothing else."""
     workers: OneOrMany[ProcessCount] | None = None
@@ -37,8 +40,11 @@ class Paper(Strict):
     """The paper whose question a study asks."""
 
     title: str
+    """As published."""
     authors: str
+    """As the report names them."""
     year: Annotated[int, Field(ge=1900, le=2100)]
+    """Of publication."""
     address: Annotated[str, Field(pattern="^https?://")]
     """Where the paper, or its abstract, can be read."""
 
@@ -51,7 +57,9 @@ class Published(Strict):
     source: str
     """Who published it, where."""
     slower: Side
+    """The trials that took longer."""
     faster: Side
+    """The trials that took less."""
     ratio: Annotated[float, Field(gt=0)] | None = None
     """Time of `slower` divided by time of `faster`, as published; null where only the direction was."""
     machine: str | None = None

@@ -127,6 +127,7 @@ class ScheduleChoice(Strict):
     """A learning-rate schedule, with the parameters that are not to be the defaults; docs/learning.md has all."""
 
     name: ScheduleName
+    """The formula."""
     every_epochs: int | None = None
     """Of `step`: epochs from one reduction to the next; 10 by default."""
     at_epochs: OneOrMany[int] | None = None
