@@ -118,34 +118,6 @@ def test_changed_verification_verifies_again_but_installs_nothing(
     assert (folder / "kept").exists()
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(
-    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment
-) -> None:
-    ready = bare.create(spec_of(), BuildContext(cache))
-    ready.interpreter.unlink()
-    ready.interpreter.symlink_to("/nonexistent/python")
-    assert bare.find_ready(spec_of(), cache) is None
-
-    again = bare.create(spec_of(), BuildContext(cache))
-
-    assert again.interpreter.exists()
-
-
-def test_a_moved_cache_is_not_trusted(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
-    bare.create(spec_of(), BuildContext(cache))
-    moved = cache.rename(cache.with_name("moved"))
-
-    assert bare.find_ready(spec_of(), moved) is None
-
-
-def test_a_damaged_marker_is_none(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
-    folder = bare.create(spec_of(), BuildContext(cache)).folder
-    assert folder is not None
-    (folder / "ready.json").write_text('{"schema": 1, "fol')
-
-    assert bare.find_ready(spec_of(), cache) is None
-
-
 def test_packages_on_pythonpath_are_not_seen(
     spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
