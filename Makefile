@@ -22,27 +22,35 @@ AFTER_A_CRASH := --reruns 1 --only-rerun "was ended by SIG" --only-rerun "still 
 IN_TWO := -n 2 --dist loadscope --no-loadscope-reorder --durations=15
 # One line for each skipped test: its reason.
 SKIPPED := $(VENV)/.skipped
+# Ends the target with what was skipped, also when a test has failed.
+SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit $$code
 
-.PHONY: race test test-frameworks fuzz lint docs setup clean
+.PHONY: race test default-tests test-frameworks further-tests fuzz lint docs setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
 
-test: $(DEV)  ## make what the tests need, then run all of them and show which lines of the core they ran
+test: $(DEV)  ## make what the tests need, run all of them, and show which lines of the core they ran and what was skipped
+	@rm -f $(SKIPPED)
+	@$(MAKE) --no-print-directory default-tests; $(SAY_SKIPPED)
+
+default-tests:
 	$(STEPTIME) env create pytorch tensorflow mxnet chainer pytorch-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
-	rm -f $(SKIPPED) && $(VENV)/bin/coverage erase
+	$(VENV)/bin/coverage erase
 	$(VENV)/bin/coverage run -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
 	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
 	$(VENV)/bin/python .ci/coverage_by_package.py
-	@sort $(SKIPPED) | uniq -c | awk '{n = $$1; $$1 = ""; line = line (NR > 1 ? ";" : "") " " n " because" $$0} \
-		END {print "skipped:" (NR ? line : " nothing")}'
 
 test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
+	@rm -f $(SKIPPED)
+	@$(MAKE) --no-print-directory further-tests; $(SAY_SKIPPED)
+
+further-tests:
 	$(STEPTIME) env create --all $(WITHOUT_SOME)
 	$(STEPTIME) env create deepspeed-dali horovod_pytorch-dali jax-dali $(WITHOUT_SOME)
 	$(STEPTIME) data make digits photos
-	$(VENV)/bin/python -m pytest $(IN_TWO) --frameworks further $(AFTER_A_CRASH)
+	$(VENV)/bin/python -m pytest $(IN_TWO) --frameworks further --skipped-to=$(SKIPPED) $(AFTER_A_CRASH)
 
 fuzz: $(DEV)  ## feed 5,000 mutants of studies, records, profiles, points and manifests to the program
 	$(VENV)/bin/python tests/corpus/fuzz.py --mutants 5000

@@ -3,6 +3,7 @@
 A run's end names the folders in which its time went, the frameworks that it trained, and why tests were skipped.
 """
 
+import os
 import signal
 import sys
 from collections import Counter
@@ -23,11 +24,12 @@ settings.load_profile("steady")
 HERE = Path(__file__).parent
 # `launching` starts processes of a framework, `program` the program as a user types it, `standin` is a framework of a
 # few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
-# pictures.
+# pictures. `system_packages` is the list of what tests use of the system.
 _SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets")
-sys.path += [str(HERE / folder) for folder in _SHARED]
+sys.path += [*(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
+from system_packages import missing  # noqa: E402 - as is this
 
 DEFAULT = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
 """Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
@@ -54,6 +56,16 @@ def _heard_signals() -> Iterator[None]:
     yield
     for number in deaf:
         signal.signal(number, signal.SIG_IGN)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test before its fixtures are made where a system package that it needs is missing, or it needs root."""
+    needs = dict.fromkeys(need for marker in item.iter_markers("needs") for need in marker.args)
+    if "root" in needs and os.geteuid():
+        pytest.skip("needs root")
+    if reason := missing(*(need for need in needs if need != "root")):
+        pytest.skip(reason)
 
 
 @pytest.fixture

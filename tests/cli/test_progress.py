@@ -14,7 +14,8 @@ from steptime.runner.progress import Remaining
 
 
 def shown(act, *, terminal=False, width=60):
-    console = Console(file=io.StringIO(), width=width, force_terminal=terminal)
+    # Whatever terminal the tests run in: nothing is redrawn on one that is dumb.
+    console = Console(file=io.StringIO(), width=width, force_terminal=terminal, _environ={"TERM": "xterm"})
     with LiveObserver(console) as observer:
         act(observer)
     return console.file.getvalue()

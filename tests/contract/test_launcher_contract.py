@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulating import skip_where_impossible
 from launching import timing_job
 from standin import ROOM
+from system_packages import missing
 
 from living_processes import living_in
 from steptime.errors import LaunchError
 from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
-from steptime.launchers.emulation.requirements import missing_requirement
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named
 from steptime.runner.preparation import ready_interpreter
@@ -35,7 +36,7 @@ def interpreter_of(name: str) -> Path:
         return Path(sys.executable)
     own = ready_interpreter("chainer")
     if own is None:
-        pytest.skip("no mpiexec on PATH, and no environment for chainer, which brings one")
+        pytest.skip(f"no environment of chainer, which brings an mpiexec; {missing('mpi')}")
     return own
 
 
@@ -54,9 +55,8 @@ def starter(request: pytest.FixtureRequest) -> AbstractLauncher:
 
 
 def skip_unless_allowed(name: str) -> None:
-    reason = missing_requirement() if name == "emulated" else None
-    if reason:
-        pytest.skip(reason)
+    if name == "emulated":
+        skip_where_impossible()
 
 
 def training(folder: Path, launcher: AbstractLauncher, *, workers: int = 1, **fields: Any) -> Request:

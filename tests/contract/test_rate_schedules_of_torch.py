@@ -59,7 +59,7 @@ CHOSEN = {
 def of_torch():
     interpreter = ready_interpreter("pytorch")
     if interpreter is None:
-        pytest.skip("no environment of pytorch")
+        pytest.skip("no environment of pytorch: steptime env create pytorch")
     done = subprocess.run([interpreter, "-c", PROGRAM], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

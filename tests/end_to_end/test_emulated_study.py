@@ -3,18 +3,16 @@
 import json
 import os
 
-import pytest
+from emulating import skip_where_impossible
 from program import STUDY, launches, report, steptime, write_study
 
 from steptime.launchers.emulation.network import NAMESPACES
-from steptime.launchers.emulation.requirements import missing_requirement
 
 CLUSTER = "launcher: emulated\ncluster: {hosts: 2, bandwidth: 100Mbit/s, cpu_share: {1: 50%}}\n"
 
 
 def test_a_study_on_emulated_hosts_keeps_what_it_found_of_them(tmp_path):
-    if missing_requirement():
-        pytest.skip(missing_requirement())
+    skip_where_impossible()
     study = write_study(tmp_path, STUDY + CLUSTER)
     steptime("run", study, "launches={min: 1, max: 1}", "target=50%", "-o", "results", cwd=tmp_path)
 

@@ -25,7 +25,9 @@ def start_in_terminal(folder: Path, study: str) -> tuple[int, int]:
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
-        os.execv(sys.executable, [*PROGRAM, "run", name, "-o", "results", QUICK])  # noqa: S606 - no shell is wanted
+        # Whatever terminal the tests run in: nothing is redrawn on one that is dumb.
+        variables = {**os.environ, "TERM": "xterm"}
+        os.execve(sys.executable, [*PROGRAM, "run", name, "-o", "results", QUICK], variables)  # noqa: S606 - no shell
     return pid, terminal
 
 

@@ -1,7 +1,6 @@
 """What holds for every kind of environment; a new one is tested by being listed in the table."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +10,14 @@ from bare_tool import SpecMaker, write_wheel
 
 from steptime.environments.kinds import KINDS, create, find_ready
 from steptime.environments.spec import ReadyEnvironment
+from steptime.environments.tools import find_uv
 
 
 @pytest.fixture(params=sorted(KINDS))
 def ready(request: pytest.FixtureRequest, spec_of: SpecMaker, cache: Path, tmp_path: Path) -> ReadyEnvironment:
     """An environment of each kind."""
-    if request.param == "uv" and shutil.which("uv") is None:
-        pytest.skip("uv is not on the PATH")
+    if request.param == "uv" and find_uv() is None:
+        pytest.skip("missing uv: pip install uv")
     write_wheel(tmp_path / "wheels", "tiny_one")
     spec = spec_of("tiny_one", kind=request.param, interpreter=Path(sys.executable))
     made = create(spec, cache=cache)

@@ -2,10 +2,7 @@
 
 import hashlib
 import io
-import os
 import re
-import shutil
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +19,7 @@ from steptime.environments.kinds import KINDS, CachedEnvironment, EnvironmentSpe
 from steptime.environments.lock_renewal import LockRenewal, changes
 from steptime.environments.locks import LockHeader, current_lock, lock_of, requirement_lines
 from steptime.environments.spec import BuildContext, ReadyEnvironment
-from steptime.environments.tools import Tool, Uv
+from steptime.environments.tools import Tool, Uv, find_uv
 from steptime.errors import EnvironmentFailure
 from steptime.frameworks.caffe import finish
 from steptime.runner import preparation
@@ -66,12 +63,9 @@ def lock(wheels: Path) -> Lock:
 
 
 @pytest.mark.parametrize("tool", [BorrowedPip(), Uv()], ids=["pip", "uv"])
-def test_a_wheel_with_another_hash_is_refused_by_name(
-    tool: Tool, spec_of: SpecMaker, lock: Lock, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    if tool.kind == "uv" and shutil.which("uv") is None:
-        pytest.skip("uv is not installed")
+def test_a_wheel_with_another_hash_is_refused_by_name(tool: Tool, spec_of: SpecMaker, lock: Lock, cache: Path) -> None:
+    if tool.kind == "uv" and find_uv() is None:
+        pytest.skip("missing uv: pip install uv")
     spec = spec_of("tiny_one==1.0")
     lock(spec.requirements, "tiny_one==1.0", digest=WRONG)
 
@@ -211,8 +205,8 @@ def test_a_framework_without_a_lock_is_installed_with_a_notice(  # noqa: PLR0913
 @pytest.fixture
 def renewable(spec_of: SpecMaker, wheels: Path, monkeypatch: pytest.MonkeyPatch) -> EnvironmentSpec:
     """An environment whose lock uv can make without a network, and the only one that there is."""
-    if shutil.which("uv", path=str(Path(sys.executable).parent)) is None and shutil.which("uv") is None:
-        pytest.skip("uv is not installed")
+    if find_uv() is None:
+        pytest.skip("missing uv: pip install uv")
     write_wheel(wheels, "tiny_two", requires=["tiny_one"])
     spec = spec_of("tiny_two>=1")
     monkeypatch.setattr(preparation, "all_environment_specs", lambda: {"tiny": spec})

@@ -10,6 +10,7 @@ from bare_tool import HERE, SpecMaker, write_wheel
 from steptime.environments import subprocesses
 from steptime.environments.kinds import KINDS, CachedEnvironment, create, create_all, find_ready
 from steptime.environments.spec import BuildContext
+from steptime.environments.tools import Uv
 from steptime.errors import EnvironmentFailure
 
 
@@ -118,34 +119,6 @@ def test_changed_verification_verifies_again_but_installs_nothing(
     assert (folder / "kept").exists()
 
 
-def test_an_environment_whose_python_is_gone_is_made_again(
-    spec_of: SpecMaker, cache: Path, bare: CachedEnvironment
-) -> None:
-    ready = bare.create(spec_of(), BuildContext(cache))
-    ready.interpreter.unlink()
-    ready.interpreter.symlink_to("/nonexistent/python")
-    assert bare.find_ready(spec_of(), cache) is None
-
-    again = bare.create(spec_of(), BuildContext(cache))
-
-    assert again.interpreter.exists()
-
-
-def test_a_moved_cache_is_not_trusted(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
-    bare.create(spec_of(), BuildContext(cache))
-    moved = cache.rename(cache.with_name("moved"))
-
-    assert bare.find_ready(spec_of(), moved) is None
-
-
-def test_a_damaged_marker_is_none(spec_of: SpecMaker, cache: Path, bare: CachedEnvironment) -> None:
-    folder = bare.create(spec_of(), BuildContext(cache)).folder
-    assert folder is not None
-    (folder / "ready.json").write_text('{"schema": 1, "fol')
-
-    assert bare.find_ready(spec_of(), cache) is None
-
-
 def test_packages_on_pythonpath_are_not_seen(
     spec_of: SpecMaker, cache: Path, bare: CachedEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,8 +166,23 @@ def test_an_unknown_kind_is_answered_with_the_nearest(spec_of: SpecMaker, cache:
         find_ready(spec_of(kind="vnev"), cache)
 
 
-def test_uv_is_asked_for_when_it_is_not_there(spec_of: SpecMaker, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent / "nothing-here"))
+def test_uv_is_found_beside_the_interpreter_that_runs(
+    spec_of: SpecMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv").touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing-here"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
-    with pytest.raises(EnvironmentFailure, match="install uv, or use venv"):
-        create(spec_of(kind="uv"), cache=cache)
+    command = next(Uv().commands(spec_of(kind="uv"), tmp_path / "python", HERE, tmp_path / "made"))
+
+    assert command.command[0] == tmp_path / "uv"
+
+
+def test_uv_is_asked_for_when_it_is_not_there(
+    spec_of: SpecMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+    with pytest.raises(EnvironmentFailure, match=f"neither on PATH nor in {tmp_path}; pip install uv, or use venv"):
+        next(Uv().commands(spec_of(kind="uv"), tmp_path / "python", HERE, tmp_path / "made"))

@@ -7,7 +7,7 @@ import pytest
 from bare_tool import HERE
 
 from steptime.environments import pythons
-from steptime.environments.pythons import apt_has, candidates, choose_python, find_python
+from steptime.environments.pythons import apt_has, candidates, choose_python, find_python, how_to_get
 from steptime.environments.subprocesses import fingerprint_of
 from steptime.errors import EnvironmentFailure
 
@@ -96,7 +96,7 @@ def test_apt_is_not_believed_to_have_what_it_has_not() -> None:
 def test_old_pythons_say_what_they_are(version: str) -> None:
     python = find_python(version)
     if python is None:
-        pytest.skip(f"no Python {version} here")
+        pytest.skip(f"missing Python {version}: {how_to_get(version, [])[0]}")
 
     said = fingerprint_of(python)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from launching import (
     timing_job,
     weight_error,
 )
+from system_packages import install_command
 
 from steptime.environments.pythons import how_to_get
 from steptime.frameworks.manifest import load_manifests
@@ -127,9 +129,9 @@ def test_the_environment_is_finished_where_the_compiler_is_only_cc(tmp_path: Pat
     programs, libraries = tmp_path / "programs", tmp_path / "lib/python3.6/site-packages/cntk/libs"
     programs.mkdir()
     for name in ("cc", "as", "ld"):
-        found = subprocess.run(["which", name], capture_output=True, text=True, check=False).stdout.strip()
-        if not found:
-            pytest.skip(f"there is no {name} on this machine")
+        found = shutil.which(name)
+        if found is None:
+            pytest.skip(f"missing {name}: {install_command(['gcc', 'libc6-dev'])}")
         (programs / name).symlink_to(found)
     libraries.mkdir(parents=True)
     (tmp_path / "lib/libmpi.so.40").symlink_to(interpreter.parent.parent / "lib/libmpi.so.40")

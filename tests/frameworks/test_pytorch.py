@@ -1,7 +1,6 @@
 """PyTorch trains what the reference trains: alone, with DDP and FSDP2, and from files."""
 
 import json
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -132,10 +131,9 @@ def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path) -> Non
     assert 1e-6 < relative_error(mixed, full) < 2e-2
 
 
+@pytest.mark.needs("compiler")
 def test_a_compiled_network_trains_the_same(tmp_path: Path) -> None:
     """With DDP around it."""
-    if not (shutil.which("g++") or shutil.which("clang++")):
-        pytest.skip("torch.compile needs a C++ compiler on CPUs")
     plain, compiled = (
         check_job("pytorch", "allreduce", "lenet5", workers=1, steps=3, options={"compile": on}) for on in ("no", "yes")
     )

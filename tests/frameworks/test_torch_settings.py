@@ -138,10 +138,15 @@ print(json.dumps([types, str(session.probe_precision()["matrix products"][1])]))
 
 
 @pytest.mark.framework("pytorch")
-def test_a_compile_that_no_compiler_can_do_is_refused_with_what_to_install(tmp_path):
-    code = """
-import shutil
-shutil.which = lambda name: None
+@pytest.mark.parametrize(
+    ("lost", "package"),
+    [("shutil.which = lambda name: None", "g++"), ("sysconfig.get_path = lambda name: '/none'", "-dev")],
+    ids=["compiler", "headers"],
+)
+def test_a_compile_that_this_machine_cannot_do_is_refused_with_what_to_install(tmp_path, lost, package):
+    code = f"""
+import shutil, sysconfig
+{lost}
 from steptime.libraries.torch.compilation import compiled_loss
 try:
     compiled_loss(print, job, "cpu")
@@ -149,7 +154,7 @@ except RuntimeError as error:
     print(json.dumps(str(error)))
 """
     job = check_job("pytorch", "single", "lenet5", options={"compile": "yes"})
-    assert "apt-get install g++" in in_pytorch(tmp_path, code, job=job)
+    assert package in in_pytorch(tmp_path, code, job=job).partition("; fix: apt-get install ")[2]
 
 
 @pytest.mark.framework("pytorch")

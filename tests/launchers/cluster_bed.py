@@ -2,7 +2,8 @@
 
 Each node has a network, a host name, a process table and a mount table of its own; a bridge in the network of the node
 ``head`` joins them, so that the machine's own network sees nothing. ``head`` runs slurmctld and stands for a login
-node. Killing the process 1 of a node is like pulling its plug. Needs root and Debian's packages of ``PACKAGES``.
+node. Killing the process 1 of a node is like pulling its plug. Needs root and the packages that
+``.ci/system_packages.py`` lists for hosts.
 
 ``python cluster_bed.py FOLDER`` waits until its standard input ends, and removes the bed of FOLDER. Each bed starts it,
 so that the bed is removed also when a signal ends the tests.
@@ -20,9 +21,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge", "openssh-server", "openssh-client", "iproute2")
-INSTALL = f"apt-get install --no-install-recommends {' '.join(PACKAGES)}"
-_PROGRAMS = ("slurmctld", "slurmd", "srun", "munged", "sshd", "ssh", "ip", "nsenter", "unshare")
 _NETWORK = "10.88.0"
 HEAD = "head"
 _START_S = 60.0
@@ -81,17 +79,6 @@ Host *
   IdentitiesOnly yes
   BatchMode yes
 """
-
-
-def missing_requirement() -> str | None:
-    """Return why no bed can be made here, in words; None where one can."""
-    if os.geteuid():
-        return "a bed of Slurm nodes needs root"
-    search = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [name for name in _PROGRAMS if shutil.which(name, path=search) is None]
-    if missing:
-        return f"a bed of Slurm nodes needs {', '.join(missing)}: {INSTALL}"
-    return None
 
 
 class ClusterBed:

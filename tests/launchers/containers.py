@@ -1,8 +1,9 @@
 """Containers of bubblewrap: real ones, of namespaces that show the whole of this machine."""
 
-import shutil
 import subprocess
 from functools import cache
+
+from system_packages import missing
 
 WHOLE = ("bwrap", "--dev-bind", "/", "/")
 """A container in which everything is where it is outside, with mounts of its own."""
@@ -14,7 +15,7 @@ TIED = (*WHOLE, "--die-with-parent", "--unshare-pid", "--")
 @cache
 def missing_bubblewrap() -> str | None:
     """Why no container can be made here; None where one can."""
-    if shutil.which("bwrap") is None:
-        return "no 'bwrap' to make containers: install Debian's package bubblewrap"
+    if reason := missing("containers"):
+        return reason
     done = subprocess.run([*CONTAINER, "true"], capture_output=True, text=True, check=False)
     return f"bubblewrap makes no container here: {done.stderr.strip()}" if done.returncode else None

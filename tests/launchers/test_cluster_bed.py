@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cluster_bed import missing_requirement
 
-pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+pytestmark = pytest.mark.needs("hosts", "root")
 MAKE = """
     import sys, time
     sys.path.insert(0, sys.argv[1])

@@ -13,6 +13,7 @@ import psutil
 import pytest
 from containers import CONTAINER, TIED, WHOLE, missing_bubblewrap
 from emulating import skip_where_impossible
+from system_packages import missing
 
 from living_processes import wait_until
 from steptime.clusters.site import FoundHost, Site
@@ -115,9 +116,8 @@ def test_the_files_of_a_launch_are_named_by_whole_paths_since_a_container_may_ch
 
 
 @BWRAP
+@pytest.mark.needs("mpi")
 def test_an_mpiexec_of_the_system_starts_each_worker_in_a_container_of_its_own(tmp_path):
-    if shutil.which("mpiexec") is None:
-        pytest.skip("no mpiexec: install Debian's package mpich")
     outcome = launch(tmp_path, WRITE_PLACE, "mpi")
     assert outcome.ok, outcome.reason
     assert len({own_mounts(), *(place["mounts"] for place in places(tmp_path))}) == 3
@@ -136,8 +136,8 @@ def test_workers_on_emulated_hosts_run_in_containers_within_the_hosts_networks(t
 def skip_where_it_cannot_run(launcher: str) -> None:
     if launcher == "emulated":
         skip_where_impossible()
-    if launcher == "mpi" and shutil.which("mpiexec") is None:
-        pytest.skip("no mpiexec: install Debian's package mpich")
+    if launcher == "mpi" and (reason := missing("mpi")):
+        pytest.skip(reason)
 
 
 @BWRAP

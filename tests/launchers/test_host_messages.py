@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_bed import ClusterBed, missing_requirement, running_bed
+from cluster_bed import ClusterBed, running_bed
 from far_messages import VALUE_BYTES, VARIABLES
 
 from steptime.launchers.hosts.lines import Lines
@@ -14,7 +14,7 @@ from steptime.launchers.hosts.messages import LONGEST_LINE_BYTES, DamagedMessage
 
 FAR_MESSAGES = str(Path(__file__).with_name("far_messages.py"))
 LONG = {"host": 1, "said": '"\\é\n' * 3000}
-on_a_bed = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+on_a_bed = pytest.mark.needs("hosts", "root")
 
 
 @pytest.fixture(scope="module")

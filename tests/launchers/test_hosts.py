@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_bed import ClusterBed, missing_requirement, running_bed
+from cluster_bed import ClusterBed, running_bed
 from containers import missing_bubblewrap
 from emulating import AS_SOMEBODY, SOMEBODY
 
@@ -86,7 +86,7 @@ seconds_per_launch: 0.1
 steps: {warmup: 3, min: 5, max: 10}
 equivalence: {enabled: false}
 """
-pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+pytestmark = pytest.mark.needs("hosts", "root")
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +301,7 @@ def test_a_dead_host_is_lost_also_where_a_worker_that_misses_its_peer_fails_firs
 def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, framework):
     interpreter = ready_interpreter(framework)
     if interpreter is None:
-        pytest.skip(f"no environment of {framework}, which brings an MPI")
+        pytest.skip(f"no environment of {framework}, which brings an MPI: steptime env create {framework}")
     outcome = launch(bed, staged(tmp_path, WRITE_PLACE), "mpi", interpreter=interpreter)
     assert outcome["ok"], outcome
     assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
@@ -329,7 +329,7 @@ def sent_to_neighbour(bed: ClusterBed, folder: Path, framework: str, **variables
     """Have four workers on two hosts send 64 MiB from the first to the second; return what each has seen."""
     interpreter = ready_interpreter(framework)
     if interpreter is None:
-        pytest.skip(f"no environment of {framework}, which brings an MPI")
+        pytest.skip(f"no environment of {framework}, which brings an MPI: steptime env create {framework}")
     given = {"interpreter": interpreter, "workers": 4, "workers_per_host": 2, "variables": json.dumps(variables)}
     program = SEND_TO_NEIGHBOUR.replace("libmpi.so", f"{library_folder(interpreter)}/libmpi.so")
     outcome = launch(bed, staged(folder, program), "mpi", time_limit_s=120, **given)
@@ -350,7 +350,7 @@ def test_a_copy_on_local_disks_is_started_by_ssh(bed, tmp_path):
 def test_a_copy_on_local_disks_is_started_by_an_mpiexec_of_that_copy(bed, tmp_path, framework):
     interpreter = ready_interpreter(framework)
     if interpreter is None:
-        pytest.skip(f"no environment of {framework}, which brings an MPI")
+        pytest.skip(f"no environment of {framework}, which brings an MPI: steptime env create {framework}")
     assert prefixes_of_copies(bed, tmp_path, "mpi", interpreter) == {tmp_path / "disk"}
 
 
@@ -470,10 +470,8 @@ def prefixes_of_copies(bed: ClusterBed, folder: Path, launcher: str, interpreter
 
 
 @pytest.mark.skipif(missing_bubblewrap() is not None, reason=str(missing_bubblewrap()))
-@pytest.mark.parametrize("launcher", ["ssh", "slurm", "mpi"])
+@pytest.mark.parametrize("launcher", ["ssh", "slurm", pytest.param("mpi", marks=pytest.mark.needs("mpi"))])
 def test_hosts_start_workers_in_a_container_and_end_them_there(bed, tmp_path, launcher):
-    if launcher == "mpi" and shutil.which("mpiexec") is None:
-        pytest.skip("no mpiexec: install Debian's package mpich")
     own = tmp_path / "own"
     own.mkdir()
     hidden = tmp_path / "hidden"

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from system_packages import missing
 
 from living_processes import all_have_left, living_in
 from steptime.errors import LaunchError
@@ -36,8 +36,8 @@ def interpreter() -> Path:
     own = ready_interpreter("chainer")
     if own is not None:
         return own
-    if shutil.which("mpiexec") is None:
-        pytest.skip("no mpiexec: run 'steptime env create chainer', or install MPI")
+    if reason := missing("mpi"):
+        pytest.skip(f"no environment of chainer, which brings an mpiexec; {reason}")
     return Path(sys.executable)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_bed import ClusterBed, missing_requirement, running_bed
+from cluster_bed import ClusterBed, running_bed
 
 LAUNCH = str(Path(__file__).with_name("host_launch.py"))
 WRITE_VARIABLES = """
@@ -15,7 +15,7 @@ import json, os, socket
 with open("worker-" + os.environ["STEPTIME_RANK"] + ".json", "w") as file:
     json.dump([socket.gethostname(), os.environ.get("MINE"), os.environ.get("CUDA_VISIBLE_DEVICES")], file)
 """
-pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+pytestmark = pytest.mark.needs("hosts", "root")
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_bed import ClusterBed, missing_requirement, running_bed
+from cluster_bed import ClusterBed, running_bed
 
 from steptime.measurements.progress import run_progress
 from steptime.measurements.store import Store
@@ -19,7 +19,7 @@ seconds_per_launch: 0.1
 steps: {warmup: 3, min: 5, max: 10}
 equivalence: {enabled: false}
 """
-pytestmark = pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement()))
+pytestmark = pytest.mark.needs("hosts", "root")
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,7 @@ def bed() -> Iterator[ClusterBed]:
         yield made
 
 
+@pytest.mark.needs("mpi")
 def test_a_study_by_mpi_uses_the_nodes_of_the_allocation_that_it_runs_in(bed, tmp_path):
     (tmp_path / "race.yaml").write_text(f"{STUDY}{SHORT}")
     run = [sys.executable, "-P", "-m", "steptime", "run", str(tmp_path / "race.yaml"), "launcher=mpi"]

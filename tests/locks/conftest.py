@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from system_packages import missing
 
 _PATIENCE_S = 20.0
 
@@ -17,8 +18,12 @@ _PATIENCE_S = 20.0
 def lockless(request, tmp_path: Path) -> Iterator[Path]:
     """Yield the folder; flock answers ENOLCK there, or what a test's parameter says."""
     refusal = getattr(request, "param", "ENOLCK")
-    if importlib.util.find_spec("mfusepy") is None or not os.access("/dev/fuse", os.W_OK):
-        pytest.skip("file systems without locks need /dev/fuse, mfusepy and Debian's libfuse2")
+    if importlib.util.find_spec("mfusepy") is None:
+        pytest.skip("missing mfusepy: pip install mfusepy")
+    if reason := missing("locks"):
+        pytest.skip(reason)
+    if not os.access("/dev/fuse", os.W_OK):
+        pytest.skip("no file system of a program can be mounted here: /dev/fuse cannot be written")
     server, mount = tmp_path / "server", tmp_path / "mount"
     for folder in (server, mount):
         folder.mkdir()

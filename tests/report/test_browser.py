@@ -14,10 +14,7 @@ from steptime.report.html import page_text
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 
-pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason="no chromium or chrome is installed"),
-    pytest.mark.skipif(DRIVER is None, reason="no chromedriver is installed"),
-]
+pytestmark = pytest.mark.needs("browser")
 
 PHONE, SMALL_PHONE, DESK = 390, 360, 1280
 FLAGS = (
@@ -51,7 +48,7 @@ STUDIES = {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="missing selenium: pip install selenium")
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:

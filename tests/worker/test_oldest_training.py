@@ -20,7 +20,7 @@ def oldest() -> Path:
     try:
         return create(spec, cache=cache_folder() / "tests").interpreter
     except EnvironmentFailure as failure:
-        pytest.skip(str(failure).splitlines()[0])
+        pytest.skip(f"{str(failure).splitlines()[0]}: {failure.fix}" if failure.fix else str(failure).splitlines()[0])
 
 
 def train(folder: Path, strategy: str, workers: int, python: Path | None = None) -> LaunchResult:

@@ -12,6 +12,7 @@ from steptime.interruption import Interrupted
 if TYPE_CHECKING:
     from typing import Any
 
+    from steptime.environments.inventory import ListedEnvironment
     from steptime.environments.spec import EnvironmentSpec
     from steptime.runner.preparation import Prepared
 
@@ -98,7 +99,7 @@ def list_environments(as_json: AsJson = False) -> None:
     rows = [
         {
             "name": each.name,
-            "state": ("ready" if each.ready else "unfinished") + ("" if each.current else ", no longer used"),
+            "state": _state(each),
             "python": each.python_version,
             "size": format_bytes(each.bytes),
             "folder": each.folder,
@@ -107,6 +108,9 @@ def list_environments(as_json: AsJson = False) -> None:
     ]
     columns = {"name": "environment", "state": "state", "python": "python", "size": "size", "folder": "folder"}
     print_rows(rows, columns, as_json=False)
+    for each in listed:
+        if each.unusable:
+            sys.stderr.write(f"{each.unusable}\n")
 
 
 @app.command()
@@ -183,6 +187,11 @@ def lock(
         return
     columns = {key: key for key in ("lock", "package", "change", "before", "after")}
     print_rows(rows, {"name": "environment", **columns}, as_json=as_json)
+
+
+def _state(listed: "ListedEnvironment") -> str:
+    state = "unusable here" if listed.unusable else "ready" if listed.ready else "unfinished"
+    return state if listed.current else f"{state}, no longer used"
 
 
 def _made(name: str, prepared: "Prepared") -> "dict[str, Any]":

@@ -46,7 +46,7 @@ class Build:
         return log_of(self.folder)
 
     def make(self, python: Path, version: str) -> None:
-        """Replace whatever lies at the folder by a new environment, installed, verified and marked.
+        """Replace what an interrupted attempt left by a new environment, installed, verified and marked.
 
         Raises EnvironmentFailure when a command fails, OSError when the disk is full or may not be written.
         """
@@ -70,13 +70,14 @@ class Build:
     def verify_again(self, marker: dict[str, Any]) -> None:
         """Verify a complete environment with code that it has not been verified with.
 
-        Raises EnvironmentFailure when it does not work; it is then removed, to be made afresh the next time.
+        Raises EnvironmentFailure when it does not work; it is kept, because it works for those who made it.
         """
         try:
             self._verify()
-        except EnvironmentFailure:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        except EnvironmentFailure as failure:
+            fix = f"steptime env remove {self.folder.name}"
+            message = f"{failure}\nThe environment is kept, because others may use it; to have it made again: {fix}"
+            raise EnvironmentFailure(message, fix=fix) from failure
         self._mark(marker)
         self.context.progress("ready")
 

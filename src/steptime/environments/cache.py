@@ -16,6 +16,7 @@ from typing import Any
 
 from steptime.environments.locks import content_lines
 from steptime.environments.spec import EnvironmentSpec, ReadyEnvironment
+from steptime.errors import EnvironmentFailure
 
 
 def cache_folder() -> Path:
@@ -103,6 +104,8 @@ def _name_of(group: int) -> str:
 
 SCHEMA = 1
 """1: name, kind, folder, interpreter, python, platform, packages, conflicts, verified, created_at, seconds, bytes."""
+_READ = {"folder": str, "interpreter": str, "kind": str, "packages": dict, "python": str, "verified": str}
+"""The keys that are read here, with their types."""
 _NAME = "ready.json"
 
 
@@ -122,26 +125,67 @@ def write_marker(folder: Path, content: dict[str, Any]) -> None:
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Return the marker of the complete environment at ``folder``.
+    """Return the marker of the complete environment at ``folder``, and None if there is none.
 
-    None when there is none, when it cannot be read, when the folder was moved (scripts in it name their old place)
-    or when the Python that it was made with is gone.
+    Its ``folder`` may be another path to the same folder (a link, a bind mount): scripts in it name that path.
+
+    Raises EnvironmentFailure, with the next step, when the environment is complete but cannot be used by this path, on
+    this machine or by this version of steptime; others may use it.
     """
     try:
-        content = json.loads((folder / _NAME).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        text = (folder / _NAME).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA or content.get("folder") != str(folder):
-        return None
-    return content if Path(content["interpreter"]).exists() else None
+    except (OSError, ValueError) as error:
+        raise _unusable(folder, f"its {_NAME} cannot be read ({error})") from error
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise _unusable(folder, f"its {_NAME} is damaged ({error})") from error
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise _unusable(folder, f"its {_NAME} is not of schema {SCHEMA}, which this version of steptime reads")
+    if wrong := [key for key, kind in _READ.items() if not isinstance(content.get(key), kind)]:
+        raise _unusable(folder, f"its {_NAME} is damaged ({', '.join(wrong)})")
+    made_as, interpreter = Path(content["folder"]), Path(content["interpreter"])
+    if problem := _other_place(made_as, folder):
+        other = f"{made_as.parent.parent} or another folder"
+        raise _unusable(folder, f"it was made as {made_as}, which its scripts name and which {problem}", other)
+    if made_as != folder and (refusal := foreign_writers(made_as)):
+        raise EnvironmentFailure(refusal)
+    try:
+        interpreter.stat()
+    except OSError as error:
+        why = f"its Python, {os.path.realpath(interpreter)}, cannot be used here ({error.strerror})"
+        raise _unusable(folder, why) from error
+    return content
+
+
+def _other_place(path: Path, folder: Path) -> str | None:
+    """Say why ``path`` does not lead to ``folder``; None if it does: links and bind mounts share device and inode."""
+    try:
+        return None if path.samefile(folder) else "is another folder here"
+    except OSError as error:
+        return f"cannot be reached here ({error.strerror})"
+
+
+def _unusable(folder: Path, why: str, other: str = "another folder") -> EnvironmentFailure:
+    fix = f"steptime env remove {folder.name}"
+    return EnvironmentFailure(
+        f"the environment at {folder} is complete but cannot be used: {why}. It is kept, because others may use it; "
+        f"set STEPTIME_CACHE to {other}, or remove it: {fix}",
+        fix=fix,
+    )
 
 
 def ready_at(folder: Path, spec: EnvironmentSpec) -> ReadyEnvironment | None:
     """Return the environment at ``folder`` if it is complete and was verified with the code of ``spec``.
 
-    One that others may write is not ready; ``kinds.create`` says so.
+    One that cannot be used or that others may write is not ready; ``kinds.create`` says so.
     """
-    content = read_marker(folder)
+    try:
+        content = read_marker(folder)
+    except EnvironmentFailure:
+        return None
     if content is None or foreign_writers(folder) or content["verified"] != verify_digest(spec):
         return None
     return ReadyEnvironment(
@@ -150,5 +194,5 @@ def ready_at(folder: Path, spec: EnvironmentSpec) -> ReadyEnvironment | None:
         interpreter=Path(content["interpreter"]),
         python_version=content["python"],
         packages=content["packages"],
-        folder=folder,
+        folder=Path(content["folder"]),
     )

@@ -28,6 +28,8 @@ class ListedEnvironment:
     ready: bool
     current: bool
     """Whether this version of steptime would use it."""
+    unusable: str | None = None
+    """Why it is complete and yet not ready, with the next step."""
 
 
 def list_environments(cache: Path | None = None, current: Container[Path] = ()) -> list[ListedEnvironment]:
@@ -39,7 +41,11 @@ def list_environments(cache: Path | None = None, current: Container[Path] = ()) 
     """
     listed = []
     for folder, match in _folders(cache or cache_folder()):
-        marker = read_marker(folder) or {}
+        marker, unusable = {}, None
+        try:
+            marker = read_marker(folder) or {}
+        except EnvironmentFailure as failure:
+            unusable = str(failure)
         listed.append(
             ListedEnvironment(
                 name=match["name"],
@@ -50,6 +56,7 @@ def list_environments(cache: Path | None = None, current: Container[Path] = ()) 
                 python_version=marker.get("python"),
                 ready=bool(marker),
                 current=folder in current,
+                unusable=unusable,
             )
         )
     return listed

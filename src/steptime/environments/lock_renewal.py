@@ -1,8 +1,6 @@
 """The renewal of lock files by uv, and what it changes."""
 
-import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from pathlib import Path
 from steptime.environments.locks import LockHeader, lock_of, read_text, version_numbers
 from steptime.environments.spec import EnvironmentSpec
 from steptime.environments.subprocesses import ask
-from steptime.environments.tools import find_links
+from steptime.environments.tools import find_links, find_uv
 from steptime.errors import EnvironmentFailure
 
 _PIN = re.compile(r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._+-]*)==(?P<version>[^\s;\\]+)[^\\]*\\?$")
@@ -106,13 +104,6 @@ def _finish(program: Path) -> str:
     return said[said.index("# Made by") :] + "\n"
 
 
-def _find_uv() -> Path | None:
-    """Return uv, on the PATH or in the environment of this interpreter."""
-    places = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-    found = shutil.which("uv", path=places)
-    return Path(found) if found else None
-
-
 _PROJECT = """[project]
 name = "locked"
 version = "0"
@@ -124,9 +115,9 @@ environments = [{environments}]
 
 def _compiled(requirements: Path, spec: EnvironmentSpec, pythons: Sequence[str], kept: str) -> tuple[str, str]:
     """Return the pins and hashes for ``pythons``, or nothing and what uv said."""
-    uv = _find_uv()
+    uv = find_uv()
     if uv is None:
-        message = "uv makes the locks of environments, and there is none on the PATH; get it by: pip install uv"
+        message = "uv makes the locks of environments, and is not installed; get it by: pip install uv"
         raise EnvironmentFailure(message)
     oldest = min(pythons, key=version_numbers)
     environments = (f"\"python_full_version == '{each}.*' and sys_platform == 'linux'\"" for each in pythons)

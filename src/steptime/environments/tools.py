@@ -5,6 +5,7 @@ A tool only returns the commands; ``build`` runs them.
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,11 +94,21 @@ class Uv:
         return [_uv("it"), "pip", "check", "--python", folder / "bin" / "python"]
 
 
-def _uv(name: str) -> str:
-    uv = shutil.which("uv")
+def find_uv() -> Path | None:
+    """Return the uv on PATH, or else the one in the environment of this interpreter; None if there is none."""
+    places = os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
+    found = shutil.which("uv", path=places)
+    return Path(found) if found else None
+
+
+def _uv(name: str) -> Path:
+    uv = find_uv()
     if uv is None:
-        message = f"the environment of {name} is to be made with uv, which is not on the PATH; install uv, or use venv"
-        raise EnvironmentFailure(message)
+        message = (
+            f"the environment of {name} is to be made with uv, which is neither on PATH nor in "
+            f"{Path(sys.executable).parent}; pip install uv, or use venv"
+        )
+        raise EnvironmentFailure(message, fix=f"{sys.executable} -m pip install uv")
     return uv
 
 

@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import sys
+import sysconfig
 
 import torch
 
@@ -25,18 +27,19 @@ def compiled_loss(loss, job, device_type):
         job: the job.
         device_type: ``cpu`` or ``cuda``.
 
-    Raises RuntimeError when ``compile`` is ``yes`` and this machine has no C++ compiler, which processors need.
+    Raises RuntimeError when ``compile`` is ``yes`` and this machine lacks what compiles for processors.
     """
     wanted, mode = job["options"].get("compile", "no"), job["options"].get("compile_mode", "default")
     if wanted == "no":
         return loss, {"compile": False}
-    lacking = device_type == "cpu" and cpp_compiler() is None
+    missing = missing_packages() if device_type == "cpu" else []
     if wanted == "auto" and device_type not in _PAYS_ON:
         return loss, {"compile": False, "compile_left_out": "measured to be no faster on this device"}
-    if lacking:
+    if missing:
         raise RuntimeError(
-            "compile: yes needs a C++ compiler on processors, and none of %s is on PATH; "
-            "fix: apt-get install g++, or compile: auto, which trains without one" % " and ".join(_COMPILERS)
+            "compile: yes needs a C++ compiler (%s) and Python's headers on processors; "
+            "fix: apt-get install %s, or compile: auto, which trains without them"
+            % (" or ".join(_COMPILERS), " ".join(missing))
         )
     import torch._inductor.config as inductor
 
@@ -45,7 +48,10 @@ def compiled_loss(loss, job, device_type):
     return torch.compile(loss, mode=_MODES[mode], dynamic=False), {"compile": True, "compile_mode": mode}
 
 
-def cpp_compiler():
-    """Return the C++ compiler that torch would use, or None."""
+def missing_packages():
+    """Return Debian's packages of what torch compiles with for processors, and this machine lacks."""
     own = os.environ.get("CXX")
-    return next(filter(None, map(shutil.which, [own] if own else _COMPILERS)), None)
+    packages = [] if any(map(shutil.which, [own] if own else _COMPILERS)) else ["g++"]
+    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+        packages.append("python%d.%d-dev" % sys.version_info[:2])
+    return packages
