@@ -68,7 +68,7 @@ def test_a_study_without_a_launch_gives_empty_tables(tmp_path):
     store = a_store(tmp_path / "empty")
     store.add_trial(a_trial())
     paths = export_tables(store, tmp_path / "tables", "parquet")
-    assert [len(read(path)) for path in paths] == [1, 0, 0, 0]
+    assert [len(read(path)) for path in paths] == [1, 0, 0, 0, 0]
 
 
 def test_a_row_per_epoch_has_the_measures_over_all_workers(store, tmp_path):

@@ -74,6 +74,7 @@ EXCLUDED: dict[str, str] = {
     **dict.fromkeys(("environment_variables", "varied_variables"), "variables of a launch are new keys"),
     "container": "the container of an interpreter is a new key",
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
+    "set_aside": "lines that are not used are a new key",
     "sites": "the sets of hosts that launches ran on are a new key",
     **dict.fromkeys(("paper", "models", "prediction"), "papers, their models and a study's predictions are new keys"),
     **dict.fromkeys(("accuracy", "training", "equivalence/optimizer"), "trainings and their optimizers are new keys"),

@@ -7,20 +7,18 @@ each other and nothing is left, what remains is this rounding itself.
 
 import json
 import math
-import tarfile
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from renamed import EXCLUDED, EXCLUDED_OF, EXCLUDED_OF_PROFILES, FILES, rename, rename_inner_factors, without_strategies
+from archives import STUDIES, stored, unpacked
+from renamed import EXCLUDED, EXCLUDED_OF, EXCLUDED_OF_PROFILES, rename, rename_inner_factors, without_strategies
 from typer.testing import CliRunner
 
 from steptime.cli.app import app
 
-ARCHIVES = Path(__file__).parent.parent / "data" / "stored"
-STUDIES = ["strong-scaling", "four-frameworks", "two-hosts", "stale-updates", "batches"]
 FITTED = ["four-frameworks", "two-hosts", "stale-updates", "batches"]
 PREDICTIONS = {
     "predict.json": ["--workers", "2,4,8,64"],
@@ -31,38 +29,18 @@ TOLERANCE = 1e-12
 ROUNDING = 1e-16
 
 
-@cache
-def stored(study: str) -> dict[str, bytes]:
-    """Return the files of an archive by their names in it."""
-    with tarfile.open(ARCHIVES / f"{study}.tar.xz") as archive:
-        return {member.name: archive.extractfile(member).read() for member in archive.getmembers()}
-
-
 @pytest.fixture(scope="module")
 def unpack(tmp_path_factory):
     """A function that returns a stored study's results folder, with the profile fitted to it beside it."""
 
     @cache
     def folder_of(study: str) -> Path:
-        root = tmp_path_factory.mktemp(study)
-        for name, data in stored(study).items():
-            if name.startswith("study/"):
-                path = root / name
-                path = path.with_name(FILES.get(path.name, path.name))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(with_names_of_today(path, data))
+        folder = unpacked(study, tmp_path_factory.mktemp(study))
         if study in FITTED:
-            output_of("fit", str(root / "study"))
-        return root / "study"
+            output_of("fit", str(folder))
+        return folder
 
     return folder_of
-
-
-def with_names_of_today(path: Path, data: bytes) -> bytes:
-    """Return a file of a results folder with today's keys."""
-    if path.suffix == ".jsonl":
-        return "".join(json.dumps(rename(json.loads(line))) + "\n" for line in data.splitlines()).encode()
-    return json.dumps(rename(json.loads(data))).encode() if path.suffix == ".json" else data
 
 
 def output_of(*arguments: str) -> str:

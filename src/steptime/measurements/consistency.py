@@ -117,8 +117,9 @@ def _ranks_mistake(workers: Sequence[WorkerEvidence], expected: int) -> str | No
     ranks = [worker.rank for worker in workers]
     if ranks == list(range(expected)):
         return None
-    wanted = "of worker 0" if expected == 1 else f"of workers 0 to {expected - 1}, one each"
-    return f"it has records of workers {', '.join(map(str, ranks)) or 'none'}, not {wanted}"
+    listed = f"records of the ranks {', '.join(map(str, ranks))}" if ranks else "no record of a worker"
+    wanted = "rank 0 alone" if expected == 1 else f"one of each rank from 0 to {expected - 1}"
+    return f"it has {listed}, and needs {wanted}"
 
 
 def _hosts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:

@@ -315,16 +315,14 @@ class Store:
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""
         verdicts = self.get("verdicts") or {}
-        return [
-            trial_progress(
-                trial,
-                self.iter_launches(trial.id),
-                self.ablations(trial.id),
-                self.trainings(trial.id),
-                verdicts.get(trial.id),
-            )
-            for trial in self.trials()
-        ]
+        found = []
+        for trial in self.trials():
+            kinds = (self.iter_launches(trial.id), self.ablations(trial.id), self.trainings(trial.id))
+            progress = trial_progress(trial, *kinds, verdicts.get(trial.id))
+            self.loader_launches(trial.id)  # nothing counts them, but some may have been set aside
+            progress["set_aside"] = [each.model_dump() for each in self.set_aside_of(trial.id)]
+            found.append(progress)
+        return found
 
     def _folder(self, trial_id: str) -> Path:
         if not trial_id or "/" in trial_id or trial_id.startswith("."):
