@@ -91,7 +91,12 @@ CASES = {
         "facts",
         "KMP_BLOCKTIME was None in its environment, not '0'",
     ),
-    "a step less": (timed(ends_s=ENDS[:2]), PAIR, "steps", "worker 1 has 0 + 3 moments, and worker 0 0 + 4"),
+    "a step less": (
+        timed(ends_s=ENDS[:2]),
+        PAIR,
+        "steps",
+        "the numbers of steps of worker 1 are 0, 2, and of worker 0 0, 3",
+    ),
     "an end before the one before": (
         timed(ends_s=[100.1, 100.05, 100.3]),
         PAIR,
@@ -119,7 +124,12 @@ CASES = {
         "duration",
         "measured 1 min 1 s in a launch of 1 min",
     ),
-    "ablation: a mark from another day": (apart(marked=[[11.0, 9e4]]), PAIR, "steps", "moments"),
+    "ablation: a mark from another day": (
+        apart(marked=[[11.0, 9e4]]),
+        PAIR,
+        "steps",
+        "of worker 1 are 1, and of worker 0 0",
+    ),
     "loader: a rank twice": (loading(rank=0), PAIR, "workers", "the ranks 0, 0"),
     "loader: backwards": (loading((1.1, 1.0)), PAIR, "clock", "went back by 100 ms"),
     "loader: too late": (loading((1.0, 99.0)), PAIR, "duration", "in a launch of 1 min"),
@@ -175,6 +185,10 @@ def test_a_record_that_does_not_fit_says_why(case):
         pytest.param(a_failure(PAIR), PAIR, id="a failed launch"),
         pytest.param(apart(), PAIR, id="ablation"),
         pytest.param(loading(), PAIR, id="loader"),
+        pytest.param(loading((1.0, 1.05, 1.1)), PAIR, id="a loader that took more batches in the same time"),
+        pytest.param(
+            timed(facts={"threads": 2}), PAIR.model_copy(update={"launcher": "inline"}), id="threads of steptime itself"
+        ),
         pytest.param(trained(), TRAINED, id="training"),
         pytest.param(trained(resumed_at=1, wall_s=1.2), TRAINED, id="a training that went on"),
         pytest.param(messages(), MESSAGES, id="messages"),

@@ -33,6 +33,8 @@ class Configuration(Protocol):
     @property
     def precision(self) -> str: ...
     @property
+    def launcher(self) -> str: ...
+    @property
     def cluster(self) -> Cluster | None: ...
     @property
     def environment_variables(self) -> Mapping[str, str]: ...
@@ -75,7 +77,7 @@ class FileCheck(Generic[AnyRecord]):
 
 
 @dataclass(frozen=True)
-class _Worker:
+class _WorkerMoments:
     """What a worker says, its moments as arrays."""
 
     said: WorkerEvidence
@@ -85,7 +87,7 @@ class _Worker:
     end_s: float
 
     @classmethod
-    def of(cls, said: WorkerEvidence) -> "_Worker":
+    def of(cls, said: WorkerEvidence) -> "_WorkerMoments":
         readings = [np.asarray(reading.moments, dtype=np.float64) for reading in said.readings]
         parts = [each for each in (*readings, np.asarray(said.also_read, dtype=np.float64)) if len(each)]
         begin, end = (min(each.min() for each in parts), max(each.max() for each in parts)) if parts else (0.0, 0.0)
@@ -100,11 +102,11 @@ def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
     message = _ranks_mistake(evidence, configuration.workers)
     if message:
         return Misfit("workers", message)
-    workers = [_Worker.of(each) for each in evidence]
+    workers = [_WorkerMoments.of(each) for each in evidence]
     tests: tuple[tuple[Reason, Callable[[], str | None]], ...] = (
         ("host", lambda: _hosts_mistake(record, evidence, configuration)),
         ("facts", lambda: _facts_mistake(record, evidence, configuration)),
-        ("steps", lambda: _steps_mistake(workers)),
+        ("steps", lambda: _steps_mistake(evidence)),
         ("clock", lambda: _clock_mistake(workers)),
         ("duration", lambda: _duration_mistake(workers, record.wall_s)),
         ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
@@ -164,7 +166,9 @@ def _facts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], conf
             return f"{name} was {passed.get(name)!r} in its environment, not {value!r}"
     for worker in workers:
         threads = worker.facts.get("threads")
-        if isinstance(threads, int) and threads > configuration.threads:  # fewer where there are no more cores
+        # They are fewer where there are no more cores, and in steptime's own process they are what they were.
+        many = isinstance(threads, int) and threads > configuration.threads
+        if many and configuration.launcher != "inline":
             return f"worker {worker.rank} computed with {threads} threads, not {configuration.threads}"
         for name, value in _settings_said(worker.facts).items():
             if value != getattr(configuration, name):
@@ -186,12 +190,12 @@ def _settings_said(facts: Mapping[str, Any]) -> dict[str, str]:
     return said
 
 
-def _steps_mistake(workers: Sequence[_Worker]) -> str | None:
-    counts = [[len(reading) for reading in worker.readings] for worker in workers]
-    for worker, own in zip(workers, counts, strict=True):
-        if own != counts[0]:
-            listed = [" + ".join(map(str, each)) for each in (own, counts[0])]
-            return f"worker {worker.said.rank} has {listed[0]} moments, and worker 0 {listed[1]}"
+def _steps_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+    first = workers[0]
+    for worker in workers:
+        if list(worker.steps) != list(first.steps):
+            numbers = [", ".join(map(str, each.steps)) for each in (worker, first)]
+            return f"the numbers of steps of worker {worker.rank} are {numbers[0]}, and of worker 0 {numbers[1]}"
     return None
 
 
@@ -199,7 +203,7 @@ _BETWEEN_READINGS_S = 0.01
 """Moments of a device are placed on the host's clock, anew after each wait for the device."""
 
 
-def _clock_mistake(workers: Sequence[_Worker]) -> str | None:
+def _clock_mistake(workers: Sequence[_WorkerMoments]) -> str | None:
     for worker in workers:
         last = -np.inf
         for moments in worker.readings:
@@ -221,7 +225,7 @@ def _too_long(seconds: float, limit_s: float) -> bool:
     return seconds > limit_s * (1.0 + _SHARE) + _LEAST_S
 
 
-def _duration_mistake(workers: Sequence[_Worker], wall_s: float) -> str | None:
+def _duration_mistake(workers: Sequence[_WorkerMoments], wall_s: float) -> str | None:
     for worker in workers:
         longest = max(worker.end_s - worker.begin_s, worker.said.lasted_s)
         if _too_long(longest, wall_s):
@@ -241,7 +245,7 @@ def _duration_mistake(workers: Sequence[_Worker], wall_s: float) -> str | None:
     return None
 
 
-def _shared_clock_mistake(workers: Sequence[_Worker], wall_s: float) -> str | None:
+def _shared_clock_mistake(workers: Sequence[_WorkerMoments], wall_s: float) -> str | None:
     """All workers of a host read one clock: their moments lie within the launch, or two machines have one name."""
     hosts: dict[str, tuple[float, float]] = {}
     for worker in workers:

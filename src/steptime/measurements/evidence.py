@@ -23,7 +23,9 @@ class WorkerEvidence:
     """By the name that it gives itself; None where the record does not say."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     readings: Sequence[ClockReadings] = ()
-    """One after the other; all workers of a launch have as many of each."""
+    """One after the other."""
+    steps: Sequence[int] = ()
+    """Numbers of steps, batches or messages that all workers of a launch have agreed on."""
     also_read: Sequence[float] = ()
     """Further moments on this clock, in no order."""
     lasted_s: float = 0.0

@@ -59,6 +59,7 @@ class Launch(TrialLaunch):
                 rank=worker.rank,
                 host=worker.host,
                 facts=worker.facts,
+                steps=(len(worker.warmup_ends_s), len(worker.ends_s)),
                 readings=(
                     ClockReadings(worker.warmup_ends_s),
                     ClockReadings([worker.origin_s, *worker.ends_s], worker.usage.get("wall_s")),

@@ -12,12 +12,12 @@ REASONS: dict[Reason, str] = {
     "damaged": "damaged",
     "other_trial": "of another trial",
     "repeated": "the same launch again",
-    "workers": "workers missing or doubled",
+    "workers": "with workers missing or doubled",
     "host": "on other hosts",
-    "facts": "facts contradict the trial",
-    "steps": "workers took different numbers of steps",
-    "clock": "a clock went backwards",
-    "duration": "longer than the launch",
+    "facts": "with facts that contradict the trial",
+    "steps": "with different numbers of steps",
+    "clock": "with a clock that goes back",
+    "duration": "longer than their launch",
 }
 """Why a line is not used, in the order in which it is examined."""
 

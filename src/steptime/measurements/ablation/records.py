@@ -65,6 +65,7 @@ class AblationLaunch(TrialLaunch):
                 rank=worker.rank,
                 host=worker.host,
                 facts=worker.facts,
+                steps=[len(worker.marked)],
                 readings=[
                     ClockReadings(
                         [worker.clocks[0]["at_s"], *(row[0] for row in worker.marked), worker.clocks[-1]["at_s"]]

@@ -90,6 +90,7 @@ class LoaderLaunch(TrialLaunch):
                 rank=worker.rank,
                 host=worker.host,
                 facts=worker.facts,
+                steps=[len(worker.stretches), worker.batches_per_epoch],
                 readings=[
                     ClockReadings([stretch.origin_s, *stretch.ends_s], stretch.usage.get("wall_s"))
                     for stretch in worker.stretches

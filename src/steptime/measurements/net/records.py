@@ -123,6 +123,7 @@ class NetLaunch(LaunchRecord):
                 rank=worker.rank,
                 host=worker.host,
                 facts=worker.facts,
+                steps=[len(visit.ends_s) for visit in worker.visits],
                 readings=[ClockReadings(visit.ends_s) for visit in worker.visits],
             )
             for worker in self.workers
