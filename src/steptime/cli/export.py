@@ -43,3 +43,4 @@ def export(
     for path in paths:
         sys.stdout.write(f"{path}\n")
     warn(store.problems)
+    store.require_launches()

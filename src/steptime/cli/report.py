@@ -57,6 +57,7 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
 
         write_page(store, summary, html, net)
         warn([f"report: {html.resolve()}"])
+    store.require_launches()
 
 
 def report_console() -> "PlainConsole":

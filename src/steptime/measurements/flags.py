@@ -16,8 +16,11 @@ from steptime.measurements.pooled_conditions import (
     versions_of,
 )
 from steptime.measurements.records import Launch
+from steptime.measurements.set_aside import SetAside
+from steptime.measurements.set_aside import counted as reasons_counted
 from steptime.study.trial import Trial, Tuning
 
+RECORDS_SET_ASIDE = "records set aside"
 OVERCOMMITTED = "more workers than cores"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
 POOLED_SINGLE_LAUNCH = "single launch: its interval takes from other trials how launches differ"
@@ -54,6 +57,11 @@ def trial_flags(
     if failed:
         found.append(f"{failed} of {failed + len(launches)} launches failed")
     return found
+
+
+def set_aside_flags(found: Sequence[SetAside]) -> list[str]:
+    """Return the flag of a trial of which lines of records are not used."""
+    return [f"{RECORDS_SET_ASIDE}: {reasons_counted(found)}"] if found else []
 
 
 def counted(flags: Sequence[Sequence[str]]) -> list[str]:

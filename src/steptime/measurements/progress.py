@@ -45,6 +45,8 @@ class TrialProgress(TypedDict):
     """UTC, ISO 8601."""
     reason: str | None
     """Why the trial is not launched again; without such a verdict, of its first failure."""
+    set_aside: list[dict[str, Any]]
+    """Lines of its records that do not count, as in the report."""
 
 
 PROGRESS = "progress.json"
@@ -146,7 +148,10 @@ def trial_progress(
     trainings: Iterable[TrainingRun],
     verdict: Mapping[str, Any] | None,
 ) -> TrialProgress:
-    """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not."""
+    """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not.
+
+    What was set aside is for the caller to add: it is known when all of these were read.
+    """
     steps, epochs, last = 0, 0, None
     ok, failed = Counter[str](), Counter[str]()
     reason = verdict["reason"] if verdict else None
@@ -175,4 +180,5 @@ def trial_progress(
         steps=steps,
         last_launch_at=last,
         reason=reason,
+        set_aside=[],
     )

@@ -24,6 +24,7 @@ around a whole run keeps it. Whenever the machine stops, what was appended befor
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch, read_ablation
 from steptime.measurements.accuracy.records import TrainingRun, read_training
+from steptime.measurements.consistency import AnyRecord, FileCheck
 from steptime.measurements.jsonlines import append_line
 from steptime.measurements.loaders.records import LoaderLaunch, read_loader
 from steptime.measurements.lock import FolderLock
@@ -40,7 +42,8 @@ from steptime.measurements.plain_file import cannot_write, read_plain, refuse_li
 from steptime.measurements.progress import TrialProgress, trial_progress
 from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence, read_launch
 from steptime.measurements.results_files import ResultsFiles
-from steptime.measurements.stored_record import SCHEMA
+from steptime.measurements.set_aside import SetAside, counted, sentences
+from steptime.measurements.stored_record import SCHEMA, Reader
 from steptime.study.trial import Trial
 
 _RESERVED = ("study", "machine")
@@ -62,8 +65,26 @@ class Store:
 
     @property
     def problems(self) -> list[str]:
-        """What was found damaged while reading, one sentence each."""
-        return self._files.problems
+        """What was set aside while reading, in sentences."""
+        return sentences(self.set_aside)
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """The lines of records that were read and that no number rests on."""
+        return self._files.set_aside
+
+    def set_aside_of(self, trial_id: str) -> list[SetAside]:
+        """Return those of a trial."""
+        return self._files.set_aside_below(self._folder(trial_id))
+
+    def require_launches(self) -> None:
+        """Raise StoreError where every launch that was read was set aside."""
+        if self._files.nothing_is_left:
+            message = (
+                f"no launch of {self.path} is left: its records were set aside ({counted(self.set_aside)}) and stay "
+                "in their files; run the study again to measure anew"
+            )
+            raise StoreError(message)
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -227,36 +248,50 @@ class Store:
             append_line(folder / name, line)
 
     def launches(self, trial_id: str) -> list[Launch]:
-        """Return the launches of a trial in the order in which they ran; damaged lines are skipped and reported."""
+        """Return the launches of a trial in the order in which they ran; others and damaged lines are set aside."""
         return list(self.iter_launches(trial_id))
 
     def iter_launches(self, trial_id: str) -> Iterator[Launch]:
         """Yield the launches of a trial one by one, for callers that must not hold all of them."""
-        return self._files.records(self._folder(trial_id) / "records.jsonl", read_launch)
+        return self._of_trial(trial_id, "records.jsonl", read_launch)
+
+    def _of_trial(self, trial_id: str, name: str, read: Reader[AnyRecord]) -> Iterator[AnyRecord]:
+        """Yield the records of one kind of a trial."""
+        trial = cache(lambda: self._trial(trial_id))
+        check = FileCheck[AnyRecord](lambda _: trial(), only=trial_id)
+        return self._files.launches(self._folder(trial_id) / name, read, check)
+
+    def _trial(self, trial_id: str) -> Trial:
+        path = self._folder(trial_id) / "trial.json"
+        known = (self._trials or {}).get(trial_id)
+        if known is None and not path.exists():
+            message = f"{path} is gone, so that nothing says what its launches are; restore it from a copy"
+            raise StoreError(message)
+        return known or self._files.trial(path)
 
     def append_ablation(self, launch: AblationLaunch) -> None:
         """Add an ablation launch to its trial, as ``append`` adds a timing launch."""
         self._append(launch.trial, "ablation.jsonl", launch.to_json())
 
     def ablations(self, trial_id: str) -> list[AblationLaunch]:
-        """Return the ablation launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "ablation.jsonl", read_ablation))
+        """Return the ablation launches of a trial in the order in which they ran, as ``launches`` does."""
+        return list(self._of_trial(trial_id, "ablation.jsonl", read_ablation))
 
     def append_loader(self, launch: LoaderLaunch) -> None:
         """Add a loader launch to its trial, as ``append`` adds a timing launch."""
         self._append(launch.trial, "loader.jsonl", launch.to_json())
 
     def loader_launches(self, trial_id: str) -> list[LoaderLaunch]:
-        """Return the loader launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "loader.jsonl", read_loader))
+        """Return the loader launches of a trial in the order in which they ran, as ``launches`` does."""
+        return list(self._of_trial(trial_id, "loader.jsonl", read_loader))
 
     def append_training(self, run: TrainingRun) -> None:
         """Add a training to its trial, as ``append`` adds a timing launch."""
         self._append(run.trial, "training.jsonl", run.to_json())
 
     def trainings(self, trial_id: str) -> list[TrainingRun]:
-        """Return the trainings of a trial in the order in which they ended; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "training.jsonl", read_training))
+        """Return the trainings of a trial in the order in which they ended, as ``launches`` does."""
+        return list(self._of_trial(trial_id, "training.jsonl", read_training))
 
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""
@@ -274,21 +309,20 @@ class Store:
 
     def net(self) -> list[NetLaunch]:
         """Return the launches of the network benchmark, oldest first."""
-        return list(self._files.records(self.path / "net.jsonl", read_net))
+        check = FileCheck[NetLaunch](lambda launch: launch.setting)
+        return list(self._files.launches(self.path / "net.jsonl", read_net, check))
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""
         verdicts = self.get("verdicts") or {}
-        return [
-            trial_progress(
-                trial,
-                self.iter_launches(trial.id),
-                self.ablations(trial.id),
-                self.trainings(trial.id),
-                verdicts.get(trial.id),
-            )
-            for trial in self.trials()
-        ]
+        found = []
+        for trial in self.trials():
+            kinds = (self.iter_launches(trial.id), self.ablations(trial.id), self.trainings(trial.id))
+            progress = trial_progress(trial, *kinds, verdicts.get(trial.id))
+            self.loader_launches(trial.id)  # nothing counts them, but some may have been set aside
+            progress["set_aside"] = [each.model_dump() for each in self.set_aside_of(trial.id)]
+            found.append(progress)
+        return found
 
     def _folder(self, trial_id: str) -> Path:
         if not trial_id or "/" in trial_id or trial_id.startswith("."):

@@ -23,6 +23,7 @@ from steptime.measurements.flags import (
     POOLED_SINGLE_LAUNCH,
     SINGLE_LAUNCH,
     Varied,
+    set_aside_flags,
     trial_flags,
     varied_names,
     varied_options,
@@ -34,6 +35,7 @@ from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
@@ -75,6 +77,7 @@ class _Result:
     alone: list[LoaderLaunch]
     """Good launches of the loader alone."""
     training: TrainingSummary | None
+    set_aside: list[SetAside]
 
 
 def summarise(store: Store) -> Summary:
@@ -131,7 +134,8 @@ def summarise(store: Store) -> Summary:
         ),
         equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
-        problems=list(store.problems),
+        problems=store.problems,
+        set_aside=store.set_aside,
     )
 
 
@@ -191,15 +195,15 @@ def _result(
     found = estimate(ok, trial.strategy) if ok else None
     timed = [math.exp(each.log_location("mean")) for each in found.launches] if found else []
     ablations = store.ablations(trial.id)
+    alone = [each for each in store.loader_launches(trial.id) if each.status == "ok"]
+    set_aside = store.set_aside_of(trial.id)
     return _Result(
         trial=trial,
         ok=len(ok) + len(trainings) - len(failed),
         failed=len(failures) + len(failed),
         last=ran[-1] if ran else (trainings[-1] if trainings else None),
         failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
-        flags=trial_flags(trial, ok, len(failures), cores, [each for each in ablations if each.status == "ok"])
-        if ok
-        else [],
+        flags=[*trial_flags(trial, ok, len(failures), cores, ablations), *set_aside_flags(set_aside)] if ok else [],
         noise=_median_noise(ok),
         estimate=found,
         loss_rate=loss_rate(ok),
@@ -210,7 +214,8 @@ def _result(
         implementation=_implementation(trial, implementations),
         cpu_s=step_cpu_s(ok),
         training=training_summary(trial, trainings),
-        alone=[each for each in store.loader_launches(trial.id) if each.status == "ok"],
+        alone=alone,
+        set_aside=set_aside,
     )
 
 
@@ -233,7 +238,7 @@ def _trial_summary(
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
     elif found is None and result.training is None:
-        status, reason = "failed", result.failure or "not run yet"
+        status, reason = "failed", result.failure or _why_nothing(result.set_aside)
     names = varied_names(trial, varied)
     return TrialSummary(
         id=trial.id,
@@ -287,6 +292,12 @@ def _trial_summary(
         environment=result.last.environment if result.last else {},
         noise=result.noise,
     )
+
+
+def _why_nothing(set_aside: Sequence[SetAside]) -> str:
+    if not set_aside:
+        return "not run yet"
+    return f"no launch is left: {counted(set_aside)}; run the study again to measure anew"
 
 
 def _step_time(found: Estimate | None) -> StepTime:

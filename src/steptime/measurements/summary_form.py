@@ -18,6 +18,7 @@ from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
+from steptime.measurements.set_aside import SetAside
 from steptime.study.trial import OptionValue, Tuning
 
 SCHEMA = 1
@@ -279,7 +280,9 @@ class Summary(JsonForm):
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""
     problems: list[str]
-    """Damaged records that were left out."""
+    """What is in ``set_aside``, in sentences: one for all lines of a file with which the same is wrong."""
+    set_aside: list[SetAside] = Field(default_factory=list)
+    """Lines of records that no number rests on."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``steptime report --json``."""

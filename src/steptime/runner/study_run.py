@@ -136,6 +136,8 @@ class StudyRun:
                 trials = [trial for trial in trials if not trial.training]
                 until = _Deadlines.of(study, self.plan.budget_s, time.monotonic(), mixed=bool(trained and trials))
                 timed = timed_schedule(study, trials, store)
+                for sentence in store.problems:
+                    self.observer.note(sentence)
                 runs = timed_runs(inputs, timing_of(study), timed)
                 keep = self._keeping(store, store.append)
                 BlockRunner(executor, runs, keep, self.observer, until.timed, self.allocation).run(timed)

@@ -1,0 +1,260 @@
+"""Whether a record fits the trial, or the setting of messages, that it stands for: the same tests for every kind.
+
+A record that does not fit is set aside: no number rests on it, it stays in its file, and the launch counts as not
+there. What a record does not say is not tested, so that older records read as before. docs/security.md has the table
+of what is tested.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from steptime.clusters.cluster import Cluster
+from steptime.measurements.evidence import WorkerEvidence
+from steptime.measurements.set_aside import Reason
+from steptime.measurements.stored_record import LaunchRecord
+from steptime.units import format_seconds
+
+
+class Configuration(Protocol):
+    """What records are compared with: a trial, or a setting of the network benchmark."""
+
+    @property
+    def workers(self) -> int: ...
+    @property
+    def hosts(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def launcher(self) -> str: ...
+    @property
+    def cluster(self) -> Cluster | None: ...
+    @property
+    def environment_variables(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a record does not fit."""
+
+    reason: Reason
+    message: str
+
+
+AnyRecord = TypeVar("AnyRecord", bound=LaunchRecord)
+
+
+class FileCheck(Generic[AnyRecord]):
+    """The test of all records of one file, one after the other."""
+
+    def __init__(self, configuration: Callable[[AnyRecord], Configuration], only: str | None = None) -> None:
+        """Take what the records are to fit.
+
+        Args:
+            configuration: returns that of a record.
+            only: the id of the one trial whose launches the file has; None where each record has its own setting.
+        """
+        self._configuration = configuration
+        self._only = only
+        self._lines: dict[Hashable, int] = {}
+
+    def misfit(self, record: AnyRecord, line: int) -> Misfit | None:
+        """Return why the record of a line is not to be used, or None."""
+        if self._only not in (None, record.configuration_id):
+            return Misfit("other_trial", f"it is a launch of {record.configuration_id}")
+        found = misfit(record, self._configuration(record))
+        if found is not None:
+            return found
+        first = self._lines.setdefault(record.identity(), line)
+        return None if first == line else Misfit("repeated", f"it is the launch of line {first} again")
+
+
+@dataclass(frozen=True)
+class _WorkerMoments:
+    """What a worker says, its moments as arrays."""
+
+    said: WorkerEvidence
+    readings: list[NDArray[np.float64]]
+    begin_s: float
+    """The first moment of all; that and the last are 0 where there is none."""
+    end_s: float
+
+    @classmethod
+    def of(cls, said: WorkerEvidence) -> "_WorkerMoments":
+        readings = [np.asarray(reading.moments, dtype=np.float64) for reading in said.readings]
+        parts = [each for each in (*readings, np.asarray(said.also_read, dtype=np.float64)) if len(each)]
+        begin, end = (min(each.min() for each in parts), max(each.max() for each in parts)) if parts else (0.0, 0.0)
+        return cls(said, readings, float(begin), float(end))
+
+
+def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
+    """Return why the record of a launch of ``configuration`` does not fit it, or None; one that failed says nothing."""
+    if record.status == "failed":
+        return None
+    evidence = sorted(record.evidence(), key=lambda each: each.rank)
+    message = _ranks_mistake(evidence, configuration.workers)
+    if message:
+        return Misfit("workers", message)
+    workers = [_WorkerMoments.of(each) for each in evidence]
+    tests: tuple[tuple[Reason, Callable[[], str | None]], ...] = (
+        ("host", lambda: _hosts_mistake(record, evidence, configuration)),
+        ("facts", lambda: _facts_mistake(record, evidence, configuration)),
+        ("steps", lambda: _steps_mistake(evidence)),
+        ("clock", lambda: _clock_mistake(workers)),
+        ("duration", lambda: _duration_mistake(workers, record.wall_s)),
+        ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
+    )
+    found = ((reason, test()) for reason, test in tests)
+    return next((Misfit(reason, message) for reason, message in found if message), None)
+
+
+def _ranks_mistake(workers: Sequence[WorkerEvidence], expected: int) -> str | None:
+    ranks = [worker.rank for worker in workers]
+    if ranks == list(range(expected)):
+        return None
+    listed = f"records of the ranks {', '.join(map(str, ranks))}" if ranks else "no record of a worker"
+    wanted = "rank 0 alone" if expected == 1 else f"one of each rank from 0 to {expected - 1}"
+    return f"it has {listed}, and needs {wanted}"
+
+
+def _hosts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:
+    cluster, found = configuration.cluster, record.cluster
+    if cluster is None and configuration.hosts > 1:
+        return None  # which worker runs on which host is the launcher's choice
+    first: dict[int, WorkerEvidence] = {}
+    for worker in workers:
+        if worker.host is not None:
+            other = first.setdefault(cluster.host_of("worker", worker.rank) if cluster else 0, worker)
+            if worker.host != other.host:
+                return f"worker {worker.rank} ran on {worker.host}, not on {other.host} as worker {other.rank}"
+    if cluster is None or found is None:
+        return None
+    kind, count = found["kind"], len(found["hosts"])
+    if (kind, count) != (cluster.kind, len(cluster.hosts)):
+        return f"it ran on {count} hosts ({kind}), not on {len(cluster.hosts)} ({cluster.kind})"
+    if cluster.kind == "emulated":  # hosts that are found call themselves as they like
+        places = {role: host["name"] for host in found["hosts"] for role in host["roles"]}
+        for worker in workers:
+            place = places.get(f"worker-{worker.rank}", worker.host)
+            if worker.host not in (None, place):
+                return f"worker {worker.rank} ran on {worker.host}, not on {place}"
+    return None
+
+
+_TYPES = {"bfloat16": "bf16", "float16": "fp16"}
+"""Precisions by the type that torch's autocast names."""
+_PROCESSORS = ("cpu", "@numpy", "avx", "no avx", "default")
+"""Beginnings of what frameworks call a processor."""
+_ACCELERATORS = ("gpu", "cuda", "cupy", "nvidia")
+"""Parts of what they call a CUDA device; another name says nothing here."""
+
+
+def _facts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:
+    for name, value in record.settings().items():
+        if value != getattr(configuration, name):
+            return f"{name}: {value}, not {getattr(configuration, name)}"
+    passed = record.environment_variables
+    for name, value in configuration.environment_variables.items():
+        if passed is not None and passed.get(name) != value:
+            return f"{name} was {passed.get(name)!r} in its environment, not {value!r}"
+    for worker in workers:
+        threads = worker.facts.get("threads")
+        # They are fewer where there are no more cores, and in steptime's own process they are what they were.
+        many = isinstance(threads, int) and threads > configuration.threads
+        if many and configuration.launcher != "inline":
+            return f"worker {worker.rank} computed with {threads} threads, not {configuration.threads}"
+        for name, value in _settings_said(worker.facts).items():
+            if value != getattr(configuration, name):
+                return f"worker {worker.rank} computed with {name} {value}, not {getattr(configuration, name)}"
+    return None
+
+
+def _settings_said(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the device and the precision that a worker's facts name, as far as they do."""
+    said = {}
+    device = str(facts.get("device", "")).lower()
+    if device.startswith(_PROCESSORS):
+        said["device"] = "cpu"
+    elif any(sign in device for sign in _ACCELERATORS):
+        said["device"] = "cuda"
+    precision = facts.get("precision") or _TYPES.get(str(facts.get("autocast")))
+    if precision:
+        said["precision"] = str(precision)
+    return said
+
+
+def _steps_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+    first = workers[0]
+    for worker in workers:
+        if list(worker.steps) != list(first.steps):
+            numbers = [", ".join(map(str, each.steps)) for each in (worker, first)]
+            return f"the numbers of steps of worker {worker.rank} are {numbers[0]}, and of worker 0 {numbers[1]}"
+    return None
+
+
+_BETWEEN_READINGS_S = 0.01
+"""Moments of a device are placed on the host's clock, anew after each wait for the device."""
+
+
+def _clock_mistake(workers: Sequence[_WorkerMoments]) -> str | None:
+    for worker in workers:
+        last = -np.inf
+        for moments in worker.readings:
+            if not len(moments):
+                continue
+            gap = float(moments[0] - last)
+            back = min(float(np.diff(moments).min(initial=0.0)), gap if gap < -_BETWEEN_READINGS_S else 0.0)
+            if back < 0.0:
+                return f"the clock of worker {worker.said.rank} went back by {format_seconds(-back)}"
+            last = moments[-1]
+    return None
+
+
+_SHARE, _LEAST_S = 0.01, 0.05
+"""By how much two measurements of a duration may differ."""
+
+
+def _too_long(seconds: float, limit_s: float) -> bool:
+    return seconds > limit_s * (1.0 + _SHARE) + _LEAST_S
+
+
+def _duration_mistake(workers: Sequence[_WorkerMoments], wall_s: float) -> str | None:
+    for worker in workers:
+        longest = max(worker.end_s - worker.begin_s, worker.said.lasted_s)
+        if _too_long(longest, wall_s):
+            times = f"{format_seconds(longest)} in a launch of {format_seconds(wall_s)}"
+            return f"worker {worker.said.rank} measured {times}"
+    for index, reading in enumerate(workers[0].said.readings):
+        # A process that computes for several workers counts the seconds for all of them.
+        counted = [worker.said.readings[index].within_s for worker in workers]
+        limit = max((seconds for seconds in counted if seconds is not None), default=None)
+        if limit is None or not reading.moments:
+            continue
+        for worker in workers:
+            moments = worker.readings[index]
+            if _too_long(float(moments[-1] - moments[0]), limit):
+                times = f"{format_seconds(float(moments[-1] - moments[0]))} where it counted {format_seconds(limit)}"
+                return f"worker {worker.said.rank} measured {times}"
+    return None
+
+
+def _shared_clock_mistake(workers: Sequence[_WorkerMoments], wall_s: float) -> str | None:
+    """All workers of a host read one clock: their moments lie within the launch, or two machines have one name."""
+    hosts: dict[str, tuple[float, float]] = {}
+    for worker in workers:
+        host = worker.said.host
+        if host is None or worker.begin_s == worker.end_s:
+            continue
+        begin, end = hosts.get(host, (worker.begin_s, worker.end_s))
+        begin, end = hosts[host] = min(begin, worker.begin_s), max(end, worker.end_s)
+        if _too_long(end - begin, wall_s):
+            apart = f"{format_seconds(end - begin)} apart in a launch of {format_seconds(wall_s)}"
+            return f"workers on {host} read clocks {apart}: two machines have this name"
+    return None
