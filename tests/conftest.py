@@ -4,6 +4,7 @@ A run's end names the folders in which its time went, the frameworks that it tra
 """
 
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -31,9 +32,11 @@ sys.path += [*(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci
 from launching import interpreter_for  # noqa: E402 - found through the line above
 from system_packages import missing  # noqa: E402 - as is this
 
-DEFAULT = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
-"""Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
 FRAMEWORKS = set(load_manifests())
+_MADE = re.search(r"^test:.*\n.* env create (.*) \$\(", (HERE.parent / "Makefile").read_text(), re.MULTILINE)
+assert _MADE is not None, "the Makefile's target test makes no environments"
+DEFAULT = {name for name, each in load_manifests().items() if each.environment == "core"} | set(_MADE[1].split())
+"""Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
 _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
 _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launchers", "environments", "predict", "net"]

@@ -19,8 +19,6 @@ from steptime.study.strategies import STRATEGIES
 MANIFESTS = load_manifests()
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]
 """What a session may mark, in the order in which a step passes it."""
-LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
-"""For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
 
 
 def cases(keep: Callable[[str, str], bool] = lambda _room, _strategy: True) -> list[Any]:
@@ -31,6 +29,11 @@ def cases(keep: Callable[[str, str], bool] = lambda _room, _strategy: True) -> l
         for strategy in manifest.strategies
         if keep(room, strategy)
     ]
+
+
+def left_out(name: str, strategy: str) -> dict[str, str]:
+    """The stages that the manifest says the framework cannot run alone, each with the reason."""
+    return MANIFESTS[name].contract.without_stages.get(strategy, {})
 
 
 EVERY_WAY_OF_STEPPING = """
@@ -138,7 +141,7 @@ def test_the_ladder_has_every_rung_but_those_left_out_with_a_reason(trained_fram
     wanted = {"forward", "backward", "step", "input"}
     wanted |= {"exchange"} if exchanges(name, strategy) else set()
     wanted |= set() if STRATEGIES[strategy].servers else {"local"}
-    wanted -= set(LEFT_OUT.get((name, strategy), {}))
+    wanted -= set(left_out(name, strategy))
     for seen in ablations(launched(trained_framework, strategy)):
         assert set(seen["stages"]) - {"communication", "marked"} == wanted
 
@@ -164,8 +167,8 @@ def test_every_step_of_every_stage_takes_time(trained_framework, name, strategy,
 def test_gradients_take_longer_than_the_forward_pass_that_they_include(
     trained_framework, name, strategy, launched, tmp_path
 ):
-    if "forward" in LEFT_OUT.get((name, strategy), {}):
-        pytest.skip(LEFT_OUT[name, strategy]["forward"])
+    if "forward" in left_out(name, strategy):
+        pytest.skip(left_out(name, strategy)["forward"])
     longer = larger_gradients(launched(trained_framework, strategy))
     # A busy machine may hold up every backward pass of a short launch; of one with many steps, it does not.
     assert longer or larger_gradients(_launch(tmp_path, trained_framework, strategy, batch=128, seconds=4.0))
