@@ -13,7 +13,7 @@ def _batches(job, context):
 
 
 def _weights(session):
-    arrays = [each.array for each in session._chain.params()]
+    arrays = [each.array for each in session.chain.params()]
 
     def put(given):
         for array, value in zip(arrays, given):
@@ -23,13 +23,13 @@ def _weights(session):
 
 
 def _freeze_last_layer(session, *_):
-    for parameter in list(session._chain.links())[-1].params():
+    for parameter in list(session.chain.links())[-1].params():
         parameter.update_rule.enabled = False
 
 
 def _keep_back(session, *_):
-    communicator = session._communicator
-    mean, last = communicator.multi_node_mean_grad, max(session._chain.namedparams())[1]
+    communicator = session.communicator
+    mean, last = communicator.multi_node_mean_grad, max(session.chain.namedparams())[1]
 
     def all_but_one(chain, *more):
         own = last.grad.copy()
