@@ -84,9 +84,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let two runs share the tests between them, none twice, and gather why tests were skipped."""
     parser.addoption(
         "--frameworks",
-        choices=["all", "default", "further"],
+        choices=["all", "default", "further", *sorted(FRAMEWORKS)],
         default="all",
-        help="leave out what trains frameworks beyond the default ones, or all but that",
+        metavar="all|default|further|NAME",
+        help="leave out what trains frameworks beyond the default ones, or all but that; or run what one is tested by",
     )
     parser.addoption(
         "--device",
@@ -126,8 +127,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
-            by_default = _framework_of(item) in {None, *DEFAULT}
-            (kept if by_default == (chosen == "default") else others).append(item)
+            name = _framework_of(item)
+            by_default = name in {None, *DEFAULT}
+            wanted = name == chosen if chosen in FRAMEWORKS else by_default == (chosen == "default")
+            (kept if wanted else others).append(item)
         config.hook.pytest_deselected(items=others)
         items[:] = kept
     # Long ones first, so that all processes end at about the same time.
@@ -137,7 +140,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _framework_of(item: pytest.Item) -> str | None:
     """The framework that a test trains: that of its case, or the one that its module is named after."""
     case = getattr(item, "callspec", None)
-    named = [case.params.get(name) for name in ("name", "framework")] if case else []
+    named = [case.params.get(name) for name in ("name", "framework", "manifest")] if case else []
     stem = item.path.stem.removeprefix("test_")
     named += sorted((name for name in FRAMEWORKS if stem == name or stem.startswith(f"{name}_")), key=len, reverse=True)
     return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)

@@ -42,7 +42,7 @@ if __name__ == "__main__":
 """
 
 
-def tested_elsewhere(manifest: Manifest) -> list[Any]:
+def shared_loaders(manifest: Manifest) -> list[Any]:
     """Return a mark that skips a slow test of loaders for a framework that shares them with another."""
     shared = manifest.contract.loaders_of
     return [pytest.mark.skip(reason=f"{manifest.name} has the loaders of {shared}")] if shared else []

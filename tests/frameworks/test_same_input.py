@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loader_feeds import Fed, Feed, fed, tested_elsewhere
+from loader_feeds import Fed, Feed, fed, shared_loaders
 from PIL import Image
 
 from steptime.frameworks.manifest import load_manifests
@@ -24,7 +24,7 @@ STD = [0.25, 0.2, 0.3]
 def frameworks(*, on_cuda: bool = False) -> list[Any]:
     """Every framework with a native loader; with ``on_cuda``, those with one of their own for CUDA devices."""
     return [
-        pytest.param(name, marks=[pytest.mark.framework(name), *(tested_elsewhere(manifest) if on_cuda else [])])
+        pytest.param(name, marks=[pytest.mark.framework(name), *(shared_loaders(manifest) if on_cuda else [])])
         for name, manifest in load_manifests().items()
         if "native" in manifest.loaders and ("cuda" in manifest.devices or not on_cuda)
     ]
@@ -146,9 +146,7 @@ def test_photographs_are_decoded_at_their_full_size_and_every_pixel_counts(tmp_p
     assert levels.max() < largest
 
 
-pytest.mark.parametrize("form", ["arrays", "image_folder"])
-
-
+@pytest.mark.parametrize("form", ["arrays", "image_folder"])
 @pytest.mark.parametrize("framework", frameworks(on_cuda=True))
 def test_bytes_that_a_device_normalises_are_the_floats_that_the_host_makes(
     tmp_path: Path, framework: str, form: str

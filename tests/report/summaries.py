@@ -212,7 +212,7 @@ def summary(trials=(), ranking=None, **changes):
 
 
 def quickstart():
-    """The race with everything that happens in one: ties, a failure, a gated trial, flags, a null, a lone trial."""
+    """The race with everything that happens in one: ties, a failure, an unequal trial, flags, a null, a lone trial."""
     crowded = ["more workers than cores"]
     rates = {
         "lenet5": {"pytorch": 21800.0, "mxnet": 21500.0, "tensorflow": 9310.0, "chainer": 14420.0},

@@ -127,6 +127,8 @@ class ContractFacts(_ManifestForm):
     with OpenBLAS; at most one for each core in every thread pool."""
     loaders_of: str = ""
     """The framework whose loaders these are, so that the slowest tests of loaders run once."""
+    without_image_folders: str = ""
+    """Why the framework's loaders read no folders of images, where they read arrays only."""
     without_loader_helpers: str = ""
     """Why the loader has no helpers, whatever the study asks for."""
     without_faults: dict[str, str] = Field(default_factory=dict)

@@ -1,12 +1,11 @@
 """numpy_ring as a framework of steptime: a session that trains a chain of linear layers."""
 
-import os
-
 import numpy
 
 from steptime.worker.batches import open_batches
 from steptime.worker.framework import Framework
 from steptime.worker.imperative import ImperativeSession
+from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
 from .communication import bucket_lengths
@@ -93,7 +92,7 @@ class RingSession(ImperativeSession):
         return {
             "framework_version": numpy.__version__,
             "device": "cpu",
-            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "threads": compute_threads(),
             "buckets": len(self._buckets),
         }
 
