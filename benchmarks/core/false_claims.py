@@ -2,7 +2,7 @@
 
 ``python benchmarks/core/false_claims.py [STUDIES]`` simulates studies with the functions that the report uses, and
 prints for each kind of study the share with a false claim: as the report compares (all claims hold together) and with
-each trial compared by itself. docs/decisions/0017-simultaneous.md has the table.
+each trial compared by itself. benchmarks/core/false-claims.md has the tables.
 
 ``python benchmarks/core/false_claims.py --live FOLDER [STUDIES]`` runs studies of equal trials on this machine instead
 and counts those that call one slower; it goes on where it was interrupted.
