@@ -7,10 +7,8 @@ of what is tested.
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from steptime.clusters.cluster import Cluster
 from steptime.measurements.evidence import WorkerEvidence
@@ -76,43 +74,25 @@ class FileCheck(Generic[AnyRecord]):
         return None if first == line else Misfit("repeated", f"it is the launch of line {first} again")
 
 
-@dataclass(frozen=True)
-class _WorkerMoments:
-    """What a worker says, its moments as arrays."""
-
-    said: WorkerEvidence
-    readings: list[NDArray[np.float64]]
-    begin_s: float
-    """The first moment of all; that and the last are 0 where there is none."""
-    end_s: float
-
-    @classmethod
-    def of(cls, said: WorkerEvidence) -> "_WorkerMoments":
-        readings = [np.asarray(reading.moments, dtype=np.float64) for reading in said.readings]
-        parts = [each for each in (*readings, np.asarray(said.also_read, dtype=np.float64)) if len(each)]
-        begin, end = (min(each.min() for each in parts), max(each.max() for each in parts)) if parts else (0.0, 0.0)
-        return cls(said, readings, float(begin), float(end))
-
-
 def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
     """Return why the record of a launch of ``configuration`` does not fit it, or None; one that failed says nothing."""
     if record.status == "failed":
         return None
-    evidence = sorted(record.evidence(), key=lambda each: each.rank)
-    message = _ranks_mistake(evidence, configuration.workers)
-    if message:
-        return Misfit("workers", message)
-    workers = [_WorkerMoments.of(each) for each in evidence]
+    workers = sorted(record.evidence(), key=lambda each: each.rank)
     tests: tuple[tuple[Reason, Callable[[], str | None]], ...] = (
-        ("host", lambda: _hosts_mistake(record, evidence, configuration)),
-        ("facts", lambda: _facts_mistake(record, evidence, configuration)),
-        ("steps", lambda: _steps_mistake(evidence)),
+        ("workers", lambda: _ranks_mistake(workers, configuration.workers)),
+        ("host", lambda: _hosts_mistake(record, workers, configuration)),
+        ("facts", lambda: _facts_mistake(record, workers, configuration)),
+        ("steps", lambda: _steps_mistake(workers)),
         ("clock", lambda: _clock_mistake(workers)),
         ("duration", lambda: _duration_mistake(workers, record.wall_s)),
         ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
     )
-    found = ((reason, test()) for reason, test in tests)
-    return next((Misfit(reason, message) for reason, message in found if message), None)
+    for reason, mistake in tests:  # each takes for granted what those before it have shown
+        message = mistake()
+        if message:
+            return Misfit(reason, message)
+    return None
 
 
 def _ranks_mistake(workers: Sequence[WorkerEvidence], expected: int) -> str | None:
@@ -203,18 +183,22 @@ _BETWEEN_READINGS_S = 0.01
 """Moments of a device are placed on the host's clock, anew after each wait for the device."""
 
 
-def _clock_mistake(workers: Sequence[_WorkerMoments]) -> str | None:
+def _clock_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
     for worker in workers:
-        last = -np.inf
-        for moments in worker.readings:
-            if not len(moments):
-                continue
-            gap = float(moments[0] - last)
-            back = min(float(np.diff(moments).min(initial=0.0)), gap if gap < -_BETWEEN_READINGS_S else 0.0)
-            if back < 0.0:
-                return f"the clock of worker {worker.said.rank} went back by {format_seconds(-back)}"
+        last = None
+        for moments in (reading.moments for reading in worker.readings if reading.moments):
+            back = last - moments[0] if last is not None and last - moments[0] > _BETWEEN_READINGS_S else 0.0
+            if not _is_ascending(moments):
+                back = max(back, *(earlier - later for earlier, later in pairwise(moments)))
+            if back > 0.0:
+                return f"the clock of worker {worker.rank} went back by {format_seconds(back)}"
             last = moments[-1]
     return None
+
+
+def _is_ascending(moments: Sequence[float]) -> bool:
+    """Say whether no moment lies before the one in front of it: sorting what is sorted is one quick look."""
+    return list(moments) == sorted(moments)
 
 
 _SHARE, _LEAST_S = 0.01, 0.05
@@ -225,36 +209,42 @@ def _too_long(seconds: float, limit_s: float) -> bool:
     return seconds > limit_s * (1.0 + _SHARE) + _LEAST_S
 
 
-def _duration_mistake(workers: Sequence[_WorkerMoments], wall_s: float) -> str | None:
+def _duration_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:
     for worker in workers:
-        longest = max(worker.end_s - worker.begin_s, worker.said.lasted_s)
+        begin, end = _ends(worker)
+        longest = max(end - begin, worker.lasted_s)
         if _too_long(longest, wall_s):
-            times = f"{format_seconds(longest)} in a launch of {format_seconds(wall_s)}"
-            return f"worker {worker.said.rank} measured {times}"
-    for index, reading in enumerate(workers[0].said.readings):
+            return f"worker {worker.rank} measured {format_seconds(longest)} in a launch of {format_seconds(wall_s)}"
+    for parts in zip(*(worker.readings for worker in workers), strict=True):
         # A process that computes for several workers counts the seconds for all of them.
-        counted = [worker.said.readings[index].within_s for worker in workers]
-        limit = max((seconds for seconds in counted if seconds is not None), default=None)
-        if limit is None or not reading.moments:
-            continue
-        for worker in workers:
-            moments = worker.readings[index]
-            if _too_long(float(moments[-1] - moments[0]), limit):
-                times = f"{format_seconds(float(moments[-1] - moments[0]))} where it counted {format_seconds(limit)}"
-                return f"worker {worker.said.rank} measured {times}"
+        limit = max((part.within_s for part in parts if part.within_s is not None), default=None)
+        for worker, part in zip(workers, parts, strict=True):
+            seconds = part.moments[-1] - part.moments[0] if part.moments else 0.0
+            if limit is not None and _too_long(seconds, limit):
+                times = f"{format_seconds(seconds)} where it counted {format_seconds(limit)}"
+                return f"worker {worker.rank} measured {times}"
     return None
 
 
-def _shared_clock_mistake(workers: Sequence[_WorkerMoments], wall_s: float) -> str | None:
+def _shared_clock_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:
     """All workers of a host read one clock: their moments lie within the launch, or two machines have one name."""
     hosts: dict[str, tuple[float, float]] = {}
     for worker in workers:
-        host = worker.said.host
-        if host is None or worker.begin_s == worker.end_s:
+        begin, end = _ends(worker)
+        if worker.host is None or begin == end:
             continue
-        begin, end = hosts.get(host, (worker.begin_s, worker.end_s))
-        begin, end = hosts[host] = min(begin, worker.begin_s), max(end, worker.end_s)
-        if _too_long(end - begin, wall_s):
-            apart = f"{format_seconds(end - begin)} apart in a launch of {format_seconds(wall_s)}"
-            return f"workers on {host} read clocks {apart}: two machines have this name"
+        first, last = hosts.get(worker.host, (begin, end))
+        first, last = hosts[worker.host] = min(first, begin), max(last, end)
+        if _too_long(last - first, wall_s):
+            apart = f"{format_seconds(last - first)} apart in a launch of {format_seconds(wall_s)}"
+            return f"workers on {worker.host} read clocks {apart}: two machines have this name"
     return None
+
+
+def _ends(worker: WorkerEvidence) -> tuple[float, float]:
+    """Return the first and the last moment of a worker whose readings ascend; both are 0 where it has none."""
+    read = [
+        moment for reading in worker.readings if reading.moments for moment in (reading.moments[0], reading.moments[-1])
+    ]
+    read += [min(worker.also_read), max(worker.also_read)] if worker.also_read else []
+    return (min(read), max(read)) if read else (0.0, 0.0)
