@@ -33,6 +33,8 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "containers": ("bubblewrap",),
     # A file system that refuses locks.
     "locks": ("fuse3", "libfuse2"),
+    # What MXNet loads, which minimal systems lack.
+    "mxnet": ("libgomp1",),
     # torch.compile, Horovod's build and what CNTK's environment is finished with.
     "compiler": ("g++", PYTHON_HEADERS),
 }
@@ -71,6 +73,7 @@ _IS_THERE: Mapping[str, Callable[[], object]] = {
     "bubblewrap": _program("bwrap"),
     "fuse3": _program("fusermount3"),
     "libfuse2": lambda: find_library("fuse"),
+    "libgomp1": lambda: find_library("gomp"),
     "g++": _program("g++", "clang++"),
     PYTHON_HEADERS: Path(sysconfig.get_path("include"), "Python.h").exists,
 }

@@ -8,6 +8,7 @@ from bare_tool import SpecMaker
 from steptime.environments.cache import address
 from steptime.environments.kinds import CachedEnvironment
 from steptime.environments.spec import BuildContext, EnvironmentSpec
+from steptime.environments.subprocesses import fix_in
 from steptime.errors import EnvironmentFailure
 
 WRAPPER = """
@@ -51,6 +52,26 @@ def test_a_program_that_fails_says_what_would_help(
 
     assert caught.value.fix == "sudo apt-get install g++"
     assert bare.find_ready(spec, cache) is None
+
+
+@pytest.mark.parametrize(
+    ("library", "package"), [("libgomp.so.1", "libgomp1"), ("libX11.so.6", "libx11-6"), ("libGL.so.1.2.0", "libgl1")]
+)
+def test_a_library_that_the_system_lacks_is_named_with_its_package(library, package, tmp_path, monkeypatch):
+    (tmp_path / "apt-get").touch(mode=0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    log = tmp_path / "log"
+    log.write_text(f"$ python -c ...\nOSError: {library}: cannot open shared object file: No such file or directory\n")
+
+    assert fix_in(log) == f"sudo apt-get install {package}"
+
+
+def test_a_library_that_is_missing_where_no_apt_is_has_no_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    log = tmp_path / "log"
+    log.write_text("OSError: libgomp.so.1: cannot open shared object file: No such file or directory\n")
+
+    assert fix_in(log) is None
 
 
 def test_another_program_makes_another_environment(spec_of: SpecMaker, cache: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from steptime.interruption import shielded
 _POLL_S = 0.1
 _PROMPT = "$ "
 """Before each command in a log."""
+_NO_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]+?)\.so\.(?P<version>\d+)[\d.]*: cannot open shared object file")
 _FIX = "fix: "
 _WIDEST = 400
 """Characters of a line that are quoted: some installers list every version that there is."""
@@ -102,10 +104,21 @@ def last_lines(log: Path, count: int = 12) -> list[str]:
 
 
 def fix_in(log: Path) -> str | None:
-    """Return the command that the last program of a log named as the cure, in a line ``fix: COMMAND``."""
+    """Return the command that would help the last program of a log.
+
+    It is what the program named in a line ``fix: COMMAND``, or, where it missed a shared library and the system has
+    apt, what installs the library's package, which Debian names after the library and its version.
+    """
     text = log.read_text(encoding="utf-8", errors="replace")
-    said = text[text.rfind(f"\n{_PROMPT}") + 1 :].splitlines()
-    return next((line[len(_FIX) :].strip() for line in reversed(said) if line.startswith(_FIX)), None)
+    said = text[text.rfind(f"\n{_PROMPT}") + 1 :]
+    named = (line[len(_FIX) :].strip() for line in reversed(said.splitlines()) if line.startswith(_FIX))
+    if fix := next(named, None):
+        return fix
+    missing = _NO_LIBRARY.search(said)
+    if missing is None or shutil.which("apt-get") is None:
+        return None
+    name, version = missing["name"].lower(), missing["version"]
+    return f"sudo apt-get install {name}{'-' if name[-1].isdigit() else ''}{version}"
 
 
 def refused_package(log: Path) -> str | None:
