@@ -33,8 +33,8 @@ from launching import interpreter_for  # noqa: E402 - found through the line abo
 from system_packages import missing  # noqa: E402 - as is this
 
 FRAMEWORKS = set(load_manifests())
-_MADE = re.search(r"^test:.*\n.* env create (.*) \$\(", (HERE.parent / "Makefile").read_text(), re.MULTILINE)
-assert _MADE is not None, "the Makefile's target test makes no environments"
+_MADE = re.search(r"env create ((?:\w[\w-]* )+)\$\(", (HERE.parent / "Makefile").read_text())
+assert _MADE is not None, "the Makefile names no environments that tests need"
 DEFAULT = {name for name, each in load_manifests().items() if each.environment == "core"} | set(_MADE[1].split())
 """Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
 _TRAINING = {"contract", "frameworks", "launchers"}
