@@ -43,4 +43,4 @@ def python() -> list[str]:
             == 0
         ):
             return command
-    pytest.skip("other users cannot run this Python")
+    pytest.skip(f"other users cannot read {Path(steptime.__file__).parents[2]}: clone steptime to where they can")

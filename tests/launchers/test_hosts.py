@@ -17,6 +17,7 @@ import pytest
 from cluster_bed import ClusterBed, running_bed
 from containers import missing_bubblewrap
 from emulating import AS_SOMEBODY, SOMEBODY
+from system_packages import install_command
 
 import steptime
 from steptime.measurements.store import Store
@@ -592,15 +593,16 @@ def test_messages_are_timed_between_hosts_by_the_command_that_a_user_types(bed, 
 def users_python(folder) -> list[str]:
     """The beginning of a command that runs, as somebody who is not root, a Python that has all of steptime."""
     made = folder / "python"
-    system = shutil.which(f"python3.{sys.version_info.minor}", path="/usr/bin")
+    name = f"python3.{sys.version_info.minor}"
+    system = shutil.which(name, path="/usr/bin")
     if system is None:
-        pytest.skip("no Python of the system, which other users can run")
+        pytest.skip(f"missing /usr/bin/{name}, which other users can run: {install_command([f'{name}-venv'])}")
     subprocess.run([system, "-m", "venv", "--without-pip", str(made)], check=True)
     paths = [str(Path(steptime.__file__).parents[1]), *site.getsitepackages()]
     (made / "lib" / Path(system).name / "site-packages" / "steptime.pth").write_text("\n".join(paths))
     command = [*AS_SOMEBODY, "env", f"HOME={folder}", f"STEPTIME_CACHE={folder}/cache", f"{made}/bin/python"]
     if subprocess.run([*command, "-c", "import pydantic, steptime"], capture_output=True, check=False).returncode:
-        pytest.skip("other users cannot read steptime's packages")
+        pytest.skip(f"other users cannot read {Path(steptime.__file__).parents[2]}: clone steptime to where they can")
     return command
 
 
