@@ -136,7 +136,7 @@ def _left_by_launch(manifest: Manifest, trial: Trial, request: Request) -> Itera
 
 
 def _training(request: Request, alive: Callable[[], bool]) -> dict[str, int] | None:
-    """Return the process ids of all workers once they train; None where one has ended before."""
+    """Return the process ids of all workers once they train, or None if one has ended before."""
     deadline = time.monotonic() + _OPEN_S
     names = [f"worker-{rank}" for rank in range(request.workers)]
     while alive() and time.monotonic() < deadline:

@@ -39,7 +39,7 @@ class Contract(NamedTuple):
 
     batches: Optional[Callable[[Job, ProcessContext], Iterator[Tuple[Any, Any]]]] = None
     """Open the loader of ``job["loader"]`` as a session does, and return its batches as pairs of numpy arrays: images
-    (batch, channels, height, width) and classes (batch,). None where the only loader is ``synthetic``."""
+    (batch, channels, height, width) and classes (batch,). None if ``synthetic`` is the only loader."""
     weights: Optional[Callable[[Session], Tuple[Callable[[], Arrays], Callable[[Arrays], None]]]] = None
     """Return two functions for the live weights with which a session computes: one that returns copies of them as numpy
     arrays, and one that overwrites them with such arrays."""
