@@ -209,7 +209,7 @@ def _spread(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int
 
 
 def _centres(launches: Sequence[LaunchTimes]) -> dict[int, float]:
-    return {launch.block: launch.log_median for launch in launches}
+    return {launch.block: launch.log_mean for launch in launches}
 
 
 def _values(centres: Mapping[int, float]) -> NDArray[np.float64]:

@@ -44,6 +44,7 @@ from steptime.measurements.records import EquivalenceResult, Launch, read_equiva
 from steptime.measurements.results_files import ResultsFiles
 from steptime.measurements.set_aside import SetAside, counted, sentences
 from steptime.measurements.stored_record import SCHEMA, Reader
+from steptime.measurements.verdicts import TrialVerdict, trial_verdicts
 from steptime.study.trial import Trial
 
 _RESERVED = ("study", "machine")
@@ -302,6 +303,12 @@ class Store:
         """Return the results of the equivalence check, oldest first."""
         return list(self._files.records(self.path / "equivalence.jsonl", read_equivalence))
 
+    def verdicts(self) -> dict[str, TrialVerdict]:
+        """Return why trials have no result or no rank, by trial id, as their equivalence checks and runs found it."""
+        kept = self.get("verdicts") or {}
+        settings = self.study_json.get("equivalence") or {}
+        return trial_verdicts(self.trials(), self.equivalence(), kept, all_checked=bool(settings.get("enabled", False)))
+
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""
         with self._lock:
@@ -314,7 +321,7 @@ class Store:
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""
-        verdicts = self.get("verdicts") or {}
+        verdicts = self.verdicts()
         found = []
         for trial in self.trials():
             kinds = (self.iter_launches(trial.id), self.ablations(trial.id), self.trainings(trial.id))

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steptime.measurements.flags import RECORDS_SET_ASIDE
+from steptime.measurements.flags import RECORDS_SET_ASIDE, STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.summary_form import TrialSummary
@@ -44,6 +44,14 @@ _MARKS = (
         ),
     ),
     ("throttled", "A limit on heat, power or processor time held the machine back."),
+    (
+        STALLS[0],
+        (
+            "Some steps take much longer than the others. The step time is the mean, which has them; the median has "
+            "not, and says what a step takes between stalls."
+        ),
+    ),
+    (STALLS[1], "No kind of step stands out, and yet the mean, which is the step time, is not near the median."),
     (
         "single launch: its interval takes",
         "How launches differ was estimated from the other trials; this trial's own launch cannot confirm it.",

@@ -24,6 +24,7 @@ from steptime.measurements.ablation.accounts import MARKS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.store import Store
+from steptime.measurements.verdicts import TrialVerdict
 from steptime.plugins import OWN
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.framework_files import Finding, finding
@@ -183,7 +184,7 @@ def _run(folder: Path, text: str, observer: Observer) -> tuple[Store, StudyPlan]
 
 
 def _of_records(store: Store, manifest: Manifest, plan: StudyPlan) -> Iterator[Finding]:
-    verdicts = store.get("verdicts") or {}
+    verdicts = store.verdicts()
     launched = {trial.strategy for trial in plan.expansion.trials}
     for name in manifest.strategies:
         if name not in launched:
@@ -217,7 +218,7 @@ def _about_threads(store: Store, manifest: Manifest, trials: Sequence[Trial]) ->
 
 
 def _about_loaders(store: Store, plan: StudyPlan) -> Iterator[Finding]:
-    verdicts = store.get("verdicts") or {}
+    verdicts = store.verdicts()
     for reason in skipped_in_words(plan.expansion.skipped):
         yield Finding("loaders", "can be launched here", ok=False, detail=reason)
     for trial in plan.expansion.trials:
@@ -227,7 +228,7 @@ def _about_loaders(store: Store, plan: StudyPlan) -> Iterator[Finding]:
             yield _about_timing(store, trial, subject)
 
 
-def _reason(verdict: Mapping[str, str] | None) -> str:
+def _reason(verdict: TrialVerdict | None) -> str:
     return verdict["reason"] if verdict else ""
 
 
