@@ -177,8 +177,9 @@ def test_what_is_not_known_is_null_and_never_zero(store):
     store.add_trial(trial)
     found = of(summarise(store), trial)
     assert (found.status, found.reason) == ("failed", "not run yet")
-    for group in (found.step_time_s, found.throughput_samples_per_s, found.efficiency):
-        assert {value for name, value in group.model_dump().items() if name != "level"} == {None}
+    shown = found.model_dump()
+    for group in (shown["step_time_s"], shown["throughput_samples_per_s"], shown["efficiency"]):
+        assert {value for name, value in group.items() if name != "level"} == {None}
     assert found.framework_version is None
 
 
