@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from steptime.measurements.ablation.imbalance import blamed_worker
 from steptime.measurements.comparison import compare
 from steptime.measurements.launch_spread import pool_spread
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.launch_times import reduce_times
 
 Array = NDArray[np.float64]
 
@@ -43,33 +43,19 @@ def studies(trials: int, launches: int, kind: str, drift: float, count: int) -> 
         yield logs + drift * float(np.sqrt(np.mean(spread**2))) * rng.standard_normal(launches)
 
 
-def launch(block: int, log_time: float) -> LaunchTimes:
-    """Return a launch whose steps all take as long."""
-    return LaunchTimes(
-        block=block,
-        steady_s=np.exp([log_time]),
-        dropped=0,
-        effective=1.0,
-        log_median=log_time,
-        log_mean=log_time,
-        median_error=0.0,
-        mean_error=0.0,
-    )
-
-
-def calls_one_slower(logs: Array, *, together: bool, planted: float = 0.0) -> tuple[bool, float]:
+def calls_one_slower(logs: Array, *, together: bool) -> tuple[bool, float]:
     """Return whether a trial is called slower than the best one, and the median half-width of the comparisons.
 
     Args:
         logs: of launches, trials x blocks.
         together: whether the comparisons hold together, as in a report.
-        planted: by how much the logarithm of the last trial is too long; then only it counts.
     """
-    shifted = logs + planted * (np.arange(len(logs)) == len(logs) - 1)[:, None]
-    trials = {str(row): [launch(block, value) for block, value in enumerate(each)] for row, each in enumerate(shifted)}
+    trials = {
+        str(row): [reduce_times(np.exp([log]), block) for block, log in enumerate(each)]
+        for row, each in enumerate(logs)
+    }
     spreads = pool_spread(trials)
-    best = str(int(shifted.mean(axis=1).argmin()))
-    counted = [str(len(logs) - 1)] if planted else [name for name in trials if name != best]
+    best = str(int(logs.mean(axis=1).argmin()))
     found = [
         compare(
             trials[name],
@@ -77,11 +63,11 @@ def calls_one_slower(logs: Array, *, together: bool, planted: float = 0.0) -> tu
             spreads=(spreads[name], spreads[best]) if spreads else None,
             family=len(trials) if together else None,
         )
-        for name in counted
+        for name in trials
         if name != best
     ]
     widths = [0.5 * float(np.log(each.high / each.low)) for each in found]
-    return any(each.low > 1.0 for each in found), float(np.median(widths)) if widths else 0.0
+    return any(each.low > 1.0 for each in found), float(np.median(widths))
 
 
 def rankings(count: int) -> Iterator[str]:

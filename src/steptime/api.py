@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from steptime.measurements.export import steps_table, trials_table
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
-from steptime.predict import fit as fitting
 from steptime.predict import predict as predicting
-from steptime.predict.held_out import with_holdout
+from steptime.predict.held_out import fit_with_holdout
 from steptime.predict.nccl_tests import read_nccl_tests
-from steptime.predict.observation import observe
 from steptime.predict.profile import Profile, read_profile, write_profile
 from steptime.predict.query import read_queries
 
@@ -80,9 +78,7 @@ def fit(folder: str | Path, nccl_tests: Sequence[str | Path] = ()) -> Profile:
     of nccl-tests cannot.
     """
     store = Store.open(Path(folder))
-    observations = observe(store)
-    tables = read_nccl_tests([Path(each) for each in nccl_tests])
-    return with_holdout(fitting.fit(store, observations, tables), observations)
+    return fit_with_holdout(store, read_nccl_tests([Path(each) for each in nccl_tests]))
 
 
 def predict(profile: Profile, workers: Sequence[int], changes: Sequence[str] = ()) -> "pl.DataFrame":

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from steptime.measurements.comparison import compare
-from steptime.measurements.launch_times import LaunchTimes, reduce_times
+from steptime.measurements.launch_times import reduce_times
 
 REPETITIONS = 2000
 RATIO = 1.1
@@ -10,19 +10,7 @@ RATIO = 1.1
 
 def launches(centres, blocks):
     """Return launches whose medians are known exactly."""
-    return [
-        LaunchTimes(
-            block=int(block),
-            steady_s=np.exp([centre]),
-            dropped=0,
-            effective=1.0,
-            log_median=float(centre),
-            log_mean=float(centre),
-            median_error=0.0,
-            mean_error=0.0,
-        )
-        for centre, block in zip(centres, blocks, strict=True)
-    ]
+    return [reduce_times(np.exp([centre]), int(block)) for centre, block in zip(centres, blocks, strict=True)]
 
 
 def compared(rng, slow_blocks, fast_blocks, drift):

@@ -6,7 +6,7 @@ from steptime.measurements.ablation.imbalance import blamed_worker
 from steptime.measurements.accuracy.results import over_seeds
 from steptime.measurements.comparison import compare
 from steptime.measurements.launch_spread import pool_spread
-from steptime.measurements.launch_times import LaunchTimes
+from steptime.measurements.launch_times import reduce_times
 from steptime.measurements.simultaneous import critical_value, sidak_level
 
 
@@ -33,19 +33,7 @@ def test_independent_claims_at_sidaks_level_hold_together(claims):
 
 
 def launches(logs):
-    return [
-        LaunchTimes(
-            block=block,
-            steady_s=np.exp([log]),
-            dropped=0,
-            effective=1.0,
-            log_median=log,
-            log_mean=log,
-            median_error=0.0,
-            mean_error=0.0,
-        )
-        for block, log in enumerate(logs)
-    ]
+    return [reduce_times(np.exp([log]), block) for block, log in enumerate(logs)]
 
 
 def one_is_called_slower(logs, family):
@@ -98,21 +86,7 @@ def test_more_launches_are_needed_to_settle_one_of_many_comparisons_than_a_compa
 
 def test_two_single_launches_of_many_trials_compare_by_a_wider_interval_than_two_of_two():
     rng = np.random.default_rng(5)
-    slow, fast = (
-        [
-            LaunchTimes(
-                block=0,
-                steady_s=rng.lognormal(0.0, 0.05, 200),
-                dropped=0,
-                effective=200.0,
-                log_median=0.0,
-                log_mean=0.0,
-                median_error=0.0,
-                mean_error=0.0,
-            )
-        ]
-        for _ in range(2)
-    )
+    slow, fast = ([reduce_times(rng.lognormal(0.0, 0.05, 200), 0)] for _ in range(2))
     widths = [np.log(found.high / found.low) for found in (compare(slow, fast), compare(slow, fast, family=8))]
     assert widths[0] < widths[1]
 

@@ -51,7 +51,7 @@ def run(folder: Path, text: str = STUDY, observer: Silent | None = None) -> Stor
 @pytest.fixture
 def without_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run do everything but launch."""
-    monkeypatch.setattr(study_run, "BlockRunner", lambda *_fields: SimpleNamespace(run=lambda _schedule: 0))
+    monkeypatch.setattr(study_run, "BlockRunner", lambda *_fields, **_named: SimpleNamespace(run=lambda _schedule: 0))
 
 
 @pytest.mark.usefixtures("without_launches")

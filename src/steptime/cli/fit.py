@@ -29,16 +29,13 @@ def fit(
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
     from steptime.cli.console import warn
     from steptime.measurements.store import Store
-    from steptime.predict.fit import fit as fitted
-    from steptime.predict.held_out import with_holdout
+    from steptime.predict.held_out import fit_with_holdout
     from steptime.predict.nccl_tests import fit_tables, read_nccl_tests
-    from steptime.predict.observation import observe
     from steptime.predict.profile import default_profile_path, write_profile
 
     tables = read_nccl_tests(nccl_tests or [])
     store = Store.open(folder)
-    observations = observe(store)
-    profile = with_holdout(fitted(store, observations, tables), observations)
+    profile = fit_with_holdout(store, tables)
     links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
     write_profile(profile, path)

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.interval import LEVEL, step_time
+from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.launch_spread import TrialSpread, pooled_error, satterthwaite
 from steptime.measurements.launch_times import LaunchTimes
 from steptime.measurements.simultaneous import critical_value, sidak_level
@@ -47,6 +48,11 @@ class Comparison:
     """Degrees of freedom that other trials of the study contribute."""
     family: int = 2
     """Trials whose comparisons hold together at ``level``; 2 for a comparison by itself."""
+
+    @property
+    def interval(self) -> IntervalOverLaunches:
+        """The ratio with its interval and the range seen, as reports have it."""
+        return IntervalOverLaunches(self.ratio, self.low, self.high, self.least, self.most)
 
     @property
     def tied(self) -> bool:

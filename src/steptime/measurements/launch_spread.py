@@ -296,7 +296,7 @@ class _Layout:
         else:
             effects = _eliminated(present.T.tocsr(), blocks, trials, connected[self.trials :])
         of_component = connected[self.trials :]
-        effects -= (_sums(of_component, effects) / np.maximum(np.bincount(of_component), 1))[of_component]
+        effects -= (_sums(of_component, effects) / np.bincount(of_component))[of_component]
         shifted = values - effects[self.columns]
         return effects, shifted - self.trial_means(shifted)[self.rows]
 

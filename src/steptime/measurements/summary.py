@@ -4,7 +4,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -15,7 +15,7 @@ from steptime.measurements.accuracy.form import TrainingSummary
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.accuracy.results import accuracy_places, training_summary
 from steptime.measurements.asynchrony import StalenessCounts, loss_rate, staleness, to_json
-from steptime.measurements.comparison import Comparison, Measured, compare_trials
+from steptime.measurements.comparison import Measured, compare_trials
 from steptime.measurements.efficiency import baseline_of
 from steptime.measurements.emulated_cluster import ClusterForm, cluster_of
 from steptime.measurements.estimate import Estimate, estimate
@@ -325,11 +325,8 @@ def _efficiency(trial: Trial, found: Estimate | None, points: Sequence[Measured]
     if baseline.trial.id == trial.id:
         return Efficiency(value=1.0, low=1.0, high=1.0, least=1.0, most=1.0, **names)
     # Both batches per worker are the same, so the ratio of the rates per worker is that of the times.
-    return Efficiency(**_ratio(compare_trials(baseline, Measured(trial, found.launches, found.spread))), **names)
-
-
-def _ratio(found: Comparison) -> dict[str, float]:
-    return {"value": found.ratio, "low": found.low, "high": found.high, "least": found.least, "most": found.most}
+    ratio = compare_trials(baseline, Measured(trial, found.launches, found.spread)).interval
+    return Efficiency(**asdict(ratio), **names)
 
 
 def _ranking(results: Sequence[_Result]) -> list[RankedTrial]:
@@ -360,7 +357,7 @@ def _place(group: str, rank: int, result: Measured, best: Measured, family: int)
         group=group,
         rank=rank,
         trial=result.trial.id,
-        ratio_to_best=IntervalOverLaunches(**_ratio(ratio)),
+        ratio_to_best=ratio.interval,
         tied_with_best=ratio.tied,
         launches_to_settle=ratio.launches_to_settle() or None if ratio.tied else None,
     )

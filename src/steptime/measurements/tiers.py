@@ -5,7 +5,6 @@ from typing import Any, get_args
 
 from steptime.measurements.comparison import Measured, compare_trials
 from steptime.measurements.interval import LEVEL
-from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.summary_form import OptionChange, TunedTrial
 from steptime.study.trial import Trial, Tuning
@@ -43,10 +42,7 @@ def tuned_trials(trials: Sequence[Trial], measured: Mapping[str, Measured]) -> l
 def _tuned(trial: Trial, documented: Trial | None, measured: Mapping[str, Measured], level: float) -> TunedTrial:
     speedup = None
     if documented and documented.id in measured and trial.id in measured:
-        found = compare_trials(measured[documented.id], measured[trial.id], level)
-        speedup = IntervalOverLaunches(
-            value=found.ratio, low=found.low, high=found.high, least=found.least, most=found.most
-        )
+        speedup = compare_trials(measured[documented.id], measured[trial.id], level).interval
     return TunedTrial(
         group=trial.group,
         trial=trial.id,

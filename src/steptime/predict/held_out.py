@@ -5,14 +5,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.measurements.store import Store
 from steptime.predict.anomaly import anomaly_of
 from steptime.predict.curve.reference_models import NULLS
-from steptime.predict.fit import fit_group
-from steptime.predict.observation import Deployment, Observation
+from steptime.predict.fit import fit, fit_group
+from steptime.predict.nccl_tests import NcclTable
+from steptime.predict.observation import Deployment, Observation, observe
 from steptime.predict.predict import predict_one
 from steptime.predict.profile import HeldOut, MeasuredConfiguration, PredictedSeconds, Profile, ProfileGroup
 from steptime.predict.query import Query
 from steptime.predict.targets import Target
+
+
+def fit_with_holdout(store: Store, tables: Sequence[NcclTable] = ()) -> Profile:
+    """Return the profile of a store, with its errors on configurations that the fit did not see; see ``fit.fit``."""
+    observations = observe(store)
+    return with_holdout(fit(store, observations, tables), observations)
 
 
 def with_holdout(profile: Profile, observations: Sequence[Observation]) -> Profile:

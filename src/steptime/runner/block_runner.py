@@ -228,6 +228,8 @@ class BlockRunner(Generic[Configuration, Record]):
     allocation: Allocation | None = None
     """That the launches must end in: the first launch that would not stops the run with Unfinished."""
     clock: Callable[[], float] = time.monotonic
+    after_block: Callable[[], None] = lambda: None
+    """Called when the launches of a block are over."""
 
     def run(self, schedule: Schedule[Configuration, Record]) -> int:
         """Launch block after block; return how many launches the budget left out of those needed in any case.
@@ -253,7 +255,7 @@ class BlockRunner(Generic[Configuration, Record]):
             for configuration in filter(ends_in_time, members):
                 self._launch(schedule, configuration, block)
             if members:
-                self.observer.block_over()
+                self.after_block()
             if not members and not self._launch_until_deadline(schedule):
                 break
         left_out = schedule.remaining(self.runs.guess_s, None).least

@@ -138,7 +138,15 @@ class StudyRun:
                 timed = timed_schedule(study, trials, store)
                 runs = timed_runs(inputs, timing_of(study), timed)
                 keep = self._keeping(store, store.append)
-                BlockRunner(executor, runs, keep, self.observer, until.timed, self.allocation).run(timed)
+                BlockRunner(
+                    executor,
+                    runs,
+                    keep,
+                    self.observer,
+                    until.timed,
+                    self.allocation,
+                    after_block=self.observer.block_over,
+                ).run(timed)
                 self._explain(store, executor, trials, inputs, timed.records, until)
                 if trained:
                     self._train(store, executor, trained, TrainingRuns(inputs, splits), until.all)
