@@ -118,7 +118,7 @@ def test_a_budget_keeps_its_share_for_ablation_launches(plan, monkeypatch):
     seen = []
 
     class NothingRun:
-        def __init__(self, *fields: Any) -> None:
+        def __init__(self, *fields: Any, **_named: Any) -> None:
             *_, deadline, _allocation = fields
             seen.append(deadline)
 

@@ -126,7 +126,7 @@ class StudyPrediction(JsonForm):
     """What a study predicts from its own measurements."""
 
     conditions: str
-    """The hosts that are predicted, in words."""
+    """A description of the predicted hosts."""
     measured_workers: int
     """The most workers that were measured."""
     points: list[PredictedConfiguration] = Field(default_factory=list)

@@ -119,7 +119,7 @@ class TrialSummary(JsonForm):
     staleness: Staleness | None = None
     """None where updates cannot be stale."""
     phases: dict[str, Phase | None] | None = None
-    """Where the time of a step goes, by phase; None without ablation runs. A phase that nobody can tell is None."""
+    """Where the time of a step goes, by phase; None without ablation runs. An undetermined phase is None."""
     closure_error: float | None = None
     overlap: float | None = None
     """comm_hidden / communication; None where it is not known or nothing is communicated."""

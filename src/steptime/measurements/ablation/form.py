@@ -30,8 +30,8 @@ class Account(JsonForm):
     difference_s: Interval | None
     """`native_s` minus `by_ablation_s`, paired by blocks."""
     agrees: bool | None
-    """True where the whole interval of the difference is within 2 % of the step, False where all of it is beyond; None
-    where neither is shown, as where there is no interval or no ablation."""
+    """True if the whole interval of the difference is within 2 % of the step, False if all of it is beyond; None if
+    neither is shown, for example without an interval or an ablation."""
 
 
 class WorkerPhases(JsonForm):

@@ -43,7 +43,7 @@ class TrainingSummary(JsonForm):
     rate_schedule: dict[str, Any]
     """Its ``name`` and ``parameters``."""
     schedule: str
-    """The same in words."""
+    """A description of the schedule."""
     scaling_rule: str
     warmup_epochs: int
     label_smoothing: float
@@ -54,7 +54,7 @@ class TrainingSummary(JsonForm):
     seeds: list[int]
     """Of the trainings that came to an end."""
     diverged: int
-    """How many of them ended with a loss that is no number."""
+    """Trainings that ended with a loss of NaN or infinity."""
     final_accuracy: OverSeeds | None = None
     """Behind the last epoch of each training, which is the first that reached the target where one did."""
     best_accuracy: OverSeeds | None = None
@@ -71,7 +71,7 @@ class TrainingSummary(JsonForm):
     samples_to_target: OverSeeds | None = None
     """Likewise."""
     samples_per_s: OverSeeds
-    """Of all epochs but the first, in which frameworks compile; of the first where there is no other."""
+    """Median over all epochs except the first, in which frameworks compile; the first one if there is no other."""
     staleness: float | None = None
     """Mean over all updates; None where none can be stale."""
     curve: list[EpochPoint]
@@ -86,7 +86,7 @@ class AccuracyPlace(JsonForm):
     rank: int
     trial: str
     difference_to_best: OverSeeds | None
-    """Final accuracy less that of the best (or the final loss, where there is no accuracy), over the seeds that both
-    trained; None where they have none in common."""
+    """Final accuracy minus that of the best (final loss if there is no accuracy), over the seeds that both trained;
+    None if they share no seed."""
     tied_with_best: bool
     """Whether the interval of the difference holds 0, or there is none."""

@@ -47,7 +47,7 @@ class LoaderRow(JsonForm):
     waited_share: Interval | None
     """The part of the measured step that the training alone does not take."""
     workers_per_host: Interval | None
-    """From how many workers on the host's processors are busy; None where nobody counted its processor seconds."""
+    """Workers that keep the host's processors busy; None if processor seconds were not measured."""
     device_samples_per_s: Interval
     """From what speed of a worker's device on the loader is the limit."""
 
