@@ -46,9 +46,11 @@ from steptime.measurements.summary_form import (
     Staleness,
     StepTime,
     Summary,
+    TrialStatus,
     TrialSummary,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
+from steptime.measurements.verdicts import TrialVerdict, current_checks
 from steptime.study.trial import Trial, Tuning
 
 
@@ -80,7 +82,7 @@ class _Result:
 def summarise(store: Store) -> Summary:
     """Return the summary of the study in ``store``; raises StoreError as the store does."""
     machine = store.machine() or {}
-    verdicts = store.get("verdicts") or {}
+    verdicts = store.verdicts()
     kept = store.get("tiers") or {}
     implementations = store.get("implementations") or {}
     alone = [
@@ -129,7 +131,7 @@ def summarise(store: Store) -> Summary:
         sites=site_forms(
             [launch for each in results if each.estimate for launch in each.estimate.launches], store.get("sites") or {}
         ),
-        equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
+        equivalence=[_equivalence_summary(each) for each in current_checks(store.trials(), store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=list(store.problems),
     )
@@ -224,12 +226,13 @@ def _with_spread(result: _Result, spread: TrialSpread | None) -> _Result:
 
 def _trial_summary(
     result: _Result,
-    verdict: Mapping[str, str] | None,
+    verdict: TrialVerdict | None,
     points: Sequence[Measured],
     varied: Varied,
 ) -> TrialSummary:
     trial, found, taken_apart = result.trial, result.estimate, result.breakdown
-    status, reason = "ok", None
+    status: TrialStatus = "ok"
+    reason = None
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
     elif found is None and result.training is None:
@@ -381,16 +384,6 @@ def _version(launch: Launch | TrainingRun | None) -> str | None:
         return launch.facts.get("framework_version")
     versions = Counter(worker.facts.get("framework_version") for worker in launch.workers) if launch else Counter()
     return versions.most_common(1)[0][0] if versions else None
-
-
-def _latest(results: Sequence[EquivalenceResult]) -> list[EquivalenceResult]:
-    """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
-    latest: dict[tuple[Any, ...], EquivalenceResult] = {}
-    for each in results:
-        options = (each.optimizer, *sorted({**each.options, **each.environment_variables}.items()))
-        key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers, options)
-        latest[key] = each
-    return list(latest.values())
 
 
 def _equivalence_summary(result: EquivalenceResult) -> EquivalenceSummary:

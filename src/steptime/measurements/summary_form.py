@@ -22,6 +22,8 @@ from steptime.study.trial import OptionValue, Tuning
 
 SCHEMA = 1
 
+TrialStatus = Literal["ok", "failed", "not_equivalent", "unranked"]
+
 
 class StepTime(JsonForm):
     """Seconds from one completed update to the next, on the slowest worker; None without a measurement."""
@@ -132,7 +134,7 @@ class TrialSummary(JsonForm):
     """What the trial's trainings reached; None where steps are timed, or no training has ended."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""
-    status: Literal["ok", "failed", "not_equivalent", "unranked"]
+    status: TrialStatus
     """``unranked`` of a trial that was measured and changes what is computed, as ``reason`` says."""
     reason: str | None
     flags: list[str]
