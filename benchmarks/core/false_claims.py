@@ -49,10 +49,7 @@ def launch(block: int, log_time: float) -> LaunchTimes:
         block=block,
         steady_s=np.exp([log_time]),
         dropped=0,
-        effective=1.0,
-        log_median=log_time,
         log_mean=log_time,
-        median_error=0.0,
         mean_error=0.0,
     )
 

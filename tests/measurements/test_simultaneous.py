@@ -38,10 +38,7 @@ def launches(logs):
             block=block,
             steady_s=np.exp([log]),
             dropped=0,
-            effective=1.0,
-            log_median=log,
             log_mean=log,
-            median_error=0.0,
             mean_error=0.0,
         )
         for block, log in enumerate(logs)
@@ -104,10 +101,7 @@ def test_two_single_launches_of_many_trials_compare_by_a_wider_interval_than_two
                 block=0,
                 steady_s=rng.lognormal(0.0, 0.05, 200),
                 dropped=0,
-                effective=200.0,
-                log_median=0.0,
                 log_mean=0.0,
-                median_error=0.0,
                 mean_error=0.0,
             )
         ]

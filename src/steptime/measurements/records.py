@@ -106,7 +106,7 @@ class EquivalenceResult(StoredRecord):
     optimizer: str = "sgd"
     """The name of the optimizer that was compared."""
     trials: list[str] | None = None
-    """The ids of the trials of the study that the check stands for; None in older records."""
+    """The ids of the study's trials that it covers; None in older records."""
     unranked: str | None = None
     """Why trials with these options have no rank although they pass; None where they have one."""
 

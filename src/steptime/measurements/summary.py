@@ -23,6 +23,7 @@ from steptime.measurements.flags import (
     POOLED_SINGLE_LAUNCH,
     SINGLE_LAUNCH,
     Varied,
+    stall_flag,
     trial_flags,
     varied_names,
     varied_options,
@@ -191,17 +192,18 @@ def _result(
         (ok if launch.status == "ok" else failures).append(launch)
     ran = ok or failures
     found = estimate(ok, trial.strategy) if ok else None
-    timed = [math.exp(each.log_location("mean")) for each in found.launches] if found else []
+    timed = [math.exp(each.log_mean) for each in found.launches] if found else []
     ablations = store.ablations(trial.id)
+    apart = [each for each in ablations if each.status == "ok"]
+    flags = trial_flags(trial, ok, len(failures), cores, apart) if ok else []
+    flags += [stall_flag(found.stalls)] if found and found.stalls else []
     return _Result(
         trial=trial,
         ok=len(ok) + len(trainings) - len(failed),
         failed=len(failures) + len(failed),
         last=ran[-1] if ran else (trainings[-1] if trainings else None),
         failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
-        flags=trial_flags(trial, ok, len(failures), cores, [each for each in ablations if each.status == "ok"])
-        if ok
-        else [],
+        flags=flags,
         noise=_median_noise(ok),
         estimate=found,
         loss_rate=loss_rate(ok),
@@ -271,6 +273,7 @@ def _trial_summary(
         failed_launches=result.failed,
         steps=found.steps if found else 0,
         step_time_s=_step_time(found),
+        stalls=found.stalls if found else None,
         throughput_samples_per_s=_throughput(trial, found),
         efficiency=_efficiency(trial, found, points),
         loss_rate_per_s=result.loss_rate or NOT_MEASURED,
@@ -297,11 +300,13 @@ def _step_time(found: Estimate | None) -> StepTime:
         return StepTime()
     least, most = found.seen
     return StepTime(
-        median=found.median,
+        mean=found.mean,
         low=found.low,
         high=found.high,
         level=found.level,
-        mean=found.mean,
+        median=found.median,
+        p90=found.p90,
+        p99=found.p99,
         least=least,
         most=most,
     )
@@ -312,7 +317,7 @@ def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[fl
         return IntervalOverLaunches(None)
     batch, (least, most) = trial.global_batch, found.seen
     return IntervalOverLaunches(
-        value=batch / found.median,
+        value=batch / found.mean,
         low=batch / found.high,
         high=batch / found.low,
         least=batch / most,

@@ -1,6 +1,6 @@
 """The verdicts on the trials of a results folder: why trials have no result, or no rank.
 
-Whether a trial passed the equivalence check is derived from the records of the checks, whatever ``verdicts.json`` says;
+Whether a trial passed the equivalence check is derived from the records of the checks, never from ``verdicts.json``;
 that file only adds what left no record: a shortage of memory, a missing environment, a spent budget.
 """
 
@@ -34,7 +34,7 @@ def trial_verdicts(
     Args:
         trials: of the results folder.
         checks: its records of the equivalence check, oldest first.
-        kept: what runs kept in ``verdicts.json``. Used where no check record says anything about a trial.
+        kept: what runs kept in ``verdicts.json``. Used for trials without a check record.
         all_checked: whether the study has the equivalence check, so that a trial without a record of one has no rank.
     """
     found: dict[str, TrialVerdict] = {}
@@ -74,7 +74,7 @@ def loader_check(trial: Trial) -> str:
 
 
 def concerns(check: EquivalenceResult, trial: Trial) -> bool:
-    """Whether ``check`` stands for ``trial``: it names the trial, or in older records what the trial computes with."""
+    """Whether ``check`` covers ``trial``: it names the trial, or in older records what the trial computes with."""
     if check.trials is not None:
         return trial.id in check.trials
     same = check.framework == trial.framework and tuple(check.input_shape) == trial.input_shape
