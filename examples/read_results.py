@@ -19,8 +19,8 @@ def load(folder: str) -> dict[str, Any]:
     """Return the report of a results folder as the documented JSON."""
     command = [sys.executable, "-m", "steptime", "report", folder, "--json"]
     report: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    if report["schema"] != 1:
-        sys.exit(f"this program knows schema 1, not {report['schema']}")
+    if report["schema"] != 2:
+        sys.exit(f"this program knows schema 2, not {report['schema']}")
     return report
 
 
