@@ -14,13 +14,16 @@ import subprocess
 import sys
 from typing import Any
 
+SCHEMA = 2
+"""The form of the report that this program knows."""
+
 
 def load(folder: str) -> dict[str, Any]:
     """Return the report of a results folder as the documented JSON."""
     command = [sys.executable, "-m", "steptime", "report", folder, "--json"]
     report: dict[str, Any] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    if report["schema"] != 1:
-        sys.exit(f"this program knows schema 1, not {report['schema']}")
+    if report["schema"] != SCHEMA:
+        sys.exit(f"this program knows schema {SCHEMA}, not {report['schema']}")
     return report
 
 

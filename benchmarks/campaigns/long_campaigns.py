@@ -54,7 +54,7 @@ _ENDED = ("GONE", "COMPLETED", "FAILED", "NODE_FAIL", "CANCELLED", "TIMEOUT")
 
 
 def _milliseconds(step: StepTime) -> str:
-    values = [step.median, step.low, step.high]
+    values = [step.mean, step.low, step.high]
     shown = ["?" if value is None else f"{1e3 * value:.2f}" for value in values]
     return f"{shown[0]} ms ({shown[1]} to {shown[2]})"
 

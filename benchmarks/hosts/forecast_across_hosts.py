@@ -115,11 +115,11 @@ def print_table(folder: Path) -> None:
             continue
         name, real, forecast = ", ".join(key), measured[key], each["step_time_s"]
         if each["refused"] or not real:
-            print(f"| {name} | refused: {each['refused']} | {milliseconds(real, 'median') if real else 'failed'} | | |")
+            print(f"| {name} | refused: {each['refused']} | {milliseconds(real, 'mean') if real else 'failed'} | | |")
             continue
-        error = forecast["value"] / real["median"] - 1.0
-        within = forecast["low"] <= real["median"] <= forecast["high"]
-        shown = [milliseconds(forecast, "value"), milliseconds(real, "median")]
+        error = forecast["value"] / real["mean"] - 1.0
+        within = forecast["low"] <= real["mean"] <= forecast["high"]
+        shown = [milliseconds(forecast, "value"), milliseconds(real, "mean")]
         print(f"| {name} | {shown[0]} | {shown[1]} | {error:+.0%} | {'yes' if within else 'no'} |")
 
 

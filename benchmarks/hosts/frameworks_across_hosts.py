@@ -126,7 +126,7 @@ def verdict(store: Store, trial: Trial) -> str:
     """Say in a few words what became of one strategy."""
     checks = [each for each in store.equivalence() if each.strategy == trial.strategy]
     if not checks or not checks[-1].passed:
-        said = (store.get("verdicts") or {}).get(trial.id)
+        said = store.verdicts().get(trial.id)
         return f"**{said['status']}**: {said['reason']}" if said else "not run"
     found = ["held"]
     launches = store.launches(trial.id)

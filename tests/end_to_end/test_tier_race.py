@@ -100,7 +100,7 @@ def test_both_tiers_were_run_with_their_own_values(store):
 
 def test_the_gain_of_tuned_is_that_of_the_planted_option(summary):
     (tuned,) = summary.tuned
-    times = {trial.tuning: trial.step_time_s.median for trial in summary.trials}
+    times = {trial.tuning: trial.step_time_s.mean for trial in summary.trials}
     assert times["documented"] - times["tuned"] == pytest.approx(0.100, rel=0.5)
     assert tuned.speedup.value == pytest.approx(times["documented"] / times["tuned"])
     assert tuned.speedup.low > 1.0

@@ -31,3 +31,12 @@ def log_step_times(
     alone = np.median(SPREAD * correlated(rng, (2000, 1, shape[2]), phi), axis=-1).std()
     own: NDArray[np.float64] = effect * alone * rng.normal(size=(*shape[:2], 1))
     return within + own
+
+
+def with_stalls(
+    rng: np.random.Generator, times: NDArray[np.float64], period: int, length_s: float
+) -> NDArray[np.float64]:
+    """Return step ``times`` of which every ``period``-th is longer, from anywhere in the period of each series."""
+    first = rng.integers(0, period, (*times.shape[:-1], 1))
+    stalled: NDArray[np.float64] = times + length_s * ((np.arange(times.shape[-1]) + first) % period == 0)
+    return stalled

@@ -9,7 +9,7 @@ RATIO = 1.1
 
 
 def launches(centres, blocks):
-    """Return launches whose medians are known exactly."""
+    """Return launches whose step times are known exactly."""
     return [reduce_times(np.exp([centre]), int(block)) for centre, block in zip(centres, blocks, strict=True)]
 
 
@@ -69,7 +69,7 @@ def test_the_ratio_is_that_of_the_two_step_times_and_its_inverse_the_other_way_r
     rng = np.random.default_rng(6)
     slow, fast = launches(rng.normal(0.2, 0.01, 6), range(6)), launches(rng.normal(0.0, 0.01, 4), range(4))
     there, back = compare(slow, fast), compare(fast, slow)
-    expected = np.mean([each.log_median for each in slow]) - np.mean([each.log_median for each in fast])
+    expected = np.mean([each.log_mean for each in slow]) - np.mean([each.log_mean for each in fast])
     assert np.log(there.ratio) == pytest.approx(expected)
     assert (there.ratio * back.ratio, there.low * back.high) == pytest.approx((1.0, 1.0))
 

@@ -30,7 +30,19 @@ def trial(loader: str = "native", processes: int = 0, **changes: object) -> Tria
 
 def step(seconds: float, width: float = 0.01) -> Estimate:
     low, high = seconds / (1 + width), seconds * (1 + width)
-    return Estimate(seconds, low, high, 0.95, seconds, 100, 0, [])
+    return Estimate(
+        mean=seconds,
+        low=low,
+        high=high,
+        level=0.95,
+        median=seconds,
+        p90=seconds,
+        p99=seconds,
+        stalls=None,
+        steps=100,
+        dropped=0,
+        launches=[],
+    )
 
 
 def stretch(name: str, batch_s: float, cpu_s: float) -> LoaderStretch:

@@ -85,7 +85,7 @@ KINDS = {
             "framework framework_version strategy workload input_shape workers repeats steps parameters "
             "parameters_expected output_shape first_loss_error last_loss_error weight_error update_error "
             "update_rounding passed reason options environment_variables crashes learning_rate "
-            "gradient_error gradient_rounding rounds optimizer"
+            "gradient_error gradient_rounding rounds optimizer trials unranked"
         ),
     ),
 }

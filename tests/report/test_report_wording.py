@@ -22,7 +22,7 @@ def test_every_measured_number_comes_with_its_interval(value, width):
     shown = [
         wording.throughput(IntervalOverLaunches(value=value, low=low, high=high)),
         wording.ratio(IntervalOverLaunches(value=value, low=low, high=high)),
-        wording.step_time(StepTime(median=value, low=low, high=high)),
+        wording.step_time(StepTime(mean=value, low=low, high=high)),
         wording.share(
             trial(workers=2).model_copy(
                 update={"efficiency": Efficiency(value=value, low=low, high=high, baseline_workers=1)}
@@ -83,7 +83,7 @@ def test_a_number_without_an_interval_says_so():
     ],
 )
 def test_a_step_time_has_the_unit_that_suits_it(seconds, text):
-    assert wording.step_time(StepTime(median=seconds, low=seconds * 0.99, high=seconds * 1.01)).line == text
+    assert wording.step_time(StepTime(mean=seconds, low=seconds * 0.99, high=seconds * 1.01)).line == text
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,16 @@ def test_verdicts_on_trials_of_an_earlier_study_stay(tmp_path):
 
 
 @pytest.mark.usefixtures("without_launches")
+def test_a_check_names_the_trials_that_it_stands_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    store = run(tmp_path, CHECKED_STUDY.replace("batch_per_worker: 4", "batch_per_worker: [4, 8]"))
+
+    (check,) = store.equivalence()
+    assert sorted(check.trials) == sorted(trial.id for trial in store.trials())
+    assert len(check.trials) == 2
+
+
+@pytest.mark.usefixtures("without_launches")
 def test_a_verdict_that_no_longer_holds_goes(tmp_path, monkeypatch):
     monkeypatch.setattr(admission, "memory_shortage", lambda *_, **_limits: "does not fit the memory")
     assert run(tmp_path).get("verdicts")

@@ -45,7 +45,7 @@ def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     from steptime.errors import StoreError
     from steptime.predict.anomaly import anomalies_of
 
-    steps = {trial["id"]: (trial.get("step_time_s") or {}).get("median") for trial in report["trials"]}
+    steps = {trial["id"]: (trial.get("step_time_s") or {}).get("mean") for trial in report["trials"]}
     try:
         return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
     except StoreError as error:

@@ -112,7 +112,7 @@ def compare(
     mean(a) - mean(b), a sum of independent parts: for each block in which both ran, a_i / n_a - b_i / n_b; for each
     other launch its own share. Each part's variance is estimated from its own kind, so drift that hits both launches
     of a block cancels; t has Satterthwaite's degrees of freedom. With the same blocks on both sides this is the
-    paired t interval and exact; with no common block it is Welch's. docs/decisions/0003-interval.md has its coverage.
+    paired t interval and exact; with no common block it is Welch's. docs/decisions/0018-mean-step.md has more.
 
     Fewer than three common blocks count as none. When one trial has a single launch, it is taken to vary as the
     other does; when both have, only the steps within them can speak, and ``covers_launches`` is false.
@@ -215,7 +215,7 @@ def _spread(a: Mapping[int, float], b: Mapping[int, float], common: Sequence[int
 
 
 def _centres(launches: Sequence[LaunchTimes]) -> dict[int, float]:
-    return {launch.block: launch.log_median for launch in launches}
+    return {launch.block: launch.log_mean for launch in launches}
 
 
 def _values(centres: Mapping[int, float]) -> NDArray[np.float64]:

@@ -5,41 +5,50 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from steptime.measurements.interval import step_time
 from steptime.measurements.launch_spread import TrialSpread, pooled_error
 from steptime.measurements.launch_times import LaunchTimes, launch_times
 from steptime.measurements.records import Launch
+from steptime.measurements.stalls import Stalls, find_stalls
 
 
 @dataclass(frozen=True)
 class Estimate:
     """The step time of a trial, in seconds."""
 
-    median: float
+    mean: float
+    """The step time: the mean of all steady steps, of which launches weigh alike."""
     low: float
     high: float
     level: float
-    mean: float
+    """Of the interval of ``mean``."""
+    median: float
+    p90: float
+    p99: float
+    """Quantiles of the steps: of each launch, of which the geometric mean is taken."""
+    stalls: Stalls | None
+    """Where mean and median part."""
     steps: int
     """Steady steps over all launches."""
     dropped: int
     """Timed steps before the steady part, over all launches."""
     launches: list[LaunchTimes]
     spread: TrialSpread | None = None
-    """How its launches spread, with what the study's other trials say of that; None where nothing was pooled."""
+    """How its launches spread, with what the study's other trials say of that; None if nothing was pooled."""
 
     @property
     def seen(self) -> tuple[float, float]:
-        """The shortest and the longest median of a launch, in seconds."""
-        medians = [math.exp(each.log_median) for each in self.launches]
-        return min(medians), max(medians)
+        """The shortest and the longest step time of a launch, in seconds."""
+        means = [math.exp(each.log_mean) for each in self.launches]
+        return min(means), max(means)
 
     def with_spread(self, spread: TrialSpread) -> "Estimate":
         """Return the same estimate with the interval that the pooled ``spread`` of launches gives it."""
         share = 1.0 / len(self.launches)
         found = pooled_error([(spread, {launch.block: share for launch in self.launches})], self.level)
-        low, high = (self.median * math.exp(sign * found.half_width) for sign in (-1.0, 1.0))
+        low, high = (self.mean * math.exp(sign * found.half_width) for sign in (-1.0, 1.0))
         return replace(self, low=low, high=high, spread=spread)
 
 
@@ -48,17 +57,28 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
     found = [each for each in (launch_times(launch, strategy) for launch in launches) if each is not None]
     if not found:
         return None
-    median = step_time(found)
+    mean = step_time(found)
+    steady = [each.steady_s for each in found]
+    median, p90, p99 = (_quantile(steady, share) for share in (0.5, 0.9, 0.99))
     return Estimate(
-        median=median.value,
-        low=median.low,
-        high=median.high,
-        level=median.level,
-        mean=math.exp(float(np.mean([launch.log_mean for launch in found]))),
+        mean=mean.value,
+        low=mean.low,
+        high=mean.high,
+        level=mean.level,
+        median=median,
+        p90=p90,
+        p99=p99,
+        stalls=find_stalls(steady, mean.value, median),
         steps=sum(len(each.steady_s) for each in found),
         dropped=sum(each.dropped for each in found),
         launches=found,
     )
+
+
+def _quantile(launches: Sequence[NDArray[np.float64]], share: float) -> float:
+    """Return the geometric mean of a quantile over launches, which weigh alike as they do in the step time."""
+    quantiles = np.array([np.quantile(steady, share) for steady in launches])
+    return float(np.exp(np.log(quantiles).mean())) if quantiles.min() > 0.0 else 0.0
 
 
 POINTS = 101

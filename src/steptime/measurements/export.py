@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _INTERVALS = {
-    "step_time_s": ("median", "low", "high", "level", "mean"),
+    "step_time_s": ("mean", "low", "high", "level", "median", "p90", "p99"),
     "throughput_samples_per_s": ("value", "low", "high"),
     "efficiency": ("value", "low", "high", "baseline_workers", "baseline_strategy"),
 }
@@ -49,7 +49,7 @@ _PLAIN = (
 def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
     """Write ``trials``, ``steps``, ``worker_steps`` and ``trainings`` into ``folder`` and return their paths.
 
-    - trials: a trial of the summary per row; ``step_time_s.median`` becomes ``step_time_s_median``, and so on.
+    - trials: a trial of the summary per row; ``step_time_s.mean`` becomes ``step_time_s_mean``, and so on.
     - steps: trial, launch, block, step, end_s (since the first timed step began), step_time_s, steady.
     - worker_steps: trial, launch, block, worker, host, step, end_s (of the worker's own clock, since its first timed
       step began), step_time_s (as the worker saw it).
@@ -139,13 +139,12 @@ def _step_columns(store: Store) -> Iterator[dict[str, Any]]:
         reduced = launch_times(launch, trial.strategy)
         start = reduced.dropped if reduced else len(times)
         size = len(times)
-        steady = np.cumsum(times > 0.0) > start  # steps without a length are not counted as dropped
         yield {
             **_names(trial, launch, size),
             "step": np.arange(size),
             "end_s": np.cumsum(times),
             "step_time_s": times,
-            "steady": steady & (times > 0.0),
+            "steady": np.arange(size) >= start,
         }
 
 

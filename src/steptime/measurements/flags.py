@@ -16,10 +16,13 @@ from steptime.measurements.pooled_conditions import (
     versions_of,
 )
 from steptime.measurements.records import Launch
+from steptime.measurements.stalls import Stalls
 from steptime.study.trial import Trial, Tuning
+from steptime.units import format_seconds
 
 OVERCOMMITTED = "more workers than cores"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
+STALLS = ("stalls", "steps spread widely")
 POOLED_SINGLE_LAUNCH = "single launch: its interval takes from other trials how launches differ"
 
 
@@ -54,6 +57,17 @@ def trial_flags(
     if failed:
         found.append(f"{failed} of {failed + len(launches)} launches failed")
     return found
+
+
+def stall_flag(stalls: Stalls) -> str:
+    """Return ``stalls every 4 steps, of 50 ms; the mean step is 1.43 times the median one``."""
+    ratio = stalls.mean_over_median
+    parted = "the median step has no length on the clock" if ratio is None else f"the mean step is {ratio:.3g} times"
+    parted += "" if ratio is None else " the median one"
+    if not stalls.share:
+        return f"{STALLS[1]}: {parted}"
+    when = f"every {stalls.period} steps, of" if stalls.period else f"in {100 * stalls.share:.2g} % of the steps, of"
+    return f"{STALLS[0]} {when} {format_seconds(stalls.extra_s)}; {parted}"
 
 
 def counted(flags: Sequence[Sequence[str]]) -> list[str]:

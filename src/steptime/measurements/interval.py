@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.measurements.bootstrap import block_length, stationary_bootstrap
-from steptime.measurements.launch_times import LaunchTimes, Statistic
+from steptime.measurements.launch_times import LaunchTimes, without_period
 
 
 def t_quantile(freedom: float | NDArray[np.float64], level: float) -> NDArray[np.float64]:
@@ -45,35 +45,35 @@ class StepTimeInterval:
         return self.launches > 1
 
 
-def step_time(
-    launches: Sequence[LaunchTimes], statistic: Statistic = "median", level: float = LEVEL
-) -> StepTimeInterval:
+def step_time(launches: Sequence[LaunchTimes], level: float = LEVEL) -> StepTimeInterval:
     """Return the step time of a trial with its interval; raises ValueError without any launch.
 
-    The estimate is exp(mean of the logarithms of the launches' medians). Launches weigh alike, because each is one
-    draw of what differs between launches (memory layout, placement, clocks), however many steps it had time for;
-    logarithms make the estimate of A / B the inverse of that of B / A, and make the rate's interval that of the time.
+    The step time of a launch is the mean of its steady steps, stalls and all: the seconds that they took over their
+    number, so that the global batch over the step time is samples over seconds. The estimate is exp(mean of the
+    logarithms of the launches' step times). Launches weigh alike, because each is one draw of what differs between
+    launches (memory layout, placement, clocks), however many steps it had time for; logarithms make the estimate of
+    A / B the inverse of that of B / A, and make the rate's interval that of the time.
 
-    Two levels: the logarithm of a launch's median is m_i = mu + L_i + e_i, with L_i what this launch had of its own
-    and e_i what its limited, correlated steps leave open. Launches are fresh processes, so the m_i are independent,
-    and their spread holds both levels once, whatever the correlation of the steps:
-    mu = mean(m) ± t(n - 1) sd(m) / sqrt(n), Student's t. docs/decisions/0003-interval.md compares it with others.
+    Two levels: the logarithm of a launch's step time is m_i = mu + L_i + e_i, with L_i what this launch had of its own
+    and e_i what its limited, correlated steps and their stalls leave open. Launches are fresh processes, so the m_i are
+    independent, and their spread holds both levels once, whatever the correlation of the steps:
+    mu = mean(m) ± t(n - 1) sd(m) / sqrt(n), Student's t. benchmarks/core/mean-step.csv has its coverage.
 
-    With one launch the second level is all there is: the standard error of m comes from the stationary bootstrap,
-    and t has one degree of freedom less than the series has stretches of three mean block lengths. Such an interval
-    says nothing about other launches (``covers_launches``).
+    With one launch the second level is all there is: the standard error of m is the larger one of the stationary
+    bootstrap and of the autocorrelations (``mean_error``), without what is regular in stalls, and t has one degree of
+    freedom less than the series has stretches of three mean block lengths. Such an interval says nothing about other
+    launches (``covers_launches``).
 
     Args:
         launches: of one trial.
-        statistic: ``median``, or ``mean`` for what a long run costs per step.
         level: the share of such intervals that hold the true value.
     """
     if not launches:
         message = "a step time needs at least one launch"
         raise ValueError(message)
-    centres = np.array([launch.log_location(statistic) for launch in launches])
+    centres = np.array([launch.log_mean for launch in launches])
     if len(centres) == 1:
-        centre, half_width = centres[0], _half_width_within(launches[0], statistic, level)
+        centre, half_width = centres[0], _half_width_within(launches[0], level)
     else:
         centre, half_width = centres.mean(), float(half_width_between(centres, level))
     return StepTimeInterval(
@@ -93,22 +93,16 @@ def half_width_between(centres: NDArray[np.float64], level: float = LEVEL) -> ND
     return half_width
 
 
-def _half_width_within(launch: LaunchTimes, statistic: Statistic, level: float) -> float:
-    logs = np.log(launch.steady_s)
-    size = len(logs)
-    length = block_length(logs)
+def _half_width_within(launch: LaunchTimes, level: float) -> float:
+    series = without_period(launch.steady_s, launch.period)
+    size = len(series)
+    length = block_length(series)
     replicates = int(np.clip(_VALUES // size, _FEWEST_REPLICATES, _REPLICATES))
-    reduce = _log_median if statistic == "median" else _log_mean
-    error = stationary_bootstrap(logs, reduce, replicates, length, seed=0).std(ddof=1)
+    error = stationary_bootstrap(series, _mean, replicates, length, seed=0).std(ddof=1) / series.mean()
     freedom = max(1.0, size / (3.0 * length) - 1.0)
-    return float(t_quantile(freedom, level) * error)
+    return float(t_quantile(freedom, level) * max(error, launch.mean_error))
 
 
-def _log_median(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    medians: NDArray[np.float64] = np.median(logs, axis=-1)
-    return medians
-
-
-def _log_mean(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    means: NDArray[np.float64] = np.log(np.exp(logs).mean(axis=-1))
+def _mean(times: NDArray[np.float64]) -> NDArray[np.float64]:
+    means: NDArray[np.float64] = times.mean(axis=-1)
     return means

@@ -6,7 +6,7 @@ docs/decisions/0011-pooled-spread.md has the coverage.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,7 @@ class BlockEffects:
 
 @dataclass(frozen=True)
 class TrialSpread:
-    """The variance of the logarithm of a launch's median around its trial's and its block's, moderated."""
+    """The variance of the logarithm of a launch's step time around its trial's and its block's, moderated."""
 
     variance: float
     freedom: float
@@ -65,6 +65,10 @@ class TrialSpread:
     leverage: float
     """The weight of the trial in the estimated effect of each block."""
     blocks: BlockEffects
+
+    def at_least(self, variance: float) -> "TrialSpread":
+        """Return the same spread with at least ``variance``."""
+        return replace(self, variance=max(self.variance, variance))
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ class PooledError:
 def pooled_error(
     shares: Sequence[tuple[TrialSpread, Mapping[int, float]]], level: float, family: int | None = None
 ) -> PooledError:
-    """Return the error of a sum over launches of share times log median.
+    """Return the error of a sum over launches of share times log step time.
 
     The variance of the sum has two independent parts: the launches' own spread, less what the estimated effects of
     blocks hold of it already, and the variance of these effects, as far as the shares of a block do not cancel. They
@@ -132,21 +136,28 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 def pool_spread(launches: Mapping[str, Sequence[LaunchTimes]]) -> dict[str, TrialSpread]:
     """Return how launches of each trial spread, by its name; empty where there is nothing to pool.
 
-    The logarithm of the median of trial j's launch in block b is m = mu_j + beta_b + e, where the spread of e is
+    The logarithm of the step time of trial j's launch in block b is m = mu_j + beta_b + e, where the spread of e is
     the trial's own and blocks drift by beta for all trials alike. Both are estimated by weighted least squares, in
     which a trial that spreads more than usual counts less. A trial's variance s² with d = n - 1 degrees of freedom
     is then shrunk: (d0 s0² + d s²) / (d0 + d), with d0 + d degrees of freedom, but no more than all trials have
-    together (``moderation``). A trial that spreads as none of the others would keeps its own variance.
+    together (``moderation``). A trial that spreads as none of the others would keeps its own variance, and none has
+    less than its own irregular stalls leave open of a launch: trials without stalls know nothing of those.
 
     There is nothing to pool with fewer than ``FEWEST_TRIALS`` trials of two launches, or where no launch differs.
     """
     flat = [
-        (row, launch.block, launch.log_median) for row, of_trial in enumerate(launches.values()) for launch in of_trial
+        (row, launch.block, launch.log_mean) for row, of_trial in enumerate(launches.values()) for launch in of_trial
     ]
     if not flat:
         return {}
     trials, blocks, values = (np.array(column) for column in zip(*flat, strict=True))
-    return dict(zip(launches, _spreads(len(launches), trials, blocks, values), strict=False))
+    found = dict(zip(launches, _spreads(len(launches), trials, blocks, values), strict=False))
+    return {name: each.at_least(_by_stalls(launches[name])) for name, each in found.items()}
+
+
+def _by_stalls(launches: Sequence[LaunchTimes]) -> float:
+    """Return the variance of a launch's logarithm that its trial's irregular stalls alone explain."""
+    return float(np.mean([launch.stall_error**2 for launch in launches]))
 
 
 def spreads_of(logs: Array) -> list[TrialSpread]:

@@ -1,13 +1,13 @@
-"""The step times of one launch, from the step ends of its workers, and their median, mean and standard errors."""
+"""The step times of one launch, from the step ends of its workers, and their mean with its standard error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.records import Launch, WorkerSteps
+from steptime.measurements.stalls import excess_s, period_of
 from steptime.measurements.warmup import find_steady, inefficiencies
 from steptime.study.strategies import strategy_named
 
@@ -63,10 +63,10 @@ def _common_origins(workers: Sequence[WorkerSteps]) -> list[float]:
     return [worker.origin_s - earliest[worker.host] for worker in workers]
 
 
-Statistic = Literal["median", "mean"]
-
 _LONGEST = 8192
 """Correlations of a longer series are estimated from so many steps at its end."""
+_FEWEST_PERIODS = 4
+"""Fewer periods of stalls than this show nothing of how periods differ."""
 
 
 @dataclass(frozen=True)
@@ -78,67 +78,71 @@ class LaunchTimes:
     steady_s: NDArray[np.float64]
     dropped: int
     """Steps before the steady part."""
-    effective: float
-    """How many independent steps the steady ones are worth."""
-    log_median: float
     log_mean: float
-    median_error: float
-    """Standard error of ``log_median`` as the launch alone shows it."""
+    """The logarithm of the launch's step time: the seconds of all steady steps over their number."""
     mean_error: float
-    """Likewise of ``log_mean``."""
+    """Standard error of ``log_mean`` as the launch alone shows it."""
+    stall_error: float = 0.0
+    """The part of ``mean_error`` that comes from irregular stalls."""
+    period: int | None = None
+    """Steps from one stall to the next, where they come regularly."""
     site: tuple[str, ...] | None = None
-    """The hosts that the run could use; None where the study names none."""
-
-    def log_location(self, statistic: Statistic) -> float:
-        """The logarithm of the median or of the mean."""
-        return self.log_median if statistic == "median" else self.log_mean
-
-    def log_error(self, statistic: Statistic) -> float:
-        """Its standard error within the launch."""
-        return self.median_error if statistic == "median" else self.mean_error
+    """The hosts that the run could use; None if the study names none."""
 
 
 def launch_times(launch: Launch, strategy: str) -> LaunchTimes | None:
     """Reduce ``launch``; None when it failed or timed no step."""
     times = step_times(launch, strategy) if launch.status == "ok" else np.empty(0)
-    # Successive ends of all workers of an asynchronous strategy can coincide on the clock.
-    times = times[times > 0.0]
-    if not len(times):
+    # Single steps may have no length on the clock: updates of asynchronous workers can coincide on it.
+    if not len(times) or times.sum() <= 0.0:
         return None
     return replace(reduce_times(times, launch.block), site=tuple(launch.site) if launch.site is not None else None)
 
 
 def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:
-    """Find the steady part of positive step ``times`` and reduce it."""
-    found = find_steady(times)
-    steady = times[found.start :]
+    """Find the steady part of step ``times`` and reduce it; no step is left out for its length.
+
+    Where stalls come regularly, the steady part begins so late that it holds whole periods, since one stall more or
+    less at its end would move the mean.
+    """
+    start = find_steady(times).start
+    if times[start:].sum() <= 0.0:
+        start = 0
+    period = period_of([times[start:]])
+    start += 0 if period is None else (len(times) - start) % period
+    steady = times[start:]
     mean = float(steady.mean())
-    spread = float(steady.std(ddof=1)) if len(steady) > 1 else 0.0
-    median, error = _median(steady)
     return LaunchTimes(
         block=block,
         steady_s=steady,
-        dropped=found.start,
-        effective=found.effective,
-        log_median=float(np.log(median)),
+        dropped=start,
         log_mean=float(np.log(mean)),
-        median_error=error,
-        mean_error=spread / mean / float(np.sqrt(found.effective)),
+        mean_error=_error(without_period(steady, period)) / mean,
+        stall_error=_error(without_period(excess_s(steady), period)) / mean,
+        period=period,
     )
 
 
-def _median(steady: NDArray[np.float64]) -> tuple[float, float]:
-    """The median and the standard error of its logarithm.
+def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[np.float64]:
+    """Return ``series`` without what comes again every ``period`` steps, as widely spread as before but for that.
 
-    The number of steps below the true median has a standard deviation of sqrt(n g) / 2, where g belongs to the
-    series "above or below"; so the steps at those ranks around the median are one standard error away from it.
+    Stalls that come every fourth step say nothing of how far the mean may be off: as many of them are in any other
+    hundred steps. Left in, they would count as chance. What all steps of one phase of the period have in common is
+    taken from them; the rest is scaled for the phases that were estimated.
     """
-    size = len(steady)
-    ordered = np.sort(steady)
-    median = float(ordered[size // 2]) if size % 2 else float(ordered[size // 2 - 1 : size // 2 + 1].mean())
-    tail = steady[-_LONGEST:]
-    g = float(inefficiencies((tail > median).astype(np.float64)[None, :])[0])
-    half_width = 0.5 * np.sqrt(size * g)
-    low = ordered[int(np.clip(np.floor(size / 2 - half_width), 0, size - 1))]
-    high = ordered[int(np.clip(np.ceil(size / 2 + half_width), 0, size - 1))]
-    return median, 0.5 * float(np.log(high / low))
+    size = len(series)
+    if period is None or size < _FEWEST_PERIODS * period:
+        return series
+    phases = np.arange(size) % period
+    common = np.bincount(phases, weights=series) / np.bincount(phases)
+    without: NDArray[np.float64] = series.mean() + (series - common[phases]) * np.sqrt(size / (size - period))
+    return without
+
+
+def _error(series: NDArray[np.float64]) -> float:
+    """Return the standard error of the mean of ``series``, whose neighbours hang together."""
+    if len(series) < 2:  # noqa: PLR2004 - one step has no spread
+        return 0.0
+    tail = series[-_LONGEST:]
+    g = float(inefficiencies((tail - tail.mean())[None, :])[0])
+    return float(series.std(ddof=1)) * float(np.sqrt(min(g / len(series), 1.0)))

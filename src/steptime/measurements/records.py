@@ -105,6 +105,10 @@ class EquivalenceResult(StoredRecord):
     """Of steps that were compared by themselves, over all launches; 0 in older records."""
     optimizer: str = "sgd"
     """The name of the optimizer that was compared."""
+    trials: list[str] | None = None
+    """The ids of the study's trials that it covers; None in older records."""
+    unranked: str | None = None
+    """Why trials with these options have no rank although they pass; None where they have one."""
 
 
 read_equivalence = record_reader(EquivalenceResult, nothing_to_check)

@@ -71,7 +71,7 @@ def site_forms(launches: Iterable[LaunchTimes], kept: Mapping[str, Any]) -> list
 
 def _step_time(member: Measured) -> float:
     """Return the logarithm of the step time of a trial, see ``interval.step_time``."""
-    return fmean(launch.log_median for launch in member.launches)
+    return fmean(launch.log_mean for launch in member.launches)
 
 
 def _ratio(member: Measured, best: Measured) -> float:

@@ -33,7 +33,7 @@ def suffices(trial: Trial, launches: Sequence[Launch], target: float) -> bool:
 
 
 def decide(located: Sequence[tuple[float, float]], target: float) -> Decision:
-    """Decide from each launch's log median step time and its standard error within the launch, in order.
+    """Decide from each launch's log step time and its standard error within the launch, in order.
 
     Looking after every launch and stopping at the first narrow interval prefers launches that lie close together by
     luck, and so ends with intervals that are too narrow: with 3 to 10 launches, 91 % of them hold the truth instead
@@ -77,4 +77,4 @@ class _Key:
 @lru_cache(maxsize=4096)
 def _located(key: _Key) -> tuple[float, float] | None:
     times = launch_times(key.launch, key.strategy)
-    return None if times is None else (times.log_median, times.median_error)
+    return None if times is None else (times.log_mean, times.mean_error)

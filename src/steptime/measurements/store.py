@@ -41,6 +41,7 @@ from steptime.measurements.progress import TrialProgress, trial_progress
 from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence, read_launch
 from steptime.measurements.results_files import ResultsFiles
 from steptime.measurements.stored_record import SCHEMA
+from steptime.measurements.verdicts import TrialVerdict, trial_verdicts
 from steptime.study.trial import Trial
 
 _RESERVED = ("study", "machine")
@@ -267,6 +268,12 @@ class Store:
         """Return the results of the equivalence check, oldest first."""
         return list(self._files.records(self.path / "equivalence.jsonl", read_equivalence))
 
+    def verdicts(self) -> dict[str, TrialVerdict]:
+        """Return why trials have no result or no rank, by trial id, as their equivalence checks and runs found it."""
+        kept = self.get("verdicts") or {}
+        settings = self.study_json.get("equivalence") or {}
+        return trial_verdicts(self.trials(), self.equivalence(), kept, all_checked=bool(settings.get("enabled", False)))
+
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""
         with self._lock:
@@ -278,7 +285,7 @@ class Store:
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""
-        verdicts = self.get("verdicts") or {}
+        verdicts = self.verdicts()
         return [
             trial_progress(
                 trial,

@@ -23,6 +23,7 @@ from steptime.measurements.flags import (
     POOLED_SINGLE_LAUNCH,
     SINGLE_LAUNCH,
     Varied,
+    stall_flag,
     trial_flags,
     varied_names,
     varied_options,
@@ -46,9 +47,11 @@ from steptime.measurements.summary_form import (
     Staleness,
     StepTime,
     Summary,
+    TrialStatus,
     TrialSummary,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
+from steptime.measurements.verdicts import TrialVerdict, current_checks
 from steptime.study.trial import Trial, Tuning
 
 
@@ -80,7 +83,7 @@ class _Result:
 def summarise(store: Store) -> Summary:
     """Return the summary of the study in ``store``; raises StoreError as the store does."""
     machine = store.machine() or {}
-    verdicts = store.get("verdicts") or {}
+    verdicts = store.verdicts()
     kept = store.get("tiers") or {}
     implementations = store.get("implementations") or {}
     alone = [
@@ -129,7 +132,7 @@ def summarise(store: Store) -> Summary:
         sites=site_forms(
             [launch for each in results if each.estimate for launch in each.estimate.launches], store.get("sites") or {}
         ),
-        equivalence=[_equivalence_summary(each) for each in _latest(store.equivalence())],
+        equivalence=[_equivalence_summary(each) for each in current_checks(store.trials(), store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=list(store.problems),
     )
@@ -189,17 +192,18 @@ def _result(
         (ok if launch.status == "ok" else failures).append(launch)
     ran = ok or failures
     found = estimate(ok, trial.strategy) if ok else None
-    timed = [math.exp(each.log_location("mean")) for each in found.launches] if found else []
+    timed = [math.exp(each.log_mean) for each in found.launches] if found else []
     ablations = store.ablations(trial.id)
+    apart = [each for each in ablations if each.status == "ok"]
+    flags = trial_flags(trial, ok, len(failures), cores, apart) if ok else []
+    flags += [stall_flag(found.stalls)] if found and found.stalls else []
     return _Result(
         trial=trial,
         ok=len(ok) + len(trainings) - len(failed),
         failed=len(failures) + len(failed),
         last=ran[-1] if ran else (trainings[-1] if trainings else None),
         failure=failures[-1].reason if failures else (failed[-1].reason if failed else None),
-        flags=trial_flags(trial, ok, len(failures), cores, [each for each in ablations if each.status == "ok"])
-        if ok
-        else [],
+        flags=flags,
         noise=_median_noise(ok),
         estimate=found,
         loss_rate=loss_rate(ok),
@@ -224,12 +228,13 @@ def _with_spread(result: _Result, spread: TrialSpread | None) -> _Result:
 
 def _trial_summary(
     result: _Result,
-    verdict: Mapping[str, str] | None,
+    verdict: TrialVerdict | None,
     points: Sequence[Measured],
     varied: Varied,
 ) -> TrialSummary:
     trial, found, taken_apart = result.trial, result.estimate, result.breakdown
-    status, reason = "ok", None
+    status: TrialStatus = "ok"
+    reason = None
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
     elif found is None and result.training is None:
@@ -268,6 +273,7 @@ def _trial_summary(
         failed_launches=result.failed,
         steps=found.steps if found else 0,
         step_time_s=_step_time(found),
+        stalls=found.stalls if found else None,
         throughput_samples_per_s=_throughput(trial, found),
         efficiency=_efficiency(trial, found, points),
         loss_rate_per_s=result.loss_rate or NOT_MEASURED,
@@ -294,11 +300,13 @@ def _step_time(found: Estimate | None) -> StepTime:
         return StepTime()
     least, most = found.seen
     return StepTime(
-        median=found.median,
+        mean=found.mean,
         low=found.low,
         high=found.high,
         level=found.level,
-        mean=found.mean,
+        median=found.median,
+        p90=found.p90,
+        p99=found.p99,
         least=least,
         most=most,
     )
@@ -309,7 +317,7 @@ def _throughput(trial: Trial, found: Estimate | None) -> IntervalOverLaunches[fl
         return IntervalOverLaunches(None)
     batch, (least, most) = trial.global_batch, found.seen
     return IntervalOverLaunches(
-        value=batch / found.median,
+        value=batch / found.mean,
         low=batch / found.high,
         high=batch / found.low,
         least=batch / most,
@@ -378,16 +386,6 @@ def _version(launch: Launch | TrainingRun | None) -> str | None:
         return launch.facts.get("framework_version")
     versions = Counter(worker.facts.get("framework_version") for worker in launch.workers) if launch else Counter()
     return versions.most_common(1)[0][0] if versions else None
-
-
-def _latest(results: Sequence[EquivalenceResult]) -> list[EquivalenceResult]:
-    """Of repeated checks of one thing the last counts: an earlier run may have had another version."""
-    latest: dict[tuple[Any, ...], EquivalenceResult] = {}
-    for each in results:
-        options = (each.optimizer, *sorted({**each.options, **each.environment_variables}.items()))
-        key = (each.framework, each.strategy, each.workload, tuple(each.input_shape), each.workers, options)
-        latest[key] = each
-    return list(latest.values())
 
 
 def _equivalence_summary(result: EquivalenceResult) -> EquivalenceSummary:

@@ -5,6 +5,8 @@ docs/report-json.md says what each key means. Keys beyond the contract's are doc
 Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
 1. First version.
+2. The step time is the mean of the steps and no longer their median: `low`, `high`, `least` and `most` of `step_time_s`
+   are of its `mean`, and throughput, efficiency, ratios and ranks follow it.
 """
 
 from typing import Any, Literal
@@ -18,24 +20,31 @@ from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
+from steptime.measurements.stalls import Stalls
 from steptime.study.trial import OptionValue, Tuning
 
-SCHEMA = 1
+SCHEMA = 2
+
+TrialStatus = Literal["ok", "failed", "not_equivalent", "unranked"]
 
 
 class StepTime(JsonForm):
     """Seconds from one completed update to the next, on the slowest worker; None without a measurement."""
 
-    median: float | None = None
+    mean: float | None = None
+    """The step time: over all timed steps behind the warm-up, so that batch over step time is samples over seconds."""
     low: float | None = None
     high: float | None = None
+    """Of the mean."""
     level: float = 0.95
     """Confidence of the interval."""
-    mean: float | None = None
-    """Over all timed steps; what a long run's duration follows."""
+    median: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    """What half, 90 % and 99 % of the steps take at most."""
     least: float | None = None
     most: float | None = None
-    """The shortest and the longest median of a launch."""
+    """The shortest and the longest mean of a launch."""
 
 
 class Staleness(JsonForm):
@@ -59,7 +68,7 @@ class Efficiency(JsonForm):
     high: float | None = None
     least: float | None = None
     most: float | None = None
-    """The range that launches gave, as in ``LaunchValue``."""
+    """The range that launches gave."""
     baseline_workers: int | None = None
     baseline_strategy: str | None = None
 
@@ -112,6 +121,8 @@ class TrialSummary(JsonForm):
     steps: int
     """Timed steps after the detected warm-up, over all launches."""
     step_time_s: StepTime
+    stalls: Stalls | None = None
+    """None where the mean step and the median one agree."""
     throughput_samples_per_s: IntervalOverLaunches[float | None]
     efficiency: Efficiency
     loss_rate_per_s: Interval[float | None] = NOT_MEASURED
@@ -132,7 +143,7 @@ class TrialSummary(JsonForm):
     """What the trial's trainings reached; None where steps are timed, or no training has ended."""
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None where it made none."""
-    status: Literal["ok", "failed", "not_equivalent", "unranked"]
+    status: TrialStatus
     """``unranked`` of a trial that was measured and changes what is computed, as ``reason`` says."""
     reason: str | None
     flags: list[str]

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 _POINTS = 2048
 """A longer series is averaged in blocks down to this many points; slow correlations survive that."""
 _CANDIDATES = 24
+_SHORT = 0.01
+"""Of the median: what a shorter step counts as where logarithms are taken."""
 _FEWEST = 8
 """Below this many points nothing can be detected."""
 
@@ -29,12 +31,13 @@ def find_steady(times: NDArray[np.float64]) -> Steady:
 
     A start that is too early leaves the transient, whose long correlation makes g large; one that is too late
     throws steps away. Chodera, J. Chem. Theory Comput. 12 (2016) 1799. Works on logarithms, so that a rare slow
-    step does not hide the transient. Step times must be positive; an empty series gives (0, 1, 0).
+    step does not hide the transient. A step that has no length on the clock counts as a short one. An empty series
+    gives (0, 1, 0).
     """
     size = len(times)
     if size < _FEWEST:
         return Steady(0, 1.0, float(size))
-    logs = np.log(np.maximum(times, np.finfo(np.float64).tiny))
+    logs = np.log(np.maximum(times, max(_SHORT * float(np.median(times)), np.finfo(np.float64).tiny)))
     width = -(-size // _POINTS)
     points = logs[: size - size % width].reshape(-1, width).mean(axis=1)
     starts = _starts(len(points))

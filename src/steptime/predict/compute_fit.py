@@ -151,7 +151,7 @@ def _fit_contention(
 
 
 def _fit_timing(found: ComputeFit, singles: Sequence[Observation], rng: np.random.Generator) -> None:
-    """Fit the ratio of timed steps, medians without instruments, to phases, means with instruments."""
+    """Fit the ratio of timed steps, without instruments, to phases, with instruments; both are means over steps."""
     seconds: list[float] = []
     expected: list[Array] = []
     for each in singles:

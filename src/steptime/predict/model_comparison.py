@@ -11,16 +11,9 @@ from steptime.measurements.summary_form import TrialSummary
 
 
 def measured_mean(trial: TrialSummary) -> IntervalOverLaunches | None:
-    """Return the mean timed step with the relative interval of the median; None without a timed step."""
+    """Return the step time; None without a timed step."""
     found = trial.step_time_s
-    if found.mean is None or not found.median:
-        return None
-    scale = found.mean / found.median
-    return IntervalOverLaunches(
-        value=found.mean,
-        low=None if found.low is None else scale * found.low,
-        high=None if found.high is None else scale * found.high,
-    )
+    return None if found.mean is None else IntervalOverLaunches(value=found.mean, low=found.low, high=found.high)
 
 
 def modelled_step(

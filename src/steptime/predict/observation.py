@@ -139,7 +139,7 @@ class Observation:
     key: GroupKey
     deployment: Deployment
     steps_s: tuple[float, ...]
-    """The median step of each good launch."""
+    """The step time of each good launch: the mean of its steps."""
     step_count: int
     """Steps behind them."""
     launch_phases: tuple[LaunchPhases, ...] = ()
@@ -180,7 +180,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
         times = launch_times(launch, trial.strategy)
         if times is None:
             continue
-        steps.append(float(np.exp(times.log_median)))
+        steps.append(float(np.exp(times.log_mean)))
         counts += len(times.steady_s)
         versions.append(versions_of(launch))
         links += _links(launch)

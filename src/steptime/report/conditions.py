@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from steptime.measurements.flags import STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.summary_form import TrialSummary
 from steptime.report.number_format import UNKNOWN, count, number
@@ -42,6 +43,14 @@ _MARKS = (
         ),
     ),
     ("throttled", "A limit on heat, power or processor time held the machine back."),
+    (
+        STALLS[0],
+        (
+            "Some steps take much longer than the others. The step time is the mean, which includes them; the median "
+            "is the time of a step between stalls."
+        ),
+    ),
+    (STALLS[1], "No kind of step is much longer, and yet the mean, which is the step time, is not near the median."),
     (
         "single launch: its interval takes",
         "How launches differ was estimated from the other trials; this trial's own launch cannot confirm it.",

@@ -9,6 +9,7 @@ from steptime.report.number_format import (
     baseline,
     count,
     listed,
+    quantiles,
     ratio,
     share,
     step_time,
@@ -34,6 +35,11 @@ class RankedRow:
     def time(self) -> Shown:
         """The step time."""
         return step_time(self.trial.step_time_s)
+
+    @property
+    def quantiles(self) -> Shown:
+        """What half, 90 % and 99 % of the steps take at most."""
+        return quantiles(self.trial.step_time_s)
 
     @property
     def ratio(self) -> Shown:

@@ -31,9 +31,19 @@ class Shown(NamedTuple):
 
 def step_time(time: StepTime) -> Shown:
     """``12.3 ms (12.1 to 12.6)``."""
-    factor, unit = time_unit(time.median or 0.0)
-    value = IntervalOverLaunches(value=time.median, low=time.low, high=time.high, least=time.least, most=time.most)
+    factor, unit = time_unit(time.mean or 0.0)
+    value = IntervalOverLaunches(value=time.mean, low=time.low, high=time.high, least=time.least, most=time.most)
     return _of_launches(value, factor, f" {unit}")
+
+
+def quantiles(time: StepTime) -> Shown:
+    """``12.1, 14.0, 30.2 ms``: what half, 90 % and 99 % of the steps take at most; a dash where that is not known."""
+    values = (time.median, time.p90, time.p99)
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return Shown(UNKNOWN, "")
+    factor, unit = time_unit(known[0])
+    return Shown(f"{', '.join(number(value * factor) for value in known)} {unit}", "")
 
 
 def throughput(rate: IntervalOverLaunches[float | None]) -> Shown:

@@ -1,11 +1,11 @@
 """The report for a terminal: one ranked table per group, the equivalence check, and what has no rank.
 
-Where the terminal is wide enough a trial is one line; where it is narrower, intervals stand under their numbers;
-where even that does not fit, a trial is a paragraph.
+Where the terminal is wide enough a trial is one line, with quantiles of its steps where these fit too; where it is
+narrower, intervals stand under their numbers; where even that does not fit, a trial is a paragraph.
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from rich import box
@@ -26,7 +26,7 @@ from steptime.report.number_format import Shown, baseline, count, published
 from steptime.report.schedule_table import ScheduleTable, schedule_table
 from steptime.report.trial_names import Names, check_name
 
-Layout = Literal["lines", "stacked", "paragraphs"]
+Layout = Literal["wide", "lines", "stacked", "paragraphs"]
 
 
 def render(summary: Summary) -> RenderableType:
@@ -157,8 +157,8 @@ class _Report:
             level = self._groups[0].rows[0].trial.step_time_s.level
             yield (
                 (
-                    f"Intervals hold the true value with {100 * level:.0f} % confidence. Efficiency is throughput per "
-                    "worker, relative to the baseline named with it. "
+                    f"Step times are means over steps; their intervals hold the true value with {100 * level:.0f} % "
+                    "confidence. Efficiency is throughput per worker, relative to the baseline named with it. "
                     "= marks what cannot be distinguished from the best."
                 ),
                 "dim",
@@ -171,18 +171,19 @@ def _layout(groups: Sequence[RankedGroup], console: Console, options: ConsoleOpt
     """Return the first layout in which every group fits."""
     room = options.max_width
     endless = options.update(max_width=10_000)
-    if all(Measurement.get(console, endless, _table(group, "lines")).maximum <= room for group in groups):
-        return "lines"
+    one_line: tuple[Layout, ...] = ("wide", "lines")
+    for layout in one_line:
+        if all(Measurement.get(console, endless, _table(group, layout)).maximum <= room for group in groups):
+            return layout
     if all(Measurement.get(console, endless, _table(group, "stacked")).minimum <= room for group in groups):
         return "stacked"
     return "paragraphs"
 
 
 def _table(group: RankedGroup, layout: Layout) -> Table:
-    titles = ["samples/s", "step time", "time against\nbest"]
-    if group.has_efficiency:
-        titles.append(("efficiency\n" + group.baseline.replace(" (", "\n(")).strip())
-    cells = [[_cell(shown, layout) for shown in _numbers(group, row)][: len(titles)] for row in group.rows]
+    columns = _columns(group, layout)
+    titles = [title for title, _ in columns]
+    cells = [[_cell(number(row), layout) for _, number in columns] for row in group.rows]
     table = _empty_table()
     table.add_column("#", no_wrap=True)
     table.add_column("framework,\nstrategy" if layout == "stacked" else "framework, strategy", min_width=14)
@@ -204,12 +205,22 @@ def _widest_line(cells: Sequence[str]) -> int:
     return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
-def _numbers(group: RankedGroup, row: RankedRow) -> list[Shown]:
-    return [row.rate, row.time, row.ratio, group.efficiency(row)]
+def _columns(group: RankedGroup, layout: Layout) -> list[tuple[str, Callable[[RankedRow], Shown]]]:
+    """Return the title of each column of numbers, and what it shows of a row."""
+    columns: list[tuple[str, Callable[[RankedRow], Shown]]] = [
+        ("samples/s", lambda row: row.rate),
+        ("step time", lambda row: row.time),
+        ("time against\nbest", lambda row: row.ratio),
+    ]
+    if group.has_efficiency:
+        columns.append((("efficiency\n" + group.baseline.replace(" (", "\n(")).strip(), group.efficiency))
+    if layout == "wide":
+        columns.insert(2, ("median, p90, p99", lambda row: row.quantiles))
+    return columns
 
 
 def _cell(shown: Shown, layout: Layout) -> str:
-    return shown.line if layout == "lines" else f"{shown.text}\n{shown.interval}".strip()
+    return f"{shown.text}\n{shown.interval}".strip() if layout == "stacked" else shown.line
 
 
 def _paragraphs(group: RankedGroup) -> Table:
@@ -218,7 +229,7 @@ def _paragraphs(group: RankedGroup) -> Table:
     table.add_column(overflow="fold")
     for row in group.rows:
         rate = Shown(f"{row.rate.text} samples/s", row.rate.interval)
-        lines = [row.name, rate.line, f"step time {row.time.line}"]
+        lines = [row.name, rate.line, f"step time {row.time.line}", f"median, p90, p99 {row.quantiles.line}"]
         if row.place.rank > 1:
             lines.append(f"{row.ratio.line} the best's time")
         if baseline(row.trial):

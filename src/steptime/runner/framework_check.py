@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -24,6 +24,7 @@ from steptime.frameworks.manifest import FILE, Manifest
 from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.store import Store
+from steptime.measurements.verdicts import TrialVerdict
 from steptime.plugins import OWN
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import plan_study
@@ -258,7 +259,7 @@ def launch_findings(manifest: Manifest, workload: str, observer: Observer) -> li
 
 
 def _of_records(store: Store, manifest: Manifest, trials: Sequence[Trial], skipped: Sequence[str]) -> list[Finding]:
-    verdicts = store.get("verdicts") or {}
+    verdicts = store.verdicts()
     launched = {trial.strategy for trial in trials}
     findings = [
         Finding(name, "can be launched here", ok=False, detail="; ".join(skipped))
@@ -276,7 +277,7 @@ def _of_records(store: Store, manifest: Manifest, trials: Sequence[Trial], skipp
     return findings
 
 
-def _reason(verdict: Mapping[str, str] | None) -> str:
+def _reason(verdict: TrialVerdict | None) -> str:
     return verdict["reason"] if verdict else ""
 
 

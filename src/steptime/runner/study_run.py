@@ -15,6 +15,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.measurements.tiers import merged_tiers
+from steptime.measurements.verdicts import TrialVerdict
 from steptime.runner.admission import Admission
 from steptime.runner.allocation import Allocation
 from steptime.runner.block_runner import LOADER_SHARE, TRAINING_SHARE, BlockRunner, deadlines
@@ -45,7 +46,7 @@ from steptime.runner.trial_runs import (
     timed_schedule,
     timing_of,
 )
-from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, TrialVerdict, Verdicts
+from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
 from steptime.study.trial import Trial

@@ -2,23 +2,17 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Literal
 
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
+from steptime.measurements.verdicts import TrialVerdict
 from steptime.study.trial import Trial
 
 NOT_RUN = "not run: the budget was spent before its first launch"
 HALF_TRAINED = "not finished: the budget is spent, and of its first training {}; run the study again to go on"
-
-
-class TrialVerdict(TypedDict):
-    """Why a trial has no result, or no rank."""
-
-    status: Literal["failed", "not_equivalent", "unranked"]
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ class Study(Strict):
     launches: Launches = Launches()
     """How often each trial is launched."""
     target: Share = 0.01
-    """Half-width of the 95 % interval, relative to the median, at which a trial is measured well enough."""
+    """Half-width of the 95 % interval, relative to the step time, at which a trial is measured well enough."""
     seconds_per_launch: Duration = 3.0
     """Timed seconds aimed for in each launch."""
     steps: Steps = Steps()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean, median, stdev
+from statistics import fmean, stdev
 
 from steptime.measurements.accuracy.form import AccuracyPlace, EpochPoint, OverSeeds, TrainingSummary
 from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
@@ -128,7 +128,7 @@ def _reached(run: TrainingRun, target: float | None) -> bool:
 
 def _throughput(run: TrainingRun) -> float:
     counted = run.epochs[1:] or run.epochs
-    return median(_samples(epoch) / max(seconds_of(epoch), 1e-9) for epoch in counted)
+    return sum(map(_samples, counted)) / max(sum(map(seconds_of, counted)), 1e-9)
 
 
 def _staleness(runs: Sequence[TrainingRun]) -> float | None:

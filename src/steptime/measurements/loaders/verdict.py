@@ -290,7 +290,7 @@ def _draws_of(found: Estimate, stream: int) -> Draws:
     """Return draws of a step time whose logarithm spreads as its interval says."""
     deviation = math.log(found.high / found.low) / (2 * statistics.NormalDist().inv_cdf((1 + found.level) / 2))
     normal = np.random.default_rng([stream, found.steps]).standard_normal(_DRAWS)
-    return np.asarray(found.median * np.exp(deviation * normal), dtype=np.float64)
+    return np.asarray(found.mean * np.exp(deviation * normal), dtype=np.float64)
 
 
 def _draws(values: Sequence[float], *seed: Any) -> Draws:  # noqa: ANN401 - words and numbers

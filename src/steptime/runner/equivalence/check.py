@@ -8,12 +8,13 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.records import EquivalenceResult
+from steptime.measurements.verdicts import failure
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.loaders import LoaderCase, LoaderInput, loader_cases
 from steptime.runner.equivalence.oracle import Oracle, Truth
@@ -161,10 +162,11 @@ class EquivalenceCheck:
             if refused and not self._cache_refused:
                 self._cache_refused = True
                 self.observer.note(refused)
-            self.keep(result)
+            of_options = None if case.loader else executor.manifests[trial.framework].unranked(trial.options)
+            self.keep(replace(result, trials=list(case.stands_for), unranked=of_options))
             if not result.passed:
                 for each in case.stands_for:
-                    self.failures[each] = f"did not pass the equivalence check: {result.reason}"
+                    self.failures[each] = failure(result)
         self.observer.finished(what, ok=result.passed, kept=kept)
 
     def _workload(self, case: Case) -> Workload:

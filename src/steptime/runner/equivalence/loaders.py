@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from steptime.frameworks.manifest import Manifest
+from steptime.measurements.verdicts import loader_check
 from steptime.runner.equivalence.probes import Probe, check_trial
 from steptime.runner.jobs import epoch_steps
 from steptime.study.optimizer import Optimizer
@@ -82,13 +83,12 @@ def loader_cases(
 def _small(trial: Trial, manifest: Manifest) -> Trial:
     """Return the check that stands for all trials with the loader of ``trial``."""
     small = check_trial(trial, manifest)
-    helpers = f" with {trial.loader_processes} helpers" if trial.loader_processes else ""
     update: dict[str, Any] = {
         "dataset": trial.dataset,
         "loader": trial.loader,
         "loader_processes": trial.loader_processes,
         "batch_per_worker": min(trial.batch_per_worker, small.batch_per_worker),
-        "workload": f"the {trial.loader} loader of {trial.dataset}{helpers}",
+        "workload": loader_check(trial),
         "precision": "fp32",
         "training": None,
         "optimizer": Optimizer(momentum=0.0),

@@ -1,0 +1,137 @@
+"""The verdicts on the trials of a results folder: why trials have no result, or no rank.
+
+Whether a trial passed the equivalence check is derived from the records of the checks, never from ``verdicts.json``;
+that file only adds what left no record: a shortage of memory, a missing environment, a spent budget.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypedDict
+
+from steptime.measurements.records import EquivalenceResult
+from steptime.study.loaders import SYNTHETIC
+from steptime.study.trial import Trial
+
+_MOST_WORKERS = 3
+"""Of a check whose record does not name its trials."""
+
+
+class TrialVerdict(TypedDict):
+    """Why a trial has no result, or no rank."""
+
+    status: Literal["failed", "not_equivalent", "unranked"]
+    reason: str
+
+
+def trial_verdicts(
+    trials: Sequence[Trial],
+    checks: Sequence[EquivalenceResult],
+    kept: Mapping[str, TrialVerdict],
+    *,
+    all_checked: bool,
+) -> dict[str, TrialVerdict]:
+    """Return the verdicts on ``trials`` by trial id; trials without one are ranked.
+
+    Args:
+        trials: of the results folder.
+        checks: its records of the equivalence check, oldest first.
+        kept: what runs kept in ``verdicts.json``. Used for trials without a check record.
+        all_checked: whether the study has the equivalence check, so that a trial without a record of one has no rank.
+    """
+    found: dict[str, TrialVerdict] = {}
+    named = any(check.trials is not None for check in checks)
+    current = _current(trials, checks, kept)
+    for trial in trials:
+        own, before = current[trial.id], kept.get(trial.id)
+        failed = next((check for check in own if not check.passed), None)
+        rounded = next((check.unranked for check in own if check.unranked), None)
+        if failed is not None:
+            found[trial.id] = {"status": "not_equivalent", "reason": failure(failed)}
+        elif before is not None and not (own and before["status"] == "not_equivalent"):
+            found[trial.id] = before
+        elif rounded is not None:
+            found[trial.id] = {"status": "unranked", "reason": rounded}
+        elif not own and all_checked and named:
+            found[trial.id] = {"status": "unranked", "reason": "equivalence.jsonl holds no check of this trial"}
+    return found
+
+
+def failure(check: EquivalenceResult) -> str:
+    """Return the reason of the verdict on trials whose ``check`` failed."""
+    return f"did not pass the equivalence check: {check.reason}"
+
+
+def current_checks(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> list[EquivalenceResult]:
+    """Return the checks that are the last of their kind for some trial, or for no trial of the folder, oldest first."""
+    last = {id(check) for own in _current(trials, checks, {}).values() for check in own}
+    strangers = {_key(check): id(check) for check in checks if not any(concerns(check, trial) for trial in trials)}
+    return [check for check in checks if id(check) in last | set(strangers.values())]
+
+
+def loader_check(trial: Trial) -> str:
+    """Return the name that a check of a trial's loader has in place of a workload."""
+    helpers = f" with {trial.loader_processes} helpers" if trial.loader_processes else ""
+    return f"the {trial.loader} loader of {trial.dataset}{helpers}"
+
+
+def concerns(check: EquivalenceResult, trial: Trial) -> bool:
+    """Whether ``check`` covers ``trial``: it names the trial, or in older records what the trial computes with."""
+    if check.trials is not None:
+        return trial.id in check.trials
+    same = check.framework == trial.framework and tuple(check.input_shape) == trial.input_shape
+    if trial.loader != SYNTHETIC.name and check.workload == loader_check(trial):
+        return same
+    return (
+        same
+        and check.workload == trial.workload
+        and check.strategy == trial.strategy
+        and check.workers in {trial.workers, min(trial.workers, _MOST_WORKERS)}
+        and check.options == trial.options
+        and check.environment_variables == trial.environment_variables
+        and check.optimizer == trial.optimizer.name
+    )
+
+
+def _current(
+    trials: Sequence[Trial], checks: Sequence[EquivalenceResult], kept: Mapping[str, TrialVerdict]
+) -> dict[str, list[EquivalenceResult]]:
+    """Return by trial id the checks that count: the last of its workload and the last of its loader.
+
+    An older record may be of any of several kinds of trials (precisions, for instance). As many of the last records
+    as there are kinds count then; a failed one counts against the trials whose kept verdict has its reason, or against
+    all of them where no verdict has.
+    """
+    found: dict[str, dict[str, list[EquivalenceResult]]] = {trial.id: {} for trial in trials}
+    for check in checks:
+        concerned = [trial for trial in trials if concerns(check, trial)]
+        kinds = len({_kind(trial, check) for trial in concerned}) if check.trials is None else 1
+        for trial in concerned:
+            own = found[trial.id].setdefault(check.workload, [])
+            own[:] = [*own, check][-kinds:]
+    return {
+        trial.id: [check for own in found[trial.id].values() for check in own if _meant(trial, check, trials, kept)]
+        for trial in trials
+    }
+
+
+def _meant(trial: Trial, check: EquivalenceResult, trials: Sequence[Trial], kept: Mapping[str, TrialVerdict]) -> bool:
+    """Whether a failed older check is of the kind of ``trial``, as far as kept verdicts tell; True of other checks."""
+    if check.passed or check.trials is not None:
+        return True
+    kinds = {
+        _kind(each, check)
+        for each in trials
+        if each.id in kept and kept[each.id]["reason"] == failure(check) and concerns(check, each)
+    }
+    return not kinds or _kind(trial, check) in kinds
+
+
+def _kind(trial: Trial, check: EquivalenceResult) -> tuple[object, ...]:
+    """What ``check`` depends on and an older record does not say."""
+    if check.workload != trial.workload:  # a check of a loader
+        return (trial.device,)
+    return trial.classes, trial.device, trial.precision, trial.optimizer, trial.training is None, trial.servers
+
+
+def _key(check: EquivalenceResult) -> tuple[object, ...]:
+    options = (check.optimizer, *sorted({**check.options, **check.environment_variables}.items()))
+    return (check.framework, check.strategy, check.workload, tuple(check.input_shape), check.workers, options)
