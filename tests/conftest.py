@@ -4,6 +4,7 @@ A run's end names the folders in which its time went, the frameworks that it tra
 """
 
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -31,9 +32,11 @@ sys.path += [*(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci
 from launching import interpreter_for  # noqa: E402 - found through the line above
 from system_packages import missing  # noqa: E402 - as is this
 
-DEFAULT = {"reference", "pytorch", "tensorflow", "mxnet", "chainer"}
-"""Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
 FRAMEWORKS = set(load_manifests())
+_MADE = re.search(r"env create ((?:\w[\w-]* )+)\$\(", (HERE.parent / "Makefile").read_text())
+assert _MADE is not None, "the Makefile names no environments that tests need"
+DEFAULT = {name for name, each in load_manifests().items() if each.environment == "core"} | set(_MADE[1].split())
+"""Frameworks whose environments `make test` makes; `make test-frameworks` makes the others too."""
 _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
 _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launchers", "environments", "predict", "net"]
@@ -81,9 +84,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Let two runs share the tests between them, none twice, and gather why tests were skipped."""
     parser.addoption(
         "--frameworks",
-        choices=["all", "default", "further"],
+        choices=["all", "default", "further", *sorted(FRAMEWORKS)],
         default="all",
-        help="leave out what trains frameworks beyond the default ones, or all but that",
+        metavar="all|default|further|NAME",
+        help="leave out what trains frameworks beyond the default ones, or all but that; or run what one is tested by",
     )
     parser.addoption(
         "--device",
@@ -123,8 +127,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept: list[pytest.Item] = []
         others: list[pytest.Item] = []
         for item in items:
-            by_default = _framework_of(item) in {None, *DEFAULT}
-            (kept if by_default == (chosen == "default") else others).append(item)
+            name = _framework_of(item)
+            by_default = name in {None, *DEFAULT}
+            wanted = name == chosen if chosen in FRAMEWORKS else by_default == (chosen == "default")
+            (kept if wanted else others).append(item)
         config.hook.pytest_deselected(items=others)
         items[:] = kept
     # Long ones first, so that all processes end at about the same time.
@@ -134,7 +140,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _framework_of(item: pytest.Item) -> str | None:
     """The framework that a test trains: that of its case, or the one that its module is named after."""
     case = getattr(item, "callspec", None)
-    named = [case.params.get(name) for name in ("name", "framework")] if case else []
+    named = [case.params.get(name) for name in ("name", "framework", "manifest")] if case else []
     stem = item.path.stem.removeprefix("test_")
     named += sorted((name for name in FRAMEWORKS if stem == name or stem.startswith(f"{name}_")), key=len, reverse=True)
     return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)

@@ -107,7 +107,7 @@ def made_launch(trial: Trial, number: int, rng: np.random.Generator, steps: int)
     worker = WorkerSteps(
         rank=0,
         host="here",
-        warmup_ends_s=[0.0],
+        warmup_ends_s=[999.9],
         origin_s=1000.0,
         ends_s=(1000.0 + ends).tolist(),
         loss_first=2.3,

@@ -5,9 +5,9 @@
     python benchmarks/equivalence/planted.py OUT.jsonl [--frameworks pytorch mxnet] [--faults …] [--table]
 
 Appends a line of JSON per fault, framework and strategy, and goes on where an earlier run ended. ``--table`` writes the
-table of OUT.jsonl to planted.csv and runs nothing. Most faults are another job than the one that was asked
-for; the others change primitives of the framework, from ``planted_adapter.py``, which stands in the adapter's place in
-the run folder.
+table of OUT.jsonl to planted.csv and runs nothing. Most faults are another job than the one that was asked for; the
+others change primitives of the framework, as the ``contract.py`` in its folder plants them. ``planted_adapter.py``
+replaces the adapter in the run folder.
 """
 
 import argparse
@@ -23,13 +23,12 @@ from typing import Any
 
 from configurations import Bench, configurations, installed, loading, preload, small_workload
 
-from steptime.frameworks.manifest import Manifest
+from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.study.strategies import STRATEGIES
 from steptime.study.trial import Trial
 
 _HERE = Path(__file__).parent
 _TABLE = _HERE / "planted.csv"
-_PLANTS = ("planted_exchange.py", "planted_servers.py", "planted_weights.py")
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,11 @@ class Fault:
 
     name: str
 
-    def exists(self, trial: Trial) -> bool:  # noqa: PLR0911 - a line per kind of fault
+    def exists(self, trial: Trial) -> bool:  # noqa: C901, PLR0911 - a line per kind of fault
         """Whether this strategy of this framework can have it."""
         strategy, name = STRATEGIES[trial.strategy], self.name
+        if name in load_manifests()[trial.framework].contract.without_faults:
+            return False
         if name in _OF_LOADERS:
             return strategy.name in {"allreduce", "ps_sync"}  # one check stands for all strategies
         if name in {"server applies a push twice", "a worker sends zeros"}:
@@ -57,8 +58,8 @@ class Fault:
             return strategy.answer != "blocks"  # which exchanges weights
         if name == "update before the exchange ends":
             return strategy.answer != "any_order"
-        if name == "gradient of one array not exchanged":  # CNTK's exchange leaves none of a trainer's arrays out
-            return strategy.answer in {"mean", "any_order"} and trial.framework != "cntk"
+        if name == "gradient of one array not exchanged":
+            return strategy.answer in {"mean", "any_order"}
         return True
 
 
@@ -100,8 +101,6 @@ def planted_manifest(manifest: Manifest, fault: str, folder: Path) -> Manifest:
     shutil.copytree(manifest.folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / "adapter.py").rename(copied / "unplanted.py")
     shutil.copy(_HERE / "planted_adapter.py", copied / "adapter.py")
-    for name in _PLANTS:
-        shutil.copy(_HERE / name, copied)
     (copied / "plant.json").write_text(json.dumps({"fault": fault}))
     return manifest.model_copy(update={"folder": copied})
 

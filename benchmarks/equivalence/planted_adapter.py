@@ -1,13 +1,15 @@
 """A framework's own adapter with a fault planted in it, which a planted launch gets in the adapter's place.
 
 It runs in the framework's environment (Python 3.6, numpy, the framework) from a run folder, where ``unplanted.py`` is
-the framework's own adapter and ``plant.json`` names the fault.
+the framework's own adapter and ``plant.json`` names the fault. Faults that every framework can have alike are planted
+here, the others by the framework's ``contract.py``.
 """
 
 import importlib
 import json
 import os
 
+from steptime.worker.contract import EARLY_UPDATE, OF_SERVERS, STALE_WEIGHTS
 from steptime.worker.framework import Framework
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -27,9 +29,11 @@ def open_session(job, context):
     """Open the framework's session with the fault planted."""
     _plant(job, context)
     session = _module("unplanted").FRAMEWORK.open_session(job, context)
-    if _fault() in _BEHIND:
-        module, plant = _BEHIND[_fault()]
-        getattr(_module(module), plant)(session, job, context)
+    contract, fault = _module("contract").CONTRACT, _fault()
+    if fault in contract.session_faults:
+        contract.session_faults[fault](session, job, context)
+    elif fault == STALE_WEIGHTS:
+        _make_stale(session, contract, job, context)
     return session
 
 
@@ -40,17 +44,19 @@ def serve(job, context):
 
 
 def _plant(job, context):
-    fault = _fault()
-    for plants in (_JOBS, _LOADERS):
-        if fault in plants:
-            plants[fault](job, context)
-    if fault in _BATCHES:
+    fault, contract = _fault(), _module("contract").CONTRACT
+    if fault in OF_SERVERS and context.workers < 2:
+        return
+    if fault in contract.faults:
+        contract.faults[fault](job, context)
+    elif fault in _JOBS:
+        _JOBS[fault](job, context)
+    elif fault in _LOADERS:
+        _LOADERS[fault]()
+    elif fault in _BATCHES:
         _feed(lambda make, own, rank: _BATCHES[fault](make, own, rank, context))
-    if fault in _PRIMITIVES:
-        module, plant = _PRIMITIVES[fault]
-        getattr(_module(module), plant)(job, context)
-    if fault in _OF_SEVERAL and context.workers > 1:
-        getattr(_module("planted_servers"), _OF_SEVERAL[fault])(job, context)
+    elif fault not in contract.planted():
+        raise NotImplementedError("contract.py of %s plants no fault %r" % (job["framework"], fault))
 
 
 # Faults that another job makes.
@@ -73,17 +79,7 @@ def _apart(job, context):
         job["strategy"] = "ps_async"
         _scaled(job, 1.0 / context.workers, float(context.workers))
         return
-    if job["framework"] == "deepspeed":  # whose engine exchanges under ``single`` too
-        from deepspeed.runtime.engine import DeepSpeedEngine
-
-        DeepSpeedEngine.buffered_allreduce_fallback = lambda *_, **__: None
-        job["strategy"] = "allreduce"
-        return
     job["strategy"] = "single"
-    if job["framework"] == "reference":  # which exchanges by the number of workers
-        from steptime.frameworks.reference import collectives
-
-        _module("unplanted").connect = lambda _: collectives.NoAverage()
 
 
 _JOBS = {
@@ -94,7 +90,7 @@ _JOBS = {
     "gradients divided twice": lambda job, context: _scaled(job, 1.0 / context.workers, float(context.workers)),
     "sum instead of mean": lambda job, context: _scaled(job, float(context.workers), 1.0 / context.workers),
     "dropout left on": _dropout,
-    "update before the exchange ends": _apart,
+    EARLY_UPDATE: _apart,
 }
 
 
@@ -132,7 +128,7 @@ def _reordered(changed):
     batches.worker_order = lambda job, rank, workers: changed(right(job, rank, workers))
 
 
-def _doubled_sample(_, __):
+def _doubled_sample():
     _reordered(lambda order: ((epoch, _with_first_again(chosen)) for epoch, chosen in order))
 
 
@@ -142,11 +138,11 @@ def _with_first_again(chosen):
     return chosen
 
 
-def _dropped_batches(_, __):
+def _dropped_batches():
     _reordered(lambda order: (each for number, each in enumerate(order) if number % 3))
 
 
-def _mixed_labels(_, __):
+def _mixed_labels():
     from steptime.worker import samples
 
     read = samples.read_arrays
@@ -168,22 +164,27 @@ _LOADERS = {
 _BATCHES = {"one worker's data doubled": _doubled, "padding on the wrong side": _shifted}
 
 
-# Faults of primitives, and of a session that is there: by the module and function of this folder that plants them.
+# Faults of a session that is there.
 
-_PRIMITIVES = {
-    "last layer frozen": ("planted_weights", "freeze_last_layer"),
-    "gradient of one array not exchanged": ("planted_exchange", "keep_back"),
-    "stale weights by one step": ("planted_weights", "compute_with_own_copy"),
-}
-_OF_SEVERAL = {
-    "a worker sends zeros": "send_zeros",
-    "server applies a push twice": "apply_twice",
-    "async worker never pulls": "never_pull",
-}
-_BEHIND = {
-    "last layer frozen": ("planted_weights", "freeze_in_session"),
-    "gradient of one array not exchanged": ("planted_exchange", "keep_back_in_session"),
-    "stale weights by one step": ("planted_weights", "make_stale"),
-}
+
+def _make_stale(session, contract, job, context):
+    """Compute each step at the weights of one step before."""
+    (get, put), step = contract.weights(session), session.step
+    # Servers, or the partitions of ZeRO, hold the weights that are updated, and what is put here is a copy of them.
+    elsewhere = context.servers > 0 or job["strategy"].startswith("zero")
+    before = [get()]
+
+    def late():
+        real = get()
+        put(before[0])
+        step()
+        session.wait()
+        if not elsewhere:
+            after = get()
+            put([own + (new - old) for own, new, old in zip(real, after, before[0])])
+        before[0] = real
+
+    session.step = late
+
 
 FRAMEWORK = Framework(open_session, serve=serve)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from small_trial import TRIAL
 
-from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
 from steptime.measurements.store import Store
 
 
@@ -24,6 +24,17 @@ def plan(*overrides, as_json=True):
 
 
 def launch(number, status="ok"):
+    worker = WorkerAblation(
+        rank=0,
+        host="here",
+        stages={"step": [[0.1]]},
+        order=[["step"]],
+        clocks=[{"at_s": 1.0, "offset_s": 0.0, "rtt_s": 0.0}],
+        marks=[],
+        marked=[],
+        transfers=[],
+        facts={},
+    )
     return AblationLaunch(
         trial=TRIAL.id,
         launch=number,
@@ -33,6 +44,7 @@ def launch(number, status="ok"):
         wall_s=1.0,
         environment={},
         noise={},
+        workers=[worker] if status == "ok" else [],
     )
 
 

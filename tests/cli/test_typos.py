@@ -34,7 +34,7 @@ def test_all_mistakes_are_said_at_once(tmp_path):
     assert all(f"did you mean '{name}'" in said for name in ("lenet5", "reference", "workers"))
 
 
-def test_removing_nothing_in_particular_is_no_wish_to_remove_all(tmp_path):
+def test_remove_without_names_does_not_remove_all(tmp_path):
     said = steptime("env", "remove", cwd=tmp_path, check=2, STEPTIME_CACHE=str(tmp_path)).stderr
     assert "which environment?" in said
 

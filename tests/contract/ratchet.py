@@ -49,6 +49,9 @@ It is moved by hand, since files that are shortened lower it too.
 WORDS_OF_PROSE = {"docs": "docs/**/*.md", "readme": "README.md", "package_readmes": "src/**/*.md"}
 """Files whose words are counted, by the name of the figure."""
 
+FRAMEWORKS = "src/steptime/frameworks/*/"
+"""Folders of a family, which are measured one by one: another member is no growth of the rest."""
+
 Figure = tuple[float, list[str]]
 """A number, and what was counted, a line each."""
 
@@ -57,6 +60,12 @@ Figure = tuple[float, list[str]]
 def sources() -> tuple[Path, ...]:
     """Return every Python file of the package."""
     return tuple(sorted(SOURCE.rglob("*.py")))
+
+
+def shared_sources() -> list[Path]:
+    """Return the Python files of the package that belong to no single framework."""
+    folders = set(ROOT.glob(FRAMEWORKS))
+    return [path for path in sources() if not folders & set(path.parents)]
 
 
 def lines_of(path: Path) -> int:
@@ -70,8 +79,14 @@ def name_of(path: Path) -> str:
 
 
 def source_files() -> Figure:
-    """Python files in src."""
-    return len(sources()), []
+    """Python files in src, those of single frameworks left out."""
+    return len(shared_sources()), []
+
+
+def files_of_a_framework() -> Figure:
+    """Python files in the largest folder of a framework."""
+    counts = {name_of(folder): len(list(folder.glob("*.py"))) for folder in ROOT.glob(FRAMEWORKS)}
+    return max(counts.values()), [f"{folder}: {count}" for folder, count in sorted(counts.items())]
 
 
 def median_lines() -> Figure:
@@ -86,10 +101,10 @@ def longest_file() -> Figure:
 
 
 def lonely_files() -> Figure:
-    """Files of fewer than SHORT_LINES lines that exactly one module imports."""
+    """Files of fewer than SHORT_LINES lines that exactly one module imports, those of single frameworks left out."""
     graph = grimp.build_graph("steptime", cache_dir=None)
     found = []
-    for path in sources():
+    for path in shared_sources():
         module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
         if path.name != "__init__.py" and module in graph.modules and lines_of(path) < SHORT_LINES:
             importers = graph.find_modules_that_directly_import(module)
@@ -122,8 +137,9 @@ def classes_with_bounds() -> Figure:
 
 
 def words_in(pattern: str) -> Figure:
-    """Words of the files of a pattern, as `wc -w` counts them."""
-    return sum(len(path.read_text().split()) for path in ROOT.glob(pattern)), []
+    """Words of the files of a pattern, as `wc -w` counts them; READMEs of single frameworks left out."""
+    pages = set(ROOT.glob(pattern)) - set(ROOT.glob(f"{FRAMEWORKS}README.md"))
+    return sum(len(path.read_text().split()) for path in pages), []
 
 
 @cache
@@ -159,6 +175,7 @@ FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
         measured.__name__: measured
         for measured in (
             source_files,
+            files_of_a_framework,
             median_lines,
             longest_file,
             lonely_files,

@@ -1,4 +1,4 @@
-"""Every room takes the steps of all its strategies apart as the seam of sessions says."""
+"""Every framework breaks the steps of all its strategies down as the interface of sessions has it."""
 
 import math
 from collections.abc import Callable
@@ -19,18 +19,21 @@ from steptime.study.strategies import STRATEGIES
 MANIFESTS = load_manifests()
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]
 """What a session may mark, in the order in which a step passes it."""
-LEFT_OUT: dict[tuple[str, str], dict[str, str]] = {}
-"""For (room, strategy), the rungs that the framework cannot take apart, each with the reason."""
 
 
-def cases(keep: Callable[[str, str], bool] = lambda _room, _strategy: True) -> list[Any]:
-    """Every room with every strategy of it that ``keep`` wants, marked with the framework, for ``-m``."""
+def cases(keep: Callable[[str, str], bool] = lambda _framework, _strategy: True) -> list[Any]:
+    """Every framework with every strategy of it that ``keep`` wants, marked with the framework, for ``-m``."""
     return [
-        pytest.param(room, strategy, marks=pytest.mark.framework(room), id=f"{room}-{strategy}")
-        for room, manifest in MANIFESTS.items()
+        pytest.param(framework, strategy, marks=pytest.mark.framework(framework), id=f"{framework}-{strategy}")
+        for framework, manifest in MANIFESTS.items()
         for strategy in manifest.strategies
-        if keep(room, strategy)
+        if keep(framework, strategy)
     ]
+
+
+def left_out(name: str, strategy: str) -> dict[str, str]:
+    """The stages that the manifest says the framework cannot run alone, each with the reason."""
+    return MANIFESTS[name].contract.without_stages.get(strategy, {})
 
 
 EVERY_WAY_OF_STEPPING = """
@@ -57,12 +60,12 @@ def run_ablation(session, job, context, records):
     if weights is not None:
         numpy.savez(os.path.join(context.folder, "weights-%d.npz" % context.rank), **weights)
 """
-"""What stands for the anatomy in a staged worker half: six steps of the same training, by turns of three kinds."""
+"""Replaces the ablation run in the worker half of a launch: six steps of the same training, by turns of three kinds."""
 
 
-def exchanges(room: str, strategy: str) -> bool:
+def exchanges(framework: str, strategy: str) -> bool:
     """Whether several workers of a strategy exchange gradients."""
-    return MANIFESTS[room].strategies[strategy].max_workers != 1
+    return MANIFESTS[framework].strategies[strategy].max_workers != 1
 
 
 @pytest.fixture(scope="session")
@@ -81,24 +84,24 @@ Launched = Callable[[str, str], LaunchResult]
 
 @pytest.fixture(scope="session")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Launched:
-    """One ablation launch of LeNet-5 for each room and strategy, whatever the number of tests that look at it."""
+    """One ablation launch of LeNet-5 for each framework and strategy, whatever the number of tests that look at it."""
     results: dict[tuple[str, str], LaunchResult] = {}
 
-    def look(room: str, strategy: str) -> LaunchResult:
-        if (room, strategy) not in results:
-            results[room, strategy] = _launch(tmp_path_factory.mktemp("ablation"), room, strategy)
-        return results[room, strategy]
+    def look(framework: str, strategy: str) -> LaunchResult:
+        if (framework, strategy) not in results:
+            results[framework, strategy] = _launch(tmp_path_factory.mktemp("ablation"), framework, strategy)
+        return results[framework, strategy]
 
     return look
 
 
 def _launch(  # noqa: PLR0913 - what launches differ in
-    folder: Path, room: str, strategy: str, *, batch: int = 32, batches: int = 2, seconds: float = 0.5
+    folder: Path, framework: str, strategy: str, *, batch: int = 32, batches: int = 2, seconds: float = 0.5
 ) -> LaunchResult:
     workload = library_workload("lenet5")
-    workers = 2 if exchanges(room, strategy) else 1
+    workers = 2 if exchanges(framework, strategy) else 1
     schedule = AblationSchedule(warmup_steps=3, seconds=seconds, min_blocks=2, max_blocks=2, max_steps=20)
-    trial = trial_of(room, strategy, workload, batch=batch, workers=workers)
+    trial = trial_of(framework, strategy, workload, batch=batch, workers=workers)
     job = ablation_job(trial, workload, {"kind": "synthetic", "distinct_batches": batches}, schedule)
     return launch(folder, job, workers=workers, servers=int(STRATEGIES[strategy].servers), preloaded=True)
 
@@ -117,7 +120,7 @@ def ablations(result: LaunchResult) -> list[dict[str, Any]]:
 
 
 def larger_gradients(result: LaunchResult) -> bool:
-    """Whether the quickest backward rung of every worker took longer than its quickest forward rung."""
+    """Whether the quickest backward stage of every worker took longer than its quickest forward stage."""
     quickest = [
         [min(map(min, seen["stages"][stage])) for stage in ("forward", "backward")] for seen in ablations(result)
     ]
@@ -134,11 +137,11 @@ def test_an_ablation_launch_ends_well_and_leaves_nobody_behind(trained_framework
 
 
 @pytest.mark.parametrize(("name", "strategy"), cases())
-def test_the_ladder_has_every_rung_but_those_left_out_with_a_reason(trained_framework, name, strategy, launched):
+def test_every_stage_is_there_but_those_left_out_with_a_reason(trained_framework, name, strategy, launched):
     wanted = {"forward", "backward", "step", "input"}
     wanted |= {"exchange"} if exchanges(name, strategy) else set()
     wanted |= set() if STRATEGIES[strategy].servers else {"local"}
-    wanted -= set(LEFT_OUT.get((name, strategy), {}))
+    wanted -= set(left_out(name, strategy))
     for seen in ablations(launched(trained_framework, strategy)):
         assert set(seen["stages"]) - {"communication", "marked"} == wanted
 
@@ -164,8 +167,8 @@ def test_every_step_of_every_stage_takes_time(trained_framework, name, strategy,
 def test_gradients_take_longer_than_the_forward_pass_that_they_include(
     trained_framework, name, strategy, launched, tmp_path
 ):
-    if "forward" in LEFT_OUT.get((name, strategy), {}):
-        pytest.skip(LEFT_OUT[name, strategy]["forward"])
+    if "forward" in left_out(name, strategy):
+        pytest.skip(left_out(name, strategy)["forward"])
     longer = larger_gradients(launched(trained_framework, strategy))
     # A busy machine may hold up every backward pass of a short launch; of one with many steps, it does not.
     assert longer or larger_gradients(_launch(tmp_path, trained_framework, strategy, batch=128, seconds=4.0))
@@ -212,17 +215,17 @@ def test_what_is_transferred_in_marked_steps_is_all_gradients(trained_framework,
 def stepping_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches train in all ways that a session has, and save the weights."""
 
-    def stage_anew(folder: Path, *how: Any) -> Path:
+    def fill_otherwise(folder: Path, *how: Any) -> Path:
         path = make_run_folder(folder, *how)
         with (folder / "steptime" / "worker" / "ablation.py").open("a") as file:
             file.write(EVERY_WAY_OF_STEPPING)
         return path
 
-    monkeypatch.setattr(launching, "make_run_folder", stage_anew)
+    monkeypatch.setattr(launching, "make_run_folder", fill_otherwise)
 
 
 @pytest.mark.usefixtures("stepping_in_every_way")
-@pytest.mark.parametrize(("name", "strategy"), cases(lambda _room, name: STRATEGIES[name].exact))
+@pytest.mark.parametrize(("name", "strategy"), cases(lambda _framework, name: STRATEGIES[name].exact))
 def test_steps_that_are_taken_apart_train_what_the_reference_trains(
     trained_framework, name, strategy, expected, tmp_path
 ):

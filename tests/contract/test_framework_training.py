@@ -1,4 +1,4 @@
-"""Every room that is installed trains what the reference trains; a new room is tested by being there."""
+"""Every framework that is installed trains what the reference trains; a new one is tested by being there."""
 
 import math
 from collections.abc import Callable
@@ -14,13 +14,15 @@ from steptime.study.strategies import STRATEGIES
 ALLOWED = TOLERANCES["fp32"]
 STEPS = 5
 TOGETHER = [
-    (room, strategy)
-    for room, manifest in load_manifests().items()
+    (framework, strategy)
+    for framework, manifest in load_manifests().items()
     for strategy, support in manifest.strategies.items()
     if support.max_workers is None or support.max_workers > 1
 ]
-SYNCHRONOUS = [(room, name) for room, name in TOGETHER if STRATEGIES[name].exact]
-BASELINES = [(room, name) for room, name in TOGETHER if load_manifests()[room].strategies[name].min_workers == 1]
+SYNCHRONOUS = [(framework, name) for framework, name in TOGETHER if STRATEGIES[name].exact]
+BASELINES = [
+    (framework, name) for framework, name in TOGETHER if load_manifests()[framework].strategies[name].min_workers == 1
+]
 ASYNCHRONOUS = [pair for pair in TOGETHER if pair not in SYNCHRONOUS]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from emulating import skip_where_impossible
 from launching import timing_job
-from standin import ROOM
+from standin import ADAPTER
 from system_packages import missing
 
 from living_processes import living_in
@@ -69,9 +69,9 @@ def training(folder: Path, launcher: AbstractLauncher, *, workers: int = 1, **fi
 
 def standing_in(folder: Path, launcher: AbstractLauncher, time_limit_s: float = 60.0, **options: Any) -> Request:
     """Stage a launch of two stand-ins, which do what ``options`` say."""
-    source = folder / "rooms" / "standin"
+    source = folder / "frameworks" / "standin"
     source.mkdir(parents=True)
-    (source / "adapter.py").write_text(ROOM)
+    (source / "adapter.py").write_text(ADAPTER)
     schedule = {"warmup_steps": 1, "seconds": 0.0, "min_steps": 2, "max_steps": 2}
     job = {"schema": 1, "framework": "standin", "strategy": "single", "options": options, "mode": "time"}
     job |= {"device": "cpu", "precision": "fp32"}

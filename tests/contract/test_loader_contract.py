@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loader_feeds import OPENING, Fed, Feed, fed
+from loader_feeds import Fed, Feed, fed
 from PIL import Image
 
 import steptime
@@ -40,7 +40,7 @@ PAIRS = [
     pytest.param(name, loader, marks=pytest.mark.framework(name))
     for name, manifest in load_manifests().items()
     for loader in manifest.loaders
-    if loader != "synthetic" and name in OPENING
+    if loader != "synthetic"
 ]
 OWN_RANDOM_CROPS: set[str] = set()
 """Loaders that cannot cut a given rectangle; they are held to equal statistics."""

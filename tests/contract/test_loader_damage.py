@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from image_folders import cut_off, write_folder
-from loader_feeds import OPENING, SHARED, Feed, faults
+from loader_feeds import Feed, faults, shared_loaders
 
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.loader_settings import loader_json
@@ -24,10 +24,10 @@ from steptime.worker.stored_images import TarMembers
 CLASSES, EACH, SIDE = ("cat", "dog"), 6, 32
 FEED = Feed(batches=3, batch=4)
 PAIRS = [
-    pytest.param(name, loader, marks=pytest.mark.framework(name))
+    pytest.param(name, loader, marks=[pytest.mark.framework(name), *shared_loaders(manifest)])
     for name, manifest in load_manifests().items()
     for loader in manifest.loaders
-    if loader not in {SYNTHETIC.name, NATIVE.name} and name in OPENING and name not in SHARED
+    if loader not in {SYNTHETIC.name, NATIVE.name}
 ]
 HOW = ("overwritten", "cut off")
 HELPERS = (0, 2)

@@ -13,12 +13,10 @@ from launching import launch_ok, timing_job
 from steptime.frameworks.manifest import load_manifests
 
 MANIFESTS = load_manifests()
-WITHOUT_HELPERS = ("reference",)
-"""Its loader makes every batch when it is asked for, whatever the study says (docs/worker-protocol.md)."""
 NAMES = [
     pytest.param(name, marks=pytest.mark.framework(name))
     for name, manifest in MANIFESTS.items()
-    if "native" in manifest.loaders and name not in WITHOUT_HELPERS
+    if "native" in manifest.loaders
 ]
 
 
@@ -34,6 +32,9 @@ def living(folder: Path, name: str, processes: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_helper_of_a_loader_is_one_thread_or_process(tmp_path: Path, name: str) -> None:
+    without = MANIFESTS[name].contract.without_loader_helpers
+    if without:
+        pytest.skip(f"{name} has no helpers: {without}")
     none, one, two = (living(tmp_path, name, processes) for processes in (0, 1, 2))
 
     threads, processes = ([each[kind] for each in (none, one, two)] for kind in (0, 1))

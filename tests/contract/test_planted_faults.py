@@ -17,21 +17,28 @@ from planted import FAULTS, planted_manifest
 
 PRIMITIVES = ("gradient of one array not exchanged", "last layer frozen")
 """Planted in a framework's own code, of which each framework gets the first that can exist in it."""
+OF_THE_EXCHANGE = "update before the exchange ends"
+"""Planted by the strategy ``single`` in several workers, unless a framework's contract.py has a way of its own."""
 OF_SERVERS = ("a worker sends zeros", "server applies a push twice", "async worker never pulls")
 
 
 def _cases() -> Iterator[object]:
-    """Yield a fault of primitives for every framework, and those of servers that wait for nobody."""
+    """Yield a fault of primitives and one of the exchange for every framework, and those of asynchronous servers."""
     known = {fault.name: fault for fault in FAULTS}
     for name in load_manifests():
         trials = list(configurations([name], [2], small_workload()))
         found = [(trial, known[fault]) for fault in PRIMITIVES for trial in trials if known[fault].exists(trial)]
-        found = found[:1] + [
-            (trial, known[fault])
-            for fault in OF_SERVERS
-            for trial in trials
-            if trial.strategy == "ps_async" and known[fault].exists(trial)
-        ]
+        apart = [(trial, known[OF_THE_EXCHANGE]) for trial in trials if known[OF_THE_EXCHANGE].exists(trial)]
+        found = (
+            found[:1]
+            + apart[:1]
+            + [
+                (trial, known[fault])
+                for fault in OF_SERVERS
+                for trial in trials
+                if trial.strategy == "ps_async" and known[fault].exists(trial)
+            ]
+        )
         for trial, fault in found:
             label = f"{name}-{trial.strategy}-{fault.name}"
             yield pytest.param(name, trial, fault.name, marks=pytest.mark.framework(name), id=label)

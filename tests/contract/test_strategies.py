@@ -19,7 +19,7 @@ def test_a_strategy_is_explained_in_a_line_without_a_full_stop(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategy_is_known_to_a_framework(name):
-    assert [room for room, manifest in load_manifests().items() if name in manifest.strategies]
+    assert [framework for framework, manifest in load_manifests().items() if name in manifest.strategies]
 
 
 def test_every_strategy_of_a_framework_is_in_the_table():

@@ -14,9 +14,7 @@ from steptime.study.strategies import STRATEGIES
 
 THREADS = 3 if os.cpu_count() != 3 else 5
 NO_MORE_THAN_CORES = min(THREADS, len(os.sched_getaffinity(0)))
-"""OpenBLAS and CNTK start no more threads than there are cores."""
-CAPPED = ("caffe", "chainer", "cntk", "reference")
-"""CNTK, and frameworks that compute with OpenBLAS or with a numpy that does."""
+"""OpenBLAS starts no more threads than there are cores, nor do frameworks whose manifest says so in ``[contract]``."""
 CASES = [
     pytest.param(name, strategy, marks=pytest.mark.framework(name), id=f"{name}-{strategy}")
     for name, manifest in load_manifests().items()
@@ -38,7 +36,7 @@ def assert_pools(result: LaunchResult, process: str, name: str) -> dict[str, Any
     """Hold the thread pools of a process to the job's number; return its record."""
     found = result.record("threads", process)
     for pool, size in found["thread_pools"].items():
-        capped = pool.startswith("openblas") or name == "cntk"
+        capped = pool.startswith("openblas") or load_manifests()[name].contract.threads == "cores"
         assert size == (NO_MORE_THAN_CORES if capped else THREADS), found["thread_pools"]
     return found
 
@@ -49,7 +47,8 @@ def test_workers_and_servers_have_the_threads_that_the_job_says(trained_framewor
     for rank in range(workers):
         assert_pools(result, f"worker-{rank}", name)
         said = result.record("session", f"worker-{rank}")["facts"]["threads"]
-        assert said == (NO_MORE_THAN_CORES if name in CAPPED else THREADS)
+        asked = load_manifests()[name].contract.threads == "asked"
+        assert said == (THREADS if asked else NO_MORE_THAN_CORES)
     for rank in range(servers):
         found = assert_pools(result, f"server-{rank}", name)
         assert found.get("threads", THREADS) == THREADS

@@ -25,7 +25,7 @@ def test_the_page_lists_every_file_of_the_example_framework_and_no_other():
 def test_every_framework_has_the_files_that_the_page_calls_needed():
     needed = {name for name, when in listed().items() if when == "yes"}
     folders = [path.parent for path in (ROOT / "src" / "steptime" / "frameworks").glob("*/framework.toml")]
-    assert len(needed) == 5
+    assert len(needed) == 6
     assert [(folder.name, name) for folder in folders for name in needed if not (folder / name).exists()] == []
 
 

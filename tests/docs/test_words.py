@@ -9,6 +9,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 READMES = sorted((ROOT / "src").rglob("README.md"))
+OF_FRAMEWORKS = sorted((ROOT / "src" / "steptime" / "frameworks").glob("*/README.md"))
+"""Limited one by one: another framework adds a README, and the others need not become shorter."""
 GENERATED = {DOCS / "study-keys.md", DOCS / "report-keys.md"}
 WRITTEN = [
     *(page for page in PAGES if page not in GENERATED),
@@ -30,7 +32,8 @@ def words(*pages: Path) -> int:
 @pytest.mark.parametrize(
     ("pages", "limit"),
     [
-        pytest.param([*PAGES, *READMES], 30_000, id="docs and READMEs of packages"),
+        pytest.param([*PAGES, *sorted({*READMES} - {*OF_FRAMEWORKS})], 27_700, id="docs and READMEs of packages"),
+        *[pytest.param([page], 400, id=page.parent.name) for page in OF_FRAMEWORKS],
         pytest.param([ROOT / "README.md"], 700, id="README"),
         pytest.param(sorted((DOCS / "accuracy").glob("*.md")), 1500, id="accuracy"),
         pytest.param([ROOT / "CONTRIBUTING.md"], 700, id="CONTRIBUTING"),

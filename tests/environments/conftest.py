@@ -18,9 +18,9 @@ def spec_of(tmp_path: Path) -> SpecMaker:
     """Return a function that writes requirements on wheels of the test, and returns their spec."""
 
     def make(*lines: str, name: str = "tiny", **fields: object) -> EnvironmentSpec:
-        room = tmp_path / "rooms" / name
-        room.mkdir(parents=True, exist_ok=True)
-        requirements = room / "requirements.txt"
+        folder = tmp_path / "frameworks" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        requirements = folder / "requirements.txt"
         requirements.write_text("\n".join(["--no-index", f"--find-links {tmp_path / 'wheels'}", *lines]) + "\n")
         return EnvironmentSpec(**{"name": name, "requirements": requirements, "pythons": [HERE], **fields})
 

@@ -108,10 +108,10 @@ def test_relative_paths_of_a_container_are_not_those_of_the_current_folder(
     spec_of: SpecMaker, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "room").mkdir()
+    (tmp_path / "missing").mkdir()
 
-    said = failure(spec_of, cache, container=(*WHOLE, "--bind", "room", "/mnt", "--"))
-    assert "bwrap: Can't find source path room" in said
+    said = failure(spec_of, cache, container=(*WHOLE, "--bind", "missing", "/mnt", "--"))
+    assert "bwrap: Can't find source path missing" in said
 
 
 def test_a_container_that_answers_nothing_is_quoted(spec_of: SpecMaker, cache: Path) -> None:

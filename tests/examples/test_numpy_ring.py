@@ -121,3 +121,33 @@ def test_the_check_of_a_framework_that_computes_something_else_fails_and_says_wh
     wrong = [finding for finding in findings if not finding["ok"]]
     assert {finding["what"] for finding in wrong} == {"computes what the reference computes"}
     assert all(finding["detail"].startswith("did not pass the equivalence check") for finding in wrong)
+
+
+MARKED_TOO_EARLY = """
+    def ablate(self):
+        from steptime.worker.imperative import ImperativeAblation
+
+        class TooEarly(ImperativeAblation):
+            def marked_gradients(self, loss, mark):
+                mark("backward")
+                super().marked_gradients(loss, lambda phase: None if phase == "backward" else mark(phase))
+
+        return TooEarly(self)
+
+    def wait(self):
+"""
+
+
+def test_the_check_refuses_marks_that_contradict_the_stages(python, tmp_path):
+    run(python, "frameworks", "new", "early_trainer", cwd=tmp_path)
+    adapter = tmp_path / "early_trainer" / "early_trainer" / "framework" / "adapter.py"
+    text = adapter.read_text()
+    assert "\n    def wait(self):\n" in text
+    adapter.write_text(text.replace("\n    def wait(self):\n", MARKED_TOO_EARLY))
+    install(python, tmp_path / "early_trainer")
+
+    findings = json.loads(run(python, "check", "early_trainer", "--json", cwd=tmp_path, check=1))
+
+    wrong = {finding["what"]: finding["detail"] for finding in findings if not finding["ok"]}
+    assert set(wrong) == {"marks agree with the ablation"}
+    assert "backward takes" in wrong["marks agree with the ablation"]

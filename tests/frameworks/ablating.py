@@ -1,4 +1,4 @@
-"""Launch two workers that take their steps apart, and look at their marked steps one by one."""
+"""Launch two workers that break their steps down, and look at their marked steps one by one."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from steptime.runner.jobs import AblationSchedule, ablation_job
 SCHEDULE = AblationSchedule(warmup_steps=3, seconds=0.5, min_blocks=2, max_blocks=2, max_steps=20)
 
 
-def breakdown(folder: Path, room: str, strategy: str, **fields: Any) -> list[dict[str, Any]]:
-    """The anatomies of two workers that train LeNet-5."""
+def breakdown(folder: Path, framework: str, strategy: str, **fields: Any) -> list[dict[str, Any]]:
+    """The ablation records of two workers that train LeNet-5."""
     workload = library_workload("lenet5")
-    trial = trial_of(room, strategy, workload, batch=32, workers=2, **fields)
+    trial = trial_of(framework, strategy, workload, batch=32, workers=2, **fields)
     job = ablation_job(trial, workload, {"kind": "synthetic", "distinct_batches": 2}, SCHEDULE)
     result = launch_ok(folder, job, workers=2, preloaded=True)
     return [result.record("ablation", f"worker-{rank}") for rank in range(2)]

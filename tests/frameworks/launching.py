@@ -96,7 +96,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     preloaded: bool = False,
     script: Sequence[tuple[int, str, Any]] = (),
 ) -> LaunchResult:
-    """Stage ``job`` into a new folder below ``folder``, run it with the strategy's own launcher, and read it back.
+    """Put ``job`` into a new folder below ``folder``, run it with the strategy's own launcher, and read it back.
 
     Args:
         folder: usually ``tmp_path``.
@@ -159,8 +159,8 @@ def check_job(
     """Return the job of the equivalence check: ``steps`` steps on known batches, losses and weights kept.
 
     Args:
-        framework: a room.
-        strategy: one of the room's.
+        framework: by its name.
+        strategy: one of the framework's.
         workload: a name in the library, or a workload.
         steps: how many.
         fields: see ``trial_of``; besides, ``input_shape`` and ``classes`` of a named workload.
@@ -200,7 +200,7 @@ def trial_of(  # noqa: PLR0913 - a trial has this many fields
     seed: int = 0,
     optimizer: Mapping[str, Any] | None = None,
 ) -> Trial:
-    """Return a trial whose options are the room's defaults, but for those given."""
+    """Return a trial whose options are the framework's defaults, but for those given."""
     return Trial(
         framework=framework,
         strategy=strategy,

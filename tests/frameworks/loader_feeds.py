@@ -8,95 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from launching import interpreter_for
 from preloading import preloaded_interpreter
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.runner.run_folder import make_run_folder
-
-# Of each room: Python that makes `batches` of `job` and `context`: an iterator of numpy pairs, images channels first.
-OPENING = {
-    "reference": """
-from steptime.frameworks.reference.loader import open_reference_batches
-batches = open_reference_batches(job, context.rank, context.workers, lambda x, t: (x, t))
-""",
-    "pytorch": """
-import torch
-from steptime.libraries.torch.loader import open_torch_batches
-own = open_torch_batches(job, context, torch.device("cpu"), False)
-batches = ((x.numpy(), t.numpy()) for x, t in own)
-""",
-    "tensorflow": """
-from steptime.libraries.tensorflow.loader import open_tensorflow_batches
-own = open_tensorflow_batches(job, context.rank, context.workers, "/CPU:0" if job["device"] == "cuda" else None)
-batches = ((x.numpy().transpose(0, 3, 1, 2), t.numpy()) for x, t in own)
-""",
-    "tensorflow1": """
-import tensorflow
-tf1 = tensorflow.compat.v1
-tf1.disable_eager_execution()
-from steptime.frameworks.tensorflow1.loader import GraphNativeBatches
-own = GraphNativeBatches(job, context)
-session = tf1.Session()
-own.start(session)
-def fetched():
-    for steps in itertools.count():
-        try:
-            inputs, targets = session.run(own.tensors)
-        except tensorflow.errors.OpError as error:
-            own.explain(error, steps)
-            raise
-        yield inputs.transpose(0, 3, 1, 2), targets
-batches = fetched()
-""",
-    "mxnet": """
-import mxnet
-from steptime.libraries.mxnet.loader import open_mxnet_batches
-batches = ((x.asnumpy(), t.asnumpy()) for x, t in open_mxnet_batches(job, context, mxnet.cpu()))
-""",
-    "jax": """
-import numpy
-from steptime.frameworks.jax.loader import open_jax_batches
-batches = ((x.transpose(0, 3, 1, 2), t) for x, t in open_jax_batches(job, context, numpy.asarray))
-""",
-    "chainer": """
-import chainer
-from steptime.frameworks.chainer.loader import open_chainer_batches, start_helper_server
-start_helper_server(job["loader"])
-batches = open_chainer_batches(job, context, chainer.get_device("@numpy"))
-""",
-    "caffe": """
-from steptime.frameworks.caffe.loader import open_loader
-loader = open_loader(job, context)
-def ring():
-    slots = len(loader.targets) // job["batch_per_worker"]
-    for slot in itertools.cycle(range(slots)):
-        loader.fill()
-        inputs = loader.inputs.reshape((slots, -1) + loader.inputs.shape[1:])
-        yield inputs[slot].copy(), loader.targets.reshape(slots, -1)[slot].copy()
-batches = ring()
-""",
-    "cntk": """
-import warnings
-warnings.simplefilter("ignore")
-import cntk
-from steptime.frameworks.cntk.loader import open_cntk_batches
-cntk.device.try_set_default_device(cntk.device.cpu())
-batches = ((x.asarray(), t.asarray().argmax(axis=1)) for x, t in open_cntk_batches(job, context))
-""",
-}
-# Rooms that are fed by another's loader, in an environment of their own.
-SHARED = {
-    "deepspeed": "pytorch",
-    "horovod_mxnet": "mxnet",
-    "horovod_pytorch": "pytorch",
-    "horovod_tensorflow": "tensorflow",
-}
-OPENING.update({room: OPENING[source] for room, source in SHARED.items()})
 
 PROGRAM = """
 import itertools, json, os, sys
 import numpy
+from steptime.frameworks.%s.contract import CONTRACT
 from steptime.worker.process_context import ProcessContext
 
 if __name__ == "__main__":
@@ -106,8 +28,7 @@ if __name__ == "__main__":
         rank, workers = str(job["rank"]), str(job["workers"])
         context = ProcessContext({"STEPTIME_RANK": rank, "STEPTIME_WORKERS": workers}, os.getcwd())
         try:
-            exec(%r)
-            pairs = list(itertools.islice(batches, job["batches"]))
+            pairs = list(itertools.islice(CONTRACT.batches(job, context), job["batches"]))
         except Exception as error:
             with open("fault-%%d.txt" %% number, "w") as file:
                 file.write(str(error))
@@ -119,6 +40,12 @@ if __name__ == "__main__":
     sys.stdout.flush()
     os._exit(0)
 """
+
+
+def shared_loaders(manifest: Manifest) -> list[Any]:
+    """Return a mark that skips a slow test of loaders for a framework that shares them with another."""
+    shared = manifest.contract.loaders_of
+    return [pytest.mark.skip(reason=f"{manifest.name} has the loaders of {shared}")] if shared else []
 
 
 @dataclass(frozen=True)
@@ -183,8 +110,8 @@ def _run(folder: Path, framework: str, feeds: Sequence[tuple[Feed, dict[str, Any
     (kind,) = {loader["kind"] for _, loader in feeds}
     run = folder / "run"
     manifest = load_manifests()[framework]
-    make_run_folder(run, manifest.folder, {"framework": framework, "jobs": jobs}, manifest.libraries)
-    (run / "feed.py").write_text(PROGRAM % OPENING[framework])
+    make_run_folder(run, manifest.folder, {"framework": framework, "jobs": jobs}, manifest.libraries, framework)
+    (run / "feed.py").write_text(PROGRAM % framework)
     python = interpreter_for(framework, kind)
     if kind not in manifest.loader_environments:
         python = preloaded_interpreter(framework, python)

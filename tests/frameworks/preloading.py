@@ -1,8 +1,9 @@
 """Workers that start with their framework imported already: most of a short launch's time is the import.
 
-A preloaded worker is forked from a process that has imported the framework in the environment of such a worker. What
-it computes is what a worker computes that was started as usual; what happens before and during the import is not
-tested by it. Every strategy of every framework is also started as usual by the contract suite, with timed steps.
+A preloaded worker is forked from a process that has imported the framework in the environment of such a worker, by the
+code that the framework's manifest has in ``[contract]``. What it computes is what a worker computes that was started as
+usual; what happens before and during the import is not tested by it. Every strategy of every framework is also started
+as usual by the contract suite, with timed steps.
 """
 
 import atexit
@@ -16,28 +17,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.process_env import inherited, shared_variables
 from steptime.launchers.request import Request
 
-_TORCH = "import torch, torch._dynamo, torch.distributed.fsdp, torch.distributed.rpc"
-_TENSORFLOW = "from steptime.libraries.tensorflow.startup import before_import; before_import(); import tensorflow"
-_MXNET = "import mxnet"
-IMPORTS = {
-    "pytorch": _TORCH,
-    "deepspeed": _TORCH,
-    "horovod_pytorch": _TORCH,
-    "tensorflow": _TENSORFLOW,
-    "tensorflow1": _TENSORFLOW,
-    "horovod_tensorflow": _TENSORFLOW,
-    "mxnet": _MXNET,
-    "horovod_mxnet": _MXNET,
-}
-"""What workers of a framework import; only where that takes much longer than to start Python.
-
-An optimizer of PyTorch imports ``torch._dynamo`` with its first step, which takes as long as ``torch``.
-"""
-IMPORTED_AGAIN = {"mxnet": ["mxnet", "mxnet.kvstore", "mxnet.kvstore.kvstore_server"]}
-"""Modules whose import is what serves, in servers and schedulers."""
 _SERVER = Path(__file__).with_name("fork_server.py")
 _SOURCE = Path(__file__).parents[2] / "src"
 
@@ -65,11 +48,11 @@ def preloaded_interpreter(framework: str, interpreter: Path, threads: int = 1) -
     """Return a program that runs a script of a process, whose STEPTIME_ROLE is set, with the framework imported.
 
     Args:
-        framework: one of ``IMPORTS``; of another, ``interpreter`` itself is returned.
+        framework: by its name; of one whose manifest has no ``preload``, ``interpreter`` itself is returned.
         interpreter: the Python of the framework's environment.
         threads: of a worker; the import gets the environment of one that has as many.
     """
-    if framework not in IMPORTS:
+    if not load_manifests()[framework].contract.preload:
         return interpreter
     request = Request(Path(), interpreter, 1, threads=threads)
     shared = shared_variables(request, "", "", [0, 0])
@@ -93,7 +76,7 @@ def _stand_in(framework: str, interpreter: Path, environment: tuple[tuple[str, s
         _STAND_IN.format(
             python=Path(sys.executable).resolve(),
             address=address,
-            again=IMPORTED_AGAIN.get(framework, []),
+            again=load_manifests()[framework].contract.imported_again,
         )
     )
     stand_in.chmod(0o700)
@@ -103,8 +86,8 @@ def _stand_in(framework: str, interpreter: Path, environment: tuple[tuple[str, s
 def _start_server(
     framework: str, interpreter: Path, environment: Mapping[str, str], listener: socket.socket, folder: Path
 ) -> None:
-    source = repr(str(_SOURCE))
-    code = f"import sys; sys.path.insert(1, {source}); {IMPORTS[framework]}; sys.path.remove({source})"
+    source, preload = repr(str(_SOURCE)), load_manifests()[framework].contract.preload
+    code = f"import sys; sys.path.insert(1, {source}); {preload}; sys.path.remove({source})"
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(
             [str(interpreter), str(_SERVER), str(listener.fileno()), code],

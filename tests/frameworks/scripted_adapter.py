@@ -47,7 +47,7 @@ class _Script:
             np.savez(str(self._path(self._context.folder, name)), **state)
 
     def set_state(self, path):
-        with np.load(str(self._path(Path(path).parent, Path(path).name))) as file:
+        with np.load(str(self._path(Path(path).parent, Path(path).name)), allow_pickle=False) as file:
             self._session.set_state(dict(file))
 
     def _path(self, folder, name):

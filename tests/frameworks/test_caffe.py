@@ -88,7 +88,7 @@ def surplus_window() -> Workload:
 
 
 def within(folder: Path, job: dict[str, Any], script: str) -> str:
-    """Run a script beside a staged job in Caffe's own Python; return what it printed."""
+    """Run a script beside a job in a run folder in Caffe's own Python; return what it printed."""
     run = folder / "run"
     make_run_folder(run, load_manifests()["caffe"].folder, job, load_manifests()["caffe"].libraries)
     (run / "script.py").write_text(script)

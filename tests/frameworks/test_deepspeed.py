@@ -1,11 +1,14 @@
 """DeepSpeed trains what the reference trains, whatever it splits over the workers."""
 
+import os
+import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from killing import survivors_of
-from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
+from launching import LaunchResult, check_job, launch, launch_ok, relative_error, timing_job, weight_error
 
 from steptime.workloads.layers import Network, Workload
 
@@ -63,6 +66,42 @@ def test_mixed_precision_starts_from_nearly_the_same_loss(tmp_path: Path, strate
     full = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", **how)))
     mixed = losses(launch_ok(tmp_path, check_job("deepspeed", strategy, "lenet5", precision="bf16", **how)))
     assert 1e-6 < relative_error(mixed, full) < 2e-2
+
+
+class Planted:
+    """An object that makes a folder where it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._folder),)
+
+
+@pytest.mark.parametrize("strategy", ["single", "zero3"])
+def test_a_checkpoint_from_somebody_else_runs_nothing(tmp_path: Path, strategy: str) -> None:
+    """Under ``engine`` older versions kept what they had pickled."""
+    job, executed = check_job("deepspeed", strategy, images(), batch=4, steps=2), tmp_path / "executed"
+    kept = launch_ok(tmp_path, job, script=[(1, "state", "state")]).folder / "state-0.npz"
+    with np.load(kept, allow_pickle=False) as file:
+        state = {name: file[name] for name in file.files if not name.startswith("engine")}
+    np.savez(kept, **state, engine=np.frombuffer(pickle.dumps(Planted(executed)), dtype=np.uint8))
+
+    result = launch(tmp_path, job, script=[(0, "set_state", str(kept.with_name("state")))])
+
+    assert not executed.exists()
+    assert "engine/form" in result.record("error")["message"]
+
+
+def test_a_launch_whose_engine_holds_weights_in_bf16_goes_on_from_a_state(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"batch": 8, "precision": "bf16", "options": {"mixed_precision": "engine"}}
+    job = check_job("deepspeed", "zero2", "lenet5", steps=6, optimizer=SETTINGS, **how)
+    job["loader"] = {"kind": "synthetic", "distinct_batches": 2}
+    whole = launch_ok(tmp_path, job, script=[(4, "state", "state")])
+
+    rest = launch_ok(tmp_path, job, script=[(0, "set_state", str(whole.folder / "state"))])
+
+    assert relative_error(losses(rest)[:2], losses(whole)[4:]) < 1e-4
 
 
 def test_a_killed_worker_ends_the_launch(tmp_path: Path) -> None:

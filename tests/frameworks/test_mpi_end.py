@@ -12,7 +12,7 @@ from steptime.runner.run_folder import make_run_folder
 pytestmark = pytest.mark.framework("chainer")
 
 # Worker 0 takes its time to end after MPI is finalised, worker 1 does not; one of them may fail then.
-ROOM = """
+ADAPTER = """
 import time
 
 from steptime.worker.framework import Framework
@@ -68,13 +68,13 @@ FRAMEWORK = Framework(open_session)
 
 
 def run(folder: Path, failing: int | None) -> LaunchOutcome:
-    """Run two workers of the room above."""
-    room = folder / "ending"
-    room.mkdir()
-    (room / "adapter.py").write_text(ROOM)
+    """Run two workers of the adapter above."""
+    source = folder / "ending"
+    source.mkdir()
+    (source / "adapter.py").write_text(ADAPTER)
     job = {"framework": "ending", "mode": "check", "schedule": {"rounds": [1]}, "failing": failing}
     job |= {"device": "cpu", "precision": "fp32"}
-    make_run_folder(folder / "run", room, job)
+    make_run_folder(folder / "run", source, job)
     return MpiLauncher().run(Request(folder / "run", interpreter_for("chainer"), workers=2, time_limit_s=60))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loader_feeds import OPENING, SHARED, Fed, Feed, fed
+from loader_feeds import Fed, Feed, fed, shared_loaders
 from PIL import Image
 
 from steptime.frameworks.manifest import load_manifests
@@ -21,12 +21,12 @@ MEAN = [0.5, 0.4, 0.3]
 STD = [0.25, 0.2, 0.3]
 
 
-def rooms() -> list[Any]:
-    """Every framework of ``OPENING``; the contract suite looks at all, by their losses."""
+def frameworks(*, on_cuda: bool = False) -> list[Any]:
+    """Every framework with a native loader; with ``on_cuda``, those with one of their own for CUDA devices."""
     return [
-        pytest.param(name, marks=pytest.mark.framework(name))
+        pytest.param(name, marks=[pytest.mark.framework(name), *(shared_loaders(manifest) if on_cuda else [])])
         for name, manifest in load_manifests().items()
-        if "native" in manifest.loaders and name in OPENING
+        if "native" in manifest.loaders and ("cuda" in manifest.devices or not on_cuda)
     ]
 
 
@@ -74,7 +74,7 @@ def folder_loader(folder: Path, side: int, processes: int) -> dict[str, Any]:
     return {"kind": "native", "processes": processes, "dataset": dataset}
 
 
-@pytest.mark.parametrize("framework", rooms())
+@pytest.mark.parametrize("framework", frameworks())
 def test_arrays_are_the_same_samples_in_the_same_order(tmp_path: Path, framework: str) -> None:
     """Equal to the protocol's formula but for the last bit of a 32-bit float."""
     images = np.random.default_rng(0).integers(0, 256, (SAMPLES, 3, 5, 5), dtype=np.uint8)
@@ -88,7 +88,7 @@ def test_arrays_are_the_same_samples_in_the_same_order(tmp_path: Path, framework
 
 
 @pytest.mark.parametrize("processes", [0, 1])
-@pytest.mark.parametrize("framework", rooms())
+@pytest.mark.parametrize("framework", frameworks())
 def test_photographs_are_the_same_samples_in_the_same_order(tmp_path: Path, framework: str, processes: int) -> None:
     """JPEG decoders may round differently: by at most two of 255 on average, and eight anywhere."""
     images = photographs(tmp_path, 32)
@@ -100,7 +100,7 @@ def test_photographs_are_the_same_samples_in_the_same_order(tmp_path: Path, fram
     assert levels.max() < 8.5  # whole levels, but for the rounding of the normalisation
 
 
-@pytest.mark.parametrize("framework", rooms())
+@pytest.mark.parametrize("framework", frameworks())
 def test_photographs_are_shrunk_alike(tmp_path: Path, framework: str) -> None:
     """Bilinear filters of different libraries agree on smooth pictures to two of 255 on average."""
     images = photographs(tmp_path, 48)
@@ -131,7 +131,7 @@ def detailed_photographs(folder: Path, side: int, smaller: int) -> np.ndarray:
     return np.stack(pictures)
 
 
-@pytest.mark.parametrize("framework", rooms())
+@pytest.mark.parametrize("framework", frameworks())
 def test_photographs_are_decoded_at_their_full_size_and_every_pixel_counts(tmp_path: Path, framework: str) -> None:
     """Within the rounding of decoders; decoding at a quarter of the size, or looking at four pixels, is further off.
 
@@ -146,13 +146,8 @@ def test_photographs_are_decoded_at_their_full_size_and_every_pixel_counts(tmp_p
     assert levels.max() < largest
 
 
-BYTES = [
-    each for each in rooms() if "cuda" in load_manifests()[each.values[0]].devices and each.values[0] not in SHARED
-]
-
-
 @pytest.mark.parametrize("form", ["arrays", "image_folder"])
-@pytest.mark.parametrize("framework", BYTES)
+@pytest.mark.parametrize("framework", frameworks(on_cuda=True))
 def test_bytes_that_a_device_normalises_are_the_floats_that_the_host_makes(
     tmp_path: Path, framework: str, form: str
 ) -> None:

@@ -52,8 +52,8 @@ WRITE_MARK_AND_SLEEP = """
 
 def request(folder: Path, program: str = "pass", **fields: object) -> Request:
     """Return a launch of two workers in a container, whose ``start.py`` is ``program``, beside the worker half."""
-    (folder / "no-room").mkdir()
-    make_run_folder(folder, folder / "no-room", {})
+    (folder / "no-framework").mkdir()
+    make_run_folder(folder, folder / "no-framework", {})
     (folder / "start.py").write_text(textwrap.dedent(program))
     settings = {
         "folder": folder,

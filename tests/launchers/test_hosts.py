@@ -97,7 +97,7 @@ def bed() -> Iterator[ClusterBed]:
         yield made
 
 
-def staged(folder: Path, program: str) -> Path:
+def filled_folder(folder: Path, program: str) -> Path:
     (folder / "start.py").write_text(textwrap.dedent(program))
     return folder
 
@@ -142,7 +142,7 @@ def started(folder: Path, count: int = 2, limit_s: float = 60.0) -> bool:
 
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"])
 def test_workers_and_servers_run_on_their_hosts_with_addresses_of_the_interface(bed, tmp_path, launcher):
-    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), launcher, "n0,n1,n2", servers=1)
+    outcome = launch(bed, filled_folder(tmp_path, WRITE_PLACE), launcher, "n0,n1,n2", servers=1)
     assert outcome["ok"], outcome
     found = places(tmp_path)
     assert {name: place["host"] for name, place in found.items()} == {
@@ -165,12 +165,12 @@ def test_the_variables_of_the_hosts_are_kept_and_not_those_of_the_controller(
 ):
     """A login by ssh has what its host gives it; srun takes the controller's variables along."""
     monkeypatch.setenv("CUDA_HOME", "/of/the/controller")
-    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), launcher)
+    outcome = launch(bed, filled_folder(tmp_path, WRITE_PLACE), launcher)
     assert outcome["passed"].get("CUDA_HOME") == known
 
 
 def test_a_launch_on_one_host_uses_loopback_there(bed, tmp_path):
-    assert launch(bed, staged(tmp_path, WRITE_PLACE), hosts="n1,n2", workers=1)["ok"]
+    assert launch(bed, filled_folder(tmp_path, WRITE_PLACE), hosts="n1,n2", workers=1)["ok"]
     place = places(tmp_path)["worker-0"]
     assert (place["host"], place["interface"]) == ("n1", "lo")
     assert place["root_address"].startswith("127.0.0.1:")
@@ -178,13 +178,13 @@ def test_a_launch_on_one_host_uses_loopback_there(bed, tmp_path):
 
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"])
 def test_a_failed_worker_ends_the_launch_with_its_name_and_host(bed, tmp_path, launcher):
-    outcome = launch(bed, staged(tmp_path, FAIL), launcher)
+    outcome = launch(bed, filled_folder(tmp_path, FAIL), launcher)
     assert outcome["reason"] == "worker-1 on n1 ended with exit code 3"
     assert not await_quiet(bed, "n0", "n1")
 
 
 def test_a_launch_is_ended_at_its_time_limit_with_all_that_it_started(bed, tmp_path):
-    outcome = launch(bed, staged(tmp_path, SLEEP), time_limit_s=12)
+    outcome = launch(bed, filled_folder(tmp_path, SLEEP), time_limit_s=12)
     assert "time limit of 12 s" in outcome["reason"]
     assert started(tmp_path, limit_s=0)
     assert not await_quiet(bed, "n0", "n1")
@@ -192,7 +192,7 @@ def test_a_launch_is_ended_at_its_time_limit_with_all_that_it_started(bed, tmp_p
 
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"])
 def test_a_killed_controller_leaves_no_process_on_any_host(bed, tmp_path, launcher):
-    staged(tmp_path, SLEEP)
+    filled_folder(tmp_path, SLEEP)
     reach = "slurm" if launcher == "slurm" else "ssh"
     command = [PYTHON, LAUNCH, str(tmp_path), launcher, reach, "n0,n1", "time_limit_s=300"]
     pid = tmp_path / "pid"
@@ -212,7 +212,7 @@ def test_a_killed_controller_leaves_no_process_on_any_host(bed, tmp_path, launch
 
 
 def test_a_killed_ssh_leaves_no_process_on_its_host(bed, tmp_path):
-    staged(tmp_path, SLEEP)
+    filled_folder(tmp_path, SLEEP)
     command = bed.command("head", [PYTHON, LAUNCH, str(tmp_path), "ssh", "ssh", "n0,n1", "time_limit_s=300"])
     controller = subprocess.Popen(
         command, env=bed.variables(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -228,7 +228,7 @@ def test_a_killed_ssh_leaves_no_process_on_its_host(bed, tmp_path):
 
 
 def test_a_link_that_goes_down_for_a_second_fails_the_launch_with_its_host(bed, tmp_path):
-    staged(tmp_path, "import os, time; open('started-' + os.environ['STEPTIME_RANK'], 'w'); time.sleep(12)")
+    filled_folder(tmp_path, "import os, time; open('started-' + os.environ['STEPTIME_RANK'], 'w'); time.sleep(12)")
     command = bed.command("head", [PYTHON, LAUNCH, str(tmp_path), "ssh", "ssh", "n0,n1", "time_limit_s=120"])
     controller = subprocess.Popen(
         command, env=bed.variables(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
@@ -249,12 +249,12 @@ def test_a_launch_of_which_a_worker_stood_still_for_a_moment_has_failed_on_hosts
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(1)
     """
-    assert launch(bed, staged(tmp_path, program))["reason"] == "worker-1 on n1 is stopped by a signal"
+    assert launch(bed, filled_folder(tmp_path, program))["reason"] == "worker-1 on n1 is stopped by a signal"
 
 
 @pytest.mark.parametrize("launcher", ["ssh", "slurm"])
 def test_a_dead_host_fails_the_launch_with_its_name(bed, tmp_path, launcher):
-    staged(tmp_path, SLEEP)
+    filled_folder(tmp_path, SLEEP)
     reach = "slurm" if launcher == "slurm" else "ssh"
     allocation = ["salloc", "-Q", "--nodelist=n0,n3", "--no-kill"] if reach == "slurm" else []
     command = bed.command(
@@ -281,7 +281,7 @@ def test_a_dead_host_is_lost_also_where_a_worker_that_misses_its_peer_fails_firs
             time.sleep(0.01)
         raise SystemExit(5)
     """
-    staged(tmp_path, program)
+    filled_folder(tmp_path, program)
     allocation = ["salloc", "-Q", "--nodelist=n0,n3", "--no-kill"]
     arguments = [str(tmp_path), "slurm", "slurm", "n0,n3", "time_limit_s=120"]
     command = bed.command("head", [*allocation, PYTHON, LAUNCH, *arguments])
@@ -303,7 +303,7 @@ def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, fram
     interpreter = ready_interpreter(framework)
     if interpreter is None:
         pytest.skip(f"no environment of {framework}, which brings an MPI: steptime env create {framework}")
-    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), "mpi", interpreter=interpreter)
+    outcome = launch(bed, filled_folder(tmp_path, WRITE_PLACE), "mpi", interpreter=interpreter)
     assert outcome["ok"], outcome
     assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
 
@@ -333,7 +333,7 @@ def sent_to_neighbour(bed: ClusterBed, folder: Path, framework: str, **variables
         pytest.skip(f"no environment of {framework}, which brings an MPI: steptime env create {framework}")
     given = {"interpreter": interpreter, "workers": 4, "workers_per_host": 2, "variables": json.dumps(variables)}
     program = SEND_TO_NEIGHBOUR.replace("libmpi.so", f"{library_folder(interpreter)}/libmpi.so")
-    outcome = launch(bed, staged(folder, program), "mpi", time_limit_s=120, **given)
+    outcome = launch(bed, filled_folder(folder, program), "mpi", time_limit_s=120, **given)
     assert outcome["ok"], outcome
     return [place for _, place in sorted(places(folder).items())]
 
@@ -358,7 +358,7 @@ def test_a_copy_on_local_disks_is_started_by_an_mpiexec_of_that_copy(bed, tmp_pa
 def test_a_local_folder_that_cannot_be_used_is_named_with_its_host(bed, tmp_path):
     interpreter = made_environment(tmp_path)
     given = {"interpreter": interpreter, "environment": interpreter.parents[1], "local_folder": "/proc/copies"}
-    outcome = launch(bed, staged(tmp_path, WRITE_PLACE), **given)
+    outcome = launch(bed, filled_folder(tmp_path, WRITE_PLACE), **given)
     assert "n0: hosts.local_folder: /proc/copies cannot be used" in outcome["reason"]
 
 
@@ -461,7 +461,7 @@ def prefixes_of_copies(bed: ClusterBed, folder: Path, launcher: str, interpreter
     disk = folder / "disk"
     given = {"interpreter": interpreter, "environment": interpreter.parents[1], "local_folder": disk}
     try:
-        outcome = launch(bed, staged(folder, WRITE_PLACE), launcher, time_limit_s=300, **given)
+        outcome = launch(bed, filled_folder(folder, WRITE_PLACE), launcher, time_limit_s=300, **given)
     finally:
         shutil.rmtree(disk, ignore_errors=True)
     assert outcome["ok"], outcome
@@ -480,12 +480,12 @@ def test_hosts_start_workers_in_a_container_and_end_them_there(bed, tmp_path, la
     (hidden / "outside").touch()
     container = {"container": shlex.join(["bwrap", "--dev-bind", "/", "/", "--tmpfs", str(hidden), "--"])}
     look = "\n    assert not os.listdir(sys.argv[0].replace('start.py', 'hidden'))"
-    outcome = launch(bed, staged(tmp_path, WRITE_PLACE + look), launcher, **container)
+    outcome = launch(bed, filled_folder(tmp_path, WRITE_PLACE + look), launcher, **container)
     assert outcome["ok"], outcome
     assert {name: place["host"] for name, place in places(tmp_path).items()} == {"worker-0": "n0", "worker-1": "n1"}
     if launcher == "mpi":
         return
-    assert not launch(bed, staged(own, SLEEP), launcher, time_limit_s=8, **container)["ok"]
+    assert not launch(bed, filled_folder(own, SLEEP), launcher, time_limit_s=8, **container)["ok"]
     assert await_quiet(bed, "n0", "n1") == []
 
 
@@ -505,7 +505,7 @@ def test_the_probe_ends_what_a_killed_far_end_left_on_a_host_and_nothing_of_livi
         deadline = time.monotonic() + 30
         while bed.processes("n1").count("sleep 600") < len(sleepers) and time.monotonic() < deadline:
             time.sleep(0.1)
-        hosts = launch(bed, staged(tmp_path, "pass"), probe=1)["site"]["hosts"]
+        hosts = launch(bed, filled_folder(tmp_path, "pass"), probe=1)["site"]["hosts"]
         assert [host["ended"] for host in hosts] == [0, 1]
         assert sleepers[ended].wait(30) != 0
         assert [sleepers[runner].poll() for runner in (elsewhere, lives, "nonsense")] == [None] * 3
@@ -516,7 +516,7 @@ def test_the_probe_ends_what_a_killed_far_end_left_on_a_host_and_nothing_of_livi
 
 
 def test_the_probe_says_what_each_host_has(bed, tmp_path):
-    (first, second) = launch(bed, staged(tmp_path, "pass"), probe=1)["site"]["hosts"]
+    (first, second) = launch(bed, filled_folder(tmp_path, "pass"), probe=1)["site"]["hosts"]
     assert (first["interface"], first["address"], second["address"]) == ("eth0", "10.88.0.1", "10.88.0.2")
     assert first["cores"] == sorted(os.sched_getaffinity(0))
     assert first["cpu"]
@@ -528,19 +528,19 @@ def test_the_probe_says_what_each_host_has(bed, tmp_path):
 
 
 def test_a_host_that_is_reached_by_another_name_is_known_by_the_one_in_its_workers_records(bed, tmp_path):
-    found = launch(bed, staged(tmp_path, WRITE_PLACE), hosts="n0,10.88.0.2", probe=1)["site"]["hosts"]
+    found = launch(bed, filled_folder(tmp_path, WRITE_PLACE), hosts="n0,10.88.0.2", probe=1)["site"]["hosts"]
     assert [host["name"] for host in found] == ["n0", "10.88.0.2"]
     assert [host["own_name"] for host in found] == [places(tmp_path)[f"worker-{rank}"]["host"] for rank in range(2)]
 
 
 def test_a_host_without_the_wanted_interface_is_refused_with_those_it_has(bed, tmp_path):
-    refused = launch(bed, staged(tmp_path, "pass"), probe=1, interface="ib0")["refused"]
+    refused = launch(bed, filled_folder(tmp_path, "pass"), probe=1, interface="ib0")["refused"]
     assert "n0 has no interface 'ib0' with an IPv4 address (it has lo 127.0.0.1, eth0 10.88.0.1)" in refused
 
 
 def test_paths_that_a_host_lacks_are_named_with_it(bed, tmp_path):
     """The node n2 has another file system over a folder."""
-    folder = staged(tmp_path, "pass")
+    folder = filled_folder(tmp_path, "pass")
     hidden = tmp_path / "of-n0"
     (hidden / "photos").mkdir(parents=True)
     (hidden / "python").symlink_to(PYTHON)
@@ -567,13 +567,13 @@ def test_a_second_address_of_an_interface_is_known(bed):
 
 
 def test_a_host_that_cannot_be_reached_is_named_with_what_ssh_says(bed, tmp_path):
-    refused = launch(bed, staged(tmp_path, "pass"), hosts="n0,n9", probe=1)["refused"]
+    refused = launch(bed, filled_folder(tmp_path, "pass"), hosts="n0,n9", probe=1)["refused"]
     assert "the line to host-n9 ended" in refused
     assert "Could not resolve hostname n9" in refused
 
 
 def test_the_same_host_twice_is_refused(bed, tmp_path):
-    command = [PYTHON, LAUNCH, str(staged(tmp_path, "pass")), "ssh", "ssh", "n0,n0", "probe=1"]
+    command = [PYTHON, LAUNCH, str(filled_folder(tmp_path, "pass")), "ssh", "ssh", "n0,n0", "probe=1"]
     assert "n0 is the same host as n0" in json.loads(bed.run(*command).stdout)["refused"]
 
 

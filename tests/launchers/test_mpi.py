@@ -43,7 +43,7 @@ def interpreter() -> Path:
 
 def launch(folder: Path, interpreter: Path, program: str, **fields: object) -> LaunchOutcome:
     """Run two workers whose ``start.py`` is ``program``, beside the worker half."""
-    make_run_folder(folder, folder / "no-room", {})
+    make_run_folder(folder, folder / "no-framework", {})
     (folder / "start.py").write_text(textwrap.dedent(program))
     settings = {"folder": folder, "interpreter": interpreter, "workers": 2, "time_limit_s": 30.0}
     return MpiLauncher().run(Request(**{**settings, **fields}))
@@ -54,101 +54,103 @@ def places(folder: Path) -> dict[int, dict]:
 
 
 @pytest.fixture
-def room(tmp_path: Path) -> Path:
-    """A run folder that is about to be filled; what is staged into it needs a framework room, which is empty."""
-    (tmp_path / "no-room").mkdir()
+def run_folder(tmp_path: Path) -> Path:
+    """A run folder that is about to be filled; filling it needs a framework's folder, which is empty."""
+    (tmp_path / "no-framework").mkdir()
     return tmp_path
 
 
-def test_an_allocation_around_the_launch_does_not_send_its_workers_to_other_hosts(room, interpreter, monkeypatch):
+def test_an_allocation_around_the_launch_does_not_send_its_workers_to_other_hosts(run_folder, interpreter, monkeypatch):
     job = {"JOB_ID": "7", "JOBID": "7", "JOB_NODELIST": "far[0-1]", "NODELIST": "far[0-1]", "NNODES": "2"}
     for name, value in {**job, "JOB_NUM_NODES": "2", "TASKS_PER_NODE": "1(x2)", "STEP_ID": "0"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    outcome = launch(room, interpreter, WRITE_PLACE)
+    outcome = launch(run_folder, interpreter, WRITE_PLACE)
     assert outcome.ok, outcome
-    assert sorted(places(room)) == [0, 1]
+    assert sorted(places(run_folder)) == [0, 1]
 
 
-def test_every_worker_learns_its_rank_from_mpi(room, interpreter):
-    assert launch(room, interpreter, WRITE_PLACE, workers=3).ok
-    found = places(room)
+def test_every_worker_learns_its_rank_from_mpi(run_folder, interpreter):
+    assert launch(run_folder, interpreter, WRITE_PLACE, workers=3).ok
+    found = places(run_folder)
     assert sorted(found) == [0, 1, 2]
     assert {rank: place["local_rank"] for rank, place in found.items()} == {0: 0, 1: 1, 2: 2}
     assert {(place["workers"], place["role"]) for place in found.values()} == {(3, "worker")}
 
 
-def test_all_workers_are_told_the_same_meeting_point(room, interpreter):
-    launch(room, interpreter, WRITE_PLACE)
-    assert len({place["root"] for place in places(room).values()}) == 1
+def test_all_workers_are_told_the_same_meeting_point(run_folder, interpreter):
+    launch(run_folder, interpreter, WRITE_PLACE)
+    assert len({place["root"] for place in places(run_folder).values()}) == 1
 
 
-def test_every_worker_has_cores_of_its_own(room, interpreter):
-    launch(room, interpreter, WRITE_PLACE, cores=(0, 1))
-    assert {rank: place["cpus"] for rank, place in places(room).items()} == {0: [0], 1: [1]}
+def test_every_worker_has_cores_of_its_own(run_folder, interpreter):
+    launch(run_folder, interpreter, WRITE_PLACE, cores=(0, 1))
+    assert {rank: place["cpus"] for rank, place in places(run_folder).items()} == {0: [0], 1: [1]}
 
 
-def test_an_mpi_around_steptime_does_not_reach_its_workers(room, interpreter, monkeypatch):
+def test_an_mpi_around_steptime_does_not_reach_its_workers(run_folder, interpreter, monkeypatch):
     for name, value in {"PMI_RANK": "9", "PMI_SIZE": "10", "OMPI_COMM_WORLD_RANK": "9", "PYTHONPATH": "/else"}.items():
         monkeypatch.setenv(name, value)
-    assert launch(room, interpreter, WRITE_PLACE).ok
-    assert sorted(places(room)) == [0, 1]
-    assert {place["path"] for place in places(room).values()} == {None}
+    assert launch(run_folder, interpreter, WRITE_PLACE).ok
+    assert sorted(places(run_folder)) == [0, 1]
+    assert {place["path"] for place in places(run_folder).values()} == {None}
 
 
-def test_the_command_is_the_one_that_can_be_typed(room, interpreter):
-    (command,) = launch(room, interpreter, "pass").commands
+def test_the_command_is_the_one_that_can_be_typed(run_folder, interpreter):
+    (command,) = launch(run_folder, interpreter, "pass").commands
     assert command[:2] == [str(interpreter), "steptime/worker/tether.py"]
     assert Path(command[2]).name == "mpiexec"
     assert command[-5:] == ["-n", "2", str(interpreter), "start.py", "job.json"]
-    by_hand = subprocess.run(command, cwd=room, env={"PATH": os.defpath}, check=False, capture_output=True, text=True)
+    by_hand = subprocess.run(
+        command, cwd=run_folder, env={"PATH": os.defpath}, check=False, capture_output=True, text=True
+    )
     assert by_hand.returncode == 0, by_hand.stderr
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_a_worker_that_is_killed_ends_all_others(room, interpreter, failing):
+def test_a_worker_that_is_killed_ends_all_others(run_folder, interpreter, failing):
     program = f"{WRITE_PLACE}    os.kill(os.getpid(), 9) if place.rank == {failing} else time.sleep(600)"
-    outcome = launch(room, interpreter, program, workers=3, time_limit_s=60.0)
+    outcome = launch(run_folder, interpreter, program, workers=3, time_limit_s=60.0)
     assert not outcome.ok
     assert outcome.wall_s < 30
-    assert not living_in(room)
+    assert not living_in(run_folder)
 
 
-def test_a_hung_launch_is_ended_at_its_time_limit(room, interpreter):
-    outcome = launch(room, interpreter, WRITE_PLACE + "    time.sleep(600)", time_limit_s=3.0)
+def test_a_hung_launch_is_ended_at_its_time_limit(run_folder, interpreter):
+    outcome = launch(run_folder, interpreter, WRITE_PLACE + "    time.sleep(600)", time_limit_s=3.0)
     assert outcome.reason == "not finished after the time limit of 3 s: mpiexec still running"
-    assert len(places(room)) == 2
-    assert not living_in(room)
+    assert len(places(run_folder)) == 2
+    assert not living_in(run_folder)
 
 
-def test_workers_that_ignore_every_request_to_end_do_not_survive(room, interpreter):
+def test_workers_that_ignore_every_request_to_end_do_not_survive(run_folder, interpreter):
     program = f"{WRITE_PLACE}    import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
-    launch(room, interpreter, program, time_limit_s=3.0)
-    assert len(places(room)) == 2
-    assert not living_in(room)
+    launch(run_folder, interpreter, program, time_limit_s=3.0)
+    assert len(places(run_folder)) == 2
+    assert not living_in(run_folder)
 
 
-def test_what_is_said_before_a_worker_has_files_of_its_own_is_kept(room, interpreter):
-    launch(room, interpreter, "import sys; sys.exit('no such thing')")
-    assert "no such thing" in (room / "mpiexec.launch").read_text()
+def test_what_is_said_before_a_worker_has_files_of_its_own_is_kept(run_folder, interpreter):
+    launch(run_folder, interpreter, "import sys; sys.exit('no such thing')")
+    assert "no such thing" in (run_folder / "mpiexec.launch").read_text()
 
 
-def test_workers_die_with_a_runner_that_is_killed(room, interpreter):
-    make_run_folder(room, room / "no-room", {})
-    (room / "start.py").write_text(textwrap.dedent(WRITE_PLACE + "    time.sleep(600)"))
+def test_workers_die_with_a_runner_that_is_killed(run_folder, interpreter):
+    make_run_folder(run_folder, run_folder / "no-framework", {})
+    (run_folder / "start.py").write_text(textwrap.dedent(WRITE_PLACE + "    time.sleep(600)"))
     runner = f"""
         from pathlib import Path
         from steptime.launchers.mpi import MpiLauncher
         from steptime.launchers.request import Request
-        MpiLauncher().run(Request(Path({str(room)!r}), Path({str(interpreter)!r}), 2, time_limit_s=60.0))
+        MpiLauncher().run(Request(Path({str(run_folder)!r}), Path({str(interpreter)!r}), 2, time_limit_s=60.0))
     """
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(runner)])
     deadline = time.monotonic() + 30
-    while len(places_written(room)) < 2 and time.monotonic() < deadline:
+    while len(places_written(run_folder)) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert len(places_written(room)) == 2
-    assert all_have_left(room)
+    assert len(places_written(run_folder)) == 2
+    assert all_have_left(run_folder)
 
 
 def places_written(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from steptime.measurements.records import EquivalenceResult, Launch, WorkerSteps
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
 
-ENDED = {"status": "ok", "reason": None, "started_at": "2026-01-01", "wall_s": 1.0, "environment": {}, "noise": {}}
+ENDED = {"status": "ok", "reason": None, "started_at": "2026-01-01", "wall_s": 60.0, "environment": {}, "noise": {}}
 """Fields of the record of any launch that ended well."""
 
 
@@ -51,7 +51,8 @@ def a_worker(ends_s: Sequence[float], rank: int = 0, host: str = "here", origin_
 
 
 def a_launch(trial: Trial, number: int = 0, times: Sequence[float] = (0.1, 0.1), **changes: Any) -> Launch:
-    """Return a launch of one worker with step ``times``; ``changes`` replace its fields."""
+    """Return a launch whose workers all had step ``times``; ``changes`` replace its fields."""
+    ends = np.cumsum(times).tolist()
     fields: dict[str, Any] = {
         "trial": trial.id,
         "launch": number,
@@ -59,13 +60,17 @@ def a_launch(trial: Trial, number: int = 0, times: Sequence[float] = (0.1, 0.1),
         "status": "ok",
         "reason": None,
         "started_at": f"2026-01-01T00:00:{number:02d}.000+00:00",
-        "wall_s": 1.0,
         "commands": [["python", "start.py", "job.json"]],
         "environment": {"python": "3.11"},
         "noise": {"steal_share": 0.0, "thermal_throttles": None},
-        "workers": [a_worker(np.cumsum(times).tolist())],
+        "workers": [a_worker(ends, rank) for rank in range(trial.workers)],
     }
-    return Launch(**{**fields, **changes})
+    fields |= changes
+    return Launch(**{"wall_s": 1.0 + max(map(_span_s, fields["workers"]), default=0.0), **fields})
+
+
+def _span_s(worker: WorkerSteps) -> float:
+    return max([worker.origin_s, *worker.ends_s]) - min([worker.origin_s, *worker.warmup_ends_s])
 
 
 def a_failure(trial: Trial, number: int = 0) -> Launch:

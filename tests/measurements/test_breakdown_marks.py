@@ -99,7 +99,7 @@ def test_ablation_launches_come_back_from_the_store_as_they_were(tmp_path):
     store = Store.create(tmp_path / "results", study_text="", study_json={})
     trial = a_trial(strategy="allreduce", workers=2)
     store.add_trial(trial)
-    launch = replace(marked_launch(), trial=trial.id)
+    launch = replace(marked_launch(hosts=1), trial=trial.id)
     store.append_ablation(launch)
     assert store.ablations(trial.id) == [launch]
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from steptime.cli.app import app
 from steptime.errors import StoreError
-from steptime.measurements.plain_file import MOST_BYTES, read_plain, write_whole
 from steptime.measurements.store import Store
+from steptime.plain_file import MOST_BYTES, PlainFolder, write_whole
 
 RECORDS = f"trials/{a_trial().id}/records.jsonl"
 FILES = [
@@ -136,7 +136,9 @@ def test_a_new_file_never_takes_a_name_that_somebody_foresaw(tmp_path, monkeypat
     """Names of temporary files of two writers differ, so neither writes into the other's."""
     opened = []
     real = os.open
-    monkeypatch.setattr(os, "open", lambda path, *rest: (opened.append((str(path), rest[0])), real(path, *rest))[1])
+    monkeypatch.setattr(
+        os, "open", lambda path, *rest, **how: (opened.append((str(path), rest[0])), real(path, *rest, **how))[1]
+    )
     write_whole(tmp_path / "a", b"1")
     write_whole(tmp_path / "a", b"2")
     partials = {path for path, flags in opened if path.endswith(".partial") and flags & os.O_EXCL}
@@ -148,7 +150,56 @@ def test_a_file_without_end_takes_bounded_memory(tmp_path):
     with huge.open("wb") as file:
         file.truncate(100 * MOST_BYTES)
     with pytest.raises(StoreError, match="larger than"):
-        read_plain(huge)
+        PlainFolder(tmp_path).read(huge)
+
+
+USES = {
+    "reading": lambda folder, path: folder.read(path),
+    "appending": lambda folder, path: folder.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND),
+    "replacing": lambda folder, path: folder.write(path, b"new"),
+    "putting": lambda folder, path: folder.put(path, b"new"),
+    "making a folder": lambda folder, path: folder.make(path.with_name("new")),
+    "removing": lambda folder, path: folder.remove(path),
+}
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_no_folder_on_the_way_to_a_file_is_reached_through_a_link(use, tmp_path, outside):
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "trials").symlink_to(outside)
+    with pytest.raises(StoreError, match="trials is a symbolic link, not a plain folder"):
+        use(PlainFolder(results), results / "trials" / "secret")
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+    assert (outside / "secret").read_text() == "the reader's secret\n"
+
+
+def test_no_path_leaves_its_folder(tmp_path, outside):
+    folder = PlainFolder(tmp_path / "results")
+    folder.make(folder.path)
+    for path in (folder.path / ".." / "home" / "secret", outside / "secret"):
+        with pytest.raises(ValueError, match="results"):
+            folder.write(path, b"new")
+    assert (outside / "secret").read_text() == "the reader's secret\n"
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path, outside):
+    folder = PlainFolder(tmp_path)
+    (tmp_path / "launch-0").mkdir()
+    (tmp_path / "launch-0" / "link").symlink_to(outside)
+    (tmp_path / "link").symlink_to(outside)
+    folder.remove(tmp_path / "launch-0")
+    folder.remove(tmp_path / "link")
+    folder.remove(tmp_path / "gone")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+    assert (outside / "secret").exists()
+
+
+def test_a_folder_of_results_that_its_user_reaches_through_a_link_is_used(store, tmp_path):
+    (tmp_path / "link").symlink_to(store.path)
+    reached = Store.open(tmp_path / "link")
+    reached.append(a_launch(a_trial(), 1))
+    assert len(store.launches(a_trial().id)) == 2
 
 
 def test_another_users_link_in_a_results_folder_reaches_nothing_of_root(monkeypatch):

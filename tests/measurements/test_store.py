@@ -144,4 +144,5 @@ def test_status_counts_launches_and_steps(store):
         "steps": 5,
         "last_launch_at": "2026-01-01T00:00:01.000+00:00",
         "reason": "no",
+        "set_aside": [],
     }

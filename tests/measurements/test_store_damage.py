@@ -16,8 +16,8 @@ from simulated import a_launch, a_store, a_trial
 
 from steptime.errors import StoreError
 from steptime.interruption import Interrupted, obeyed
-from steptime.measurements.plain_file import replacement
 from steptime.measurements.store import Store
+from steptime.plain_file import replacement
 
 WRITER = """
 import sys
@@ -164,7 +164,7 @@ def test_the_lock_is_free_when_its_holder_was_killed(store):
 
 def test_a_file_that_a_killed_writer_left_is_removed_by_the_next_one(store):
     program = (
-        "import os, signal, sys; from pathlib import Path; from steptime.measurements.plain_file import replacement\n"
+        "import os, signal, sys; from pathlib import Path; from steptime.plain_file import replacement\n"
         "with replacement(Path(sys.argv[1])) as file: os.kill(os.getpid(), signal.SIGKILL)"
     )
     trial = store.path / "trials" / "one"

@@ -200,7 +200,7 @@ def test_failed_launches_beside_good_ones_are_flagged(store):
     assert "1 of 4 launches failed" in found.flags
 
 
-def test_a_gated_trial_keeps_its_reason_and_has_no_rank(store):
+def test_a_trial_that_is_not_equivalent_keeps_its_reason_and_has_no_rank(store):
     trial = measured(store, 0.1)
     store.put("verdicts", {trial.id: {"status": "not_equivalent", "reason": "the weights differ"}})
     summary = summarise(store)

@@ -20,10 +20,10 @@ def gloo_like(workers: int):
 
 def found():
     """Two back ends, one with two and three workers, and one that was wrong; and one on emulated hosts."""
-    launches = [launch(setting(p), k, gloo_like(p), noise=0.01) for p in (2, 3) for k in range(3)]
+    launches = [launch(setting(p), k, gloo_like(p), noise=0.01, hosts=False) for p in (2, 3) for k in range(3)]
     other = setting(2, "incast", back_end="another")
-    launches += [launch(other, k, lambda size: 2e-3 + size / 1e7, noise=0.01) for k in range(3)]
-    launches.append(launch(setting(2, back_end="errs"), 0, gloo_like(2), status="wrong", wrong=1))
+    launches += [launch(other, k, lambda size: 2e-3 + size / 1e7, noise=0.01, hosts=False) for k in range(3)]
+    launches.append(launch(setting(2, back_end="errs"), 0, gloo_like(2), status="wrong", wrong=1, hosts=False))
     return launches
 
 

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from standin import Played, finish, stage_standin, start
+from standin import Played, fill_standin, finish, start
 
-ROOM = '''\
+ADAPTER = '''\
 """Two workers who add up through the run folder's own rendezvous, and err where the options say so."""
 
 import numpy
@@ -78,7 +78,7 @@ SIZES = [64, 256]
 
 def play_net(folder: Path, operations=("allreduce",), **options) -> list[Played]:
     """Run the benchmark on two workers."""
-    run = stage_standin(folder, mode="net", room=ROOM, **options)
+    run = fill_standin(folder, mode="net", adapter=ADAPTER, **options)
     job = json.loads((run / "job.json").read_text())
     job |= {"seed": 1, "exchange": {"back_end": "standin", "operations": list(operations), "sizes": SIZES}}
     job["schedule"] = {"rounds": 3, "runs": 4, "seconds": 100.0}

@@ -1,4 +1,4 @@
-"""Real training with one cause planted: the anatomy must name it, and say how much it costs.
+"""Real training with one cause planted: the breakdown must name it, and say how much it costs.
 
 Each planted share is found again within a tenth of its true value, or within the interval that is reported with it.
 Such an interval misses the truth once in twenty times, and there are a dozen claims here: one that fails is measured

@@ -116,8 +116,9 @@ def shown(shares, steps: int = 3):
         for step in range(steps)
         for place, share in enumerate(shares)
     ]
+    clocks = [{"at_s": at_s, "offset_s": 0.0, "rtt_s": 0.0} for at_s in (0.0, 10.0 * steps)]
     workers = [
-        replaced(worker, marks=["input", "forward", "backward"], marked=marked, transfers=transfers)
+        replaced(worker, clocks=clocks, marks=["input", "forward", "backward"], marked=marked, transfers=transfers)
         for worker in launch.workers
     ]
     return replaced(launch, workers=workers)

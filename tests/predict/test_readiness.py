@@ -37,7 +37,7 @@ def test_gradients_that_are_ready_late_are_waited_for_longer():
     assert late > early
 
 
-def test_measured_readiness_reaches_the_scene_of_the_same_strategy_only():
+def test_measured_readiness_is_used_for_the_same_strategy_only():
     observations = [
         replace(each, launch_phases=tuple(replace(one, pieces=pieces(0.5)) for one in each.launch_phases))
         for each in observed(World(), 1, [(1, 32), (2, 32)])

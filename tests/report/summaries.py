@@ -1,6 +1,7 @@
 """Makes summaries with every kind of trial that a report must be able to show."""
 
 from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.set_aside import SetAside, sentences
 from steptime.measurements.summary_form import (
     Efficiency,
     EquivalenceSummary,
@@ -41,6 +42,17 @@ NOISE = {
 }
 VERSIONS = {"pytorch": "2.13.0", "tensorflow": "2.21.0", "mxnet": "1.9.1", "chainer": "7.8.1", "reference": "2.4.6"}
 SHAPES = {"lenet5": ([1, 28, 28], 10, "digits"), "resnet50": ([3, 64, 64], 8, "photos")}
+
+
+SET_ASIDE = [
+    SetAside(file="trials/x/records.jsonl", line=4, reason="damaged", message="expected value at line 1 column 1"),
+    *(
+        SetAside(
+            file="trials/x/records.jsonl", line=line, reason="repeated", message="it is the launch of line 1 again"
+        )
+        for line in (5, 6, 8)
+    ),
+]
 
 
 def trial(  # noqa: PLR0913 - what a reader of a test wants to see differ
@@ -202,7 +214,7 @@ def summary(trials=(), ranking=None, **changes):
 
 
 def quickstart():
-    """The race with everything that happens in one: ties, a failure, a gated trial, flags, a null, a lone trial."""
+    """The race with everything that happens in one: ties, a failure, an unequal trial, flags, a null, a lone trial."""
     crowded = ["more workers than cores"]
     rates = {
         "lenet5": {"pytorch": 21800.0, "mxnet": 21500.0, "tensorflow": 9310.0, "chainer": 14420.0},
@@ -284,7 +296,8 @@ def quickstart():
             check("chainer", "allreduce", "resnet50", passed=False, parameters=23525064, parameters_expected=23525064),
         ],
         skipped=["chainer ps_sync: chainer has no parameter servers (its strategies: single, allreduce)"],
-        problems=["trials/x/records.jsonl, line 4 is damaged and was skipped (expected value at line 1 column 1)"],
+        problems=sentences(SET_ASIDE),
+        set_aside=SET_ASIDE,
     )
 
 

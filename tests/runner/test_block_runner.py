@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 from trials import trial
 
 from steptime.launchers.request import LATE, LaunchOutcome
-from steptime.measurements.records import Launch
+from steptime.measurements.records import Launch, WorkerSteps
 from steptime.runner.block_runner import (
     BUDGET_SPENT,
     AbstractRuns,
@@ -34,6 +34,20 @@ REPEATED = StoppingRule(least=2, most=2)
 """As for ablation launches: a failed one is repeated in its block."""
 
 
+WORKER = WorkerSteps(
+    rank=0,
+    host="here",
+    warmup_ends_s=[],
+    origin_s=0.0,
+    ends_s=[0.1, 0.2],
+    loss_first=None,
+    loss_last=None,
+    facts={},
+    usage={},
+    opened_in_s=0.1,
+)
+
+
 def launch(of: Trial, number: int, status: str = "ok", wall_s: float = 1.0) -> Launch:
     return Launch(
         trial=of.id,
@@ -46,6 +60,7 @@ def launch(of: Trial, number: int, status: str = "ok", wall_s: float = 1.0) -> L
         commands=[],
         environment={},
         noise={},
+        workers=[WORKER],
     )
 
 
@@ -206,6 +221,12 @@ class TestResuming:
         launched, _ = run(schedule(REPEATED, done))
         assert sorted(launched) == [("b", 1), ("c", 0), ("c", 1)]
 
+    def test_a_launch_that_was_set_aside_is_launched_again_under_its_number(self):
+        done = {each.id: [launch(each, number) for number in range(3)] for each in TRIALS}
+        del done[TRIALS[1].id][1]
+        launched, _ = run(schedule(records=done))
+        assert launched == [("b", 1)]
+
 
 class TestFailures:
     """Launches that fail."""
@@ -214,6 +235,20 @@ class TestFailures:
     def test_a_trial_that_fails_twice_is_given_up(self, rule):
         launched, _ = run(schedule(rule), ScriptedExecutor(ends=lambda name, _: "failed" if name == "a" else "ok"))
         assert sum(name == "a" for name, _ in launched) == 2
+
+    def test_a_launch_whose_record_does_not_fit_has_failed_and_says_so(self):
+        class TwoWorkers(Runs):
+            def record(self, *arguments: Any) -> Launch:
+                made = super().record(*arguments)
+                return replace(made, workers=[WORKER, WORKER])
+
+        plan, observer = schedule(COUNTED), Noting()
+        launched, _ = run(plan, observer=observer, runs=TwoWorkers())
+        assert Counter(name for name, _ in launched) == dict.fromkeys("abcd", 2)
+        reasons = {each.reason for records in plan.records.values() for each in records}
+        assert len(reasons) == 1
+        assert "its record does not fit what was launched: it has records of the ranks 0, 0" in reasons.pop()
+        assert "does not fit what was launched" in observer.notes[0]
 
     def test_a_trial_that_fails_once_gets_its_launches(self):
         plan = schedule(StoppingRule(2, 4, suffices=lambda *_: False, failures_count=True))

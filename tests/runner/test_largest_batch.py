@@ -19,7 +19,7 @@ from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
 from steptime.runner.study_run import StudyRun
 
-ROOM = 37
+FITTING = 37
 
 
 @given(fails=st.integers(1, 10**6), share=st.floats(0.0, 1.0, exclude_max=True))
@@ -45,14 +45,14 @@ def test_a_launch_that_fails_for_another_reason_ends_the_search():
 
 
 class FullMachine:
-    """Launches nothing: a batch above ``ROOM`` does not fit, and all others do."""
+    """Launches nothing: a batch above ``FITTING`` does not fit, and all others do."""
 
     def __init__(self) -> None:
         self.batches: list[int] = []
 
     def launch(self, trial: Any, *_args: Any, **_fields: Any) -> LaunchResult:
         self.batches.append(trial.batch_per_worker)
-        full = trial.batch_per_worker > ROOM
+        full = trial.batch_per_worker > FITTING
         reason = f"{OUT_OF_MEMORY}: worker-0: RuntimeError: CUDA out of memory" if full else None
         outcome = LaunchOutcome(ok=not full, reason=reason, wall_s=0.1, commands=[])
         return LaunchResult(outcome, Collected({}), reason, {}, "2026-01-01T00:00:00.000+00:00", 0.1, {})
@@ -80,7 +80,7 @@ def test_a_study_says_which_batch_would_have_fitted(tmp_path, machine):
     seen = re.search(r"batch_per_worker (\d+) fits, (\d+) does not \(by (\d+) short launches\)", reason)
     assert seen, reason
     fits, fails, launches = map(int, seen.groups())
-    assert fits <= ROOM < fails <= 1.125 * fits + 1
+    assert fits <= FITTING < fails <= 1.125 * fits + 1
     assert launches == len(machine.batches) - 2
     assert reason.startswith(OUT_OF_MEMORY)
     assert "CUDA out of memory" in reason

@@ -17,4 +17,4 @@ def test_synthetic_batches_need_no_dataset() -> None:
 
 
 def test_a_framework_without_a_room_has_no_interpreter(tmp_path: Path) -> None:
-    assert ready_interpreter("no-such-room", tmp_path) is None
+    assert ready_interpreter("no-such-framework", tmp_path) is None

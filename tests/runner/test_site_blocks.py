@@ -45,3 +45,16 @@ def test_a_launch_in_which_a_host_died_does_not_count():
     lost = replace(launch(ONE, 0, "failed"), lost_hosts=["n1"])
     rule = StoppingRule(least=1, most=1, failures=1, failures_count=True)
     assert Schedule([ONE], rule, seed="1", records={ONE.id: [lost]}).unfinished() == [ONE]
+
+
+def test_what_takes_the_place_of_a_launch_elsewhere_gets_a_block_of_its_own():
+    """Launch 1 of one trial ran on the first site and was set aside: its place there cannot be taken."""
+    launches = [
+        (ONE, 0, 0, FIRST),
+        (OTHER, 0, 0, FIRST),
+        (OTHER, 1, 1, FIRST),
+        (ONE, 2, 2, SECOND),
+        (OTHER, 2, 2, SECOND),
+    ]
+    assert schedule(*launches).next_number(ONE) == 1
+    assert block_on_site(schedule(*launches), 1, SECOND) == 3

@@ -165,6 +165,8 @@ class Stopped:
         self.manifests = dict.fromkeys(["reference"], manifest)
         self.cancelled = threading.Event()
 
+    def remove(self, _folder: Path) -> None: ...
+
     def launch(self, _trial: Trial, _job: Mapping[str, Any], _folder: Path, **_how: Any) -> LaunchResult:
         self.cancelled.set()
         outcome = LaunchOutcome(ok=False, reason="cancelled", wall_s=0.1, commands=[])

@@ -11,8 +11,8 @@ import steptime.simulate
 
 MODULES = [
     module.name
-    for room in (steptime.simulate, steptime.model)
-    for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
+    for package in (steptime.simulate, steptime.model)
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 ]
 
 

@@ -55,6 +55,7 @@ EXCLUDED: dict[str, str] = {
     "container": "the container of an interpreter is a new key",
     **dict.fromkeys(("loaders", "loader_processes"), "verdicts on loaders and helper processes are new keys"),
     "imbalance/blamed_worker": "a worker is blamed by an interval, and never after one launch (decision 17)",
+    "set_aside": "lines that are not used are a new key",
     "sites": "the sets of hosts that launches ran on are a new key",
     **dict.fromkeys(("paper", "models", "prediction"), "papers, their models and a study's predictions are new keys"),
     **dict.fromkeys(("accuracy", "training", "equivalence/optimizer"), "trainings and their optimizers are new keys"),

@@ -1,4 +1,4 @@
-"""A framework room of a few lines of pure Python, and launches of it without any launcher."""
+"""A framework of a few lines of pure Python, and launches of it without any launcher."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from typing import Any
 from steptime.environments.pythons import candidates
 from steptime.runner.run_folder import make_run_folder
 
-ROOM = '''\
+ADAPTER = '''\
 """Trains nothing: a step adds up numbers, and hangs, fails or is slow where the job's options say so."""
 
 import os
@@ -117,11 +117,11 @@ class Played:
         return found
 
 
-def stage_standin(folder: Path, *, mode: str = "time", room: str = ROOM, **options: Any) -> Path:
+def fill_standin(folder: Path, *, mode: str = "time", adapter: str = ADAPTER, **options: Any) -> Path:
     """Make a run folder of the stand-in below ``folder`` and return it."""
-    source = folder / "rooms" / "standin"
+    source = folder / "frameworks" / "standin"
     source.mkdir(parents=True)
-    (source / "adapter.py").write_text(textwrap.dedent(room))
+    (source / "adapter.py").write_text(textwrap.dedent(adapter))
     run = folder / "run"
     job = {
         "schema": 1,

@@ -47,9 +47,9 @@ def test_a_failed_session_is_released_once_without_waiting_for_others(
 ) -> None:
     """By abort, which is close where nobody would wait; the error is on record."""
     session = kind()
-    room = SimpleNamespace(FRAMEWORK=Framework(open_session=lambda *_: session))
-    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing.adapter", room)
-    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing", SimpleNamespace(adapter=room))
+    adapter = SimpleNamespace(FRAMEWORK=Framework(open_session=lambda *_: session))
+    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing.adapter", adapter)
+    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing", SimpleNamespace(adapter=adapter))
     job = {"framework": "failing", "mode": "check", "schedule": {"rounds": [1]}, "device": "cpu", "precision": "fp32"}
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert run_process(str(tmp_path / "job.json"), environment={}) == 1

@@ -4,13 +4,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from standin import run_code, stage_standin
+from standin import fill_standin, run_code
 
 import steptime
 
 SOURCE = Path(steptime.__file__).parent
 WORKER = sorted((SOURCE / "worker").rglob("*.py"))
-ROOMS = sorted(path for path in SOURCE.glob("frameworks/*/*.py") if path.name != "__init__.py")
+ADAPTERS = sorted(path for path in SOURCE.glob("frameworks/*/*.py") if path.name != "__init__.py")
 
 
 def needs_when_imported(path: Path) -> set[str]:
@@ -45,7 +45,7 @@ NOT_STANDARD = {
 
 
 def test_every_file_that_is_staged_can_be_compiled(python):
-    paths = [str(path) for path in [*WORKER, *ROOMS]]
+    paths = [str(path) for path in [*WORKER, *ADAPTERS]]
     code = f"""
         for path in {paths!r}:
             with open(path, "rb") as file:
@@ -63,7 +63,7 @@ def test_every_module_that_needs_the_standard_library_alone_can_be_imported(pyth
             if name != "steptime.worker.start":
                 importlib.import_module(name)
     """
-    run_code(python, code, stage_standin(tmp_path))
+    run_code(python, code, fill_standin(tmp_path))
 
 
 def test_a_process_starts_without_numpy():

@@ -3,9 +3,10 @@
 import os
 import threading
 
+import numpy as np
 import pytest
 
-from steptime.worker.shared_file import await_file, is_there, open_whole, read_json, write_json
+from steptime.worker.shared_file import await_file, is_there, open_plain, open_whole, read_arrays, read_json, write_json
 
 
 def test_a_file_holds_what_was_written_and_nothing_is_left_next_to_it(tmp_path):
@@ -50,3 +51,32 @@ def test_each_look_opens_the_folder_which_makes_nfs_forget_that_a_name_was_absen
     is_there(str(tmp_path / "number.json"))
 
     assert asked == [str(tmp_path)]
+
+
+@pytest.mark.parametrize("make", ["symlink_to", "hardlink_to"])
+def test_a_name_that_somebody_foresaw_leads_to_no_other_file(make, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("the user's own")
+    for name in ("epochs.json", "epochs.json.partial"):
+        getattr(tmp_path / name, make)(victim)
+
+    write_json(str(tmp_path / "epochs.json"), [1])
+
+    assert victim.read_text() == "the user's own"
+    assert read_json(str(tmp_path / "epochs.json")) == [1]
+
+
+def test_no_link_is_read_or_written(tmp_path):
+    (tmp_path / "victim").write_text("[1]")
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+
+    for use in (read_json, read_arrays, lambda path: open_plain(path, os.O_WRONLY | os.O_APPEND)):
+        with pytest.raises(OSError, match="symbolic links"):
+            use(str(tmp_path / "link"))
+
+
+def test_objects_in_an_archive_of_arrays_are_not_read(tmp_path):
+    np.savez(tmp_path / "state.npz", state=np.array([{"an": "object"}], dtype=object))
+
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_arrays(str(tmp_path / "state.npz"))

@@ -1,11 +1,10 @@
 """Anomalies in a report: measured steps against the predictions that a profile made without them."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from steptime.report.plain_text import plain_text
+from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.predict.anomaly import Anomaly
@@ -29,16 +28,12 @@ def print_anomalies(report: Mapping[str, Any], folder: Path) -> None:
     if not anomalies:
         return
     normal = sum(each.verdict == "normal" for each in anomalies.values())
-    sys.stdout.write(f"Against predictions made without them, {normal} of {len(anomalies)} steps are normal.\n")
+    say(f"Against predictions made without them, {normal} of {len(anomalies)} steps are normal.")
     for name, each in anomalies.items():
         if each.verdict != "normal":
             phase = f"; look at {each.phase}" if each.phase else ""
             low, high = format_seconds(each.expected.low_s), format_seconds(each.expected.high_s)
-            sys.stdout.write(
-                plain_text(
-                    f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} against {low} to {high}{phase}\n"
-                )
-            )
+            say(f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} against {low} to {high}{phase}")
 
 
 def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
@@ -49,5 +44,5 @@ def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
     try:
         return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
     except StoreError as error:
-        sys.stderr.write(plain_text(f"no predictions for the measured steps: {error}\n"))
+        warn([f"no predictions for the measured steps: {error}"])
         return {}

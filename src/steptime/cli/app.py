@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -26,9 +27,11 @@ from steptime.cli import (
     submit,
 )
 from steptime.cli import list as listing
+from steptime.cli.streams import StandardStreams, say, warn
 from steptime.interruption import Interrupted, interruption, obeyed
-from steptime.report.plain_text import plain_text
 
+EXIT_DEFECT = 1
+"""Python's own for an unhandled exception."""
 EXIT_REFUSED = 2
 EXIT_READER_LEFT = 141
 """What a shell shows for a program that SIGPIPE ended."""
@@ -37,6 +40,9 @@ _NO_WRITERS = 0o022
 could put code into what its user runs."""
 _LONGEST_NAME = 300
 """Characters of a file's name in a message."""
+
+_UnusableArguments = next(each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException")
+"""The errors of click, which typer raises for arguments; some versions of typer bring a click of their own."""
 
 app = typer.Typer(
     name="steptime",
@@ -49,7 +55,7 @@ app = typer.Typer(
 
 def _show_version(value: bool) -> None:
     if value:
-        sys.stdout.write(f"steptime {__version__}\n")
+        say(f"steptime {__version__}")
         raise typer.Exit
 
 
@@ -81,11 +87,13 @@ app.command()(evidence.evidence)
 
 def main() -> None:
     """Run the program as a process; what cannot be printed is told, and never keeps a verb from its work."""
-    from steptime.cli.streams import StandardStreams
-
     os.umask(os.umask(_NO_WRITERS) | _NO_WRITERS)
     streams = StandardStreams()
-    code = run_program()
+    try:
+        code = run_program()
+    except Exception:  # noqa: BLE001 - a defect, told as Python does, but as plain text
+        warn(traceback.format_exc().splitlines())
+        code = EXIT_DEFECT
     failure = streams.output_failure()
     if isinstance(failure, BrokenPipeError):  # the reader of the output (head, less) has left
         code = code or EXIT_READER_LEFT
@@ -105,39 +113,52 @@ def run_program(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         with obeyed():
-            app(arguments)
+            return int(app(arguments, standalone_mode=False) or 0)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except Interrupted as stop:
         return _interrupted(stop, arguments)
     except Exception as error:
-        from steptime.errors import SteptimeError, Unfinished, UsageError
-
-        if hidden := interruption():
-            return _interrupted(hidden, arguments)
-        if isinstance(error, SteptimeError):
-            if isinstance(error, Unfinished):
-                _write([str(error), *getattr(error, "__notes__", [])])
-            else:
-                _say(error.mistakes if isinstance(error, UsageError) else [str(error)])
-            return error.exit_code
-        refusal = _refusal(error)
-        if refusal is None:
+        code = _told(error, arguments)
+        if code is None:
             raise
+        return code
+
+
+def _told(error: Exception, arguments: Sequence[str] | None) -> int | None:
+    """Print a user's mistake, or what the system refuses; return the exit code, or None for anything else."""
+    from steptime.errors import SteptimeError, Unfinished, UsageError
+
+    if hidden := interruption():
+        return _interrupted(hidden, arguments)
+    if isinstance(error, _UnusableArguments):
+        return _unusable(error)
+    if isinstance(error, Unfinished):
+        warn([str(error), *getattr(error, "__notes__", [])])
+    elif isinstance(error, SteptimeError):
+        _say(error.mistakes if isinstance(error, UsageError) else [str(error)])
+    elif refusal := _refusal(error):
         _say([refusal])
-        return EXIT_REFUSED
-    return 0
+    else:
+        return None
+    return error.exit_code if isinstance(error, SteptimeError) else EXIT_REFUSED
+
+
+def _unusable(error: Exception) -> int:
+    """Say what is wrong with the arguments; they may be names of files that a shell found."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ != "NoArgsIsHelpError":  # whose help has been printed
+        if context is not None:
+            warn([context.get_usage(), f"Try '{context.command_path} {context.help_option_names[0]}' for help."])
+        _say([error.format_message()])  # type: ignore[attr-defined]  # as all of click's have
+    return int(getattr(error, "exit_code", EXIT_REFUSED))
 
 
 def _interrupted(stop: Interrupted, arguments: Sequence[str] | None) -> int:
     again = shlex.join(["steptime", *(sys.argv[1:] if arguments is None else arguments)])
     lines = [f"interrupted by {stop}", *getattr(stop, "__notes__", [f"to begin again: {again}"])]
-    _write(lines)
+    warn(lines)
     return stop.exit_code
-
-
-def _write(lines: Sequence[str]) -> None:
-    sys.stderr.write("".join(f"{plain_text(line)}\n" for line in lines))
 
 
 def _refusal(error: Exception) -> str | None:
@@ -163,8 +184,4 @@ def _shown(file: str) -> str:
 
 
 def _say(lines: Sequence[str]) -> None:
-    lines = [plain_text(line) for line in lines]
-    label = "error" if len(lines) == 1 else f"{len(lines)} errors"
-    sys.stderr.write(f"{label}:\n" if len(lines) > 1 else f"{label}: ")
-    for line in lines:
-        sys.stderr.write(f"  {line}\n" if len(lines) > 1 else f"{line}\n")
+    warn([f"error: {lines[0]}"] if len(lines) == 1 else [f"{len(lines)} errors:", *(f"  {line}" for line in lines)])

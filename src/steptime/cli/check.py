@@ -1,4 +1,4 @@
-"""``steptime check``: does a framework train what the reference trains, and can its step be taken apart?"""
+"""``steptime check``: does a framework meet what the contract suite demands?"""
 
 import sys
 from typing import Annotated
@@ -25,7 +25,9 @@ def check(
     files_only: Annotated[bool, typer.Option("--files-only", help="Look at its files and train nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a list of objects and nothing else.")] = False,
 ) -> None:
-    """Check a framework: its files, what each strategy computes with one and two workers, the breakdown of its step.
+    """Check a framework: its files, what each strategy computes, its threads, its breakdown, its loaders, its end.
+
+    What it demands is what the contract suite demands; docs/extending.md has the list.
 
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
@@ -34,7 +36,8 @@ def check(
     from steptime.cli.tables import print_rows
     from steptime.errors import UsageError, choices_message
     from steptime.frameworks.manifest import manifest_named
-    from steptime.runner.framework_check import file_findings, launch_findings, usual_workload
+    from steptime.runner.framework_check import launch_findings, usual_workload
+    from steptime.runner.framework_files import file_findings
     from steptime.workloads.table import LIBRARY
 
     manifest = manifest_named(name)

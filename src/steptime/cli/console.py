@@ -25,9 +25,3 @@ class PlainConsole(Console):
 def stderr_console() -> PlainConsole:
     """Return the console for everything that is not a result."""
     return PlainConsole(file=sys.stderr)
-
-
-def warn(sentences: Iterable[str]) -> None:
-    """Write what was left out of a result, a line each, to standard error."""
-    for sentence in sentences:
-        sys.stderr.write(plain_text(f"{sentence}\n"))

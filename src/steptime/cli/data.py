@@ -1,12 +1,13 @@
 """``steptime data``: real images that need no download."""
 
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from steptime.cli.streams import say
 
 if TYPE_CHECKING:
     from steptime.cli.progress import LiveObserver
@@ -74,7 +75,7 @@ def _make_in_cache(names: list[str]) -> None:
         datasets = prepare_datasets(set(names), observer)
     for name in names:
         dataset = datasets[name]
-        sys.stdout.write(f"{name}: {dataset.samples} samples, {dataset.path}\n")
+        say(f"{name}: {dataset.samples} samples, {dataset.path}")
 
 
 def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int, int] | None) -> None:
@@ -85,7 +86,7 @@ def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int,
     with LiveObserver(stderr_console()) as observer:
         count, total = _write_folder(name, folder, images, pixels, observer)
     written = f"./{folder}" if not folder.is_absolute() and not str(folder).startswith(".") else str(folder)
-    sys.stdout.write(f"{name}: {count} images, {format_bytes(total)}; in a study, 'dataset: {written}'\n")
+    say(f"{name}: {count} images, {format_bytes(total)}; in a study, 'dataset: {written}'")
 
 
 def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: tuple[int, int] | None) -> None:
@@ -115,7 +116,7 @@ def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: t
     except OSError as error:
         message = f"{name} cannot be written to {folder}: {error.strerror or error}; choose another folder"
         raise DatasetError(message) from error
-    sys.stdout.write(f"{name}: {count} images as {to}, {format_bytes(stored.bytes)}, {folder}\n")
+    say(f"{name}: {count} images as {to}, {format_bytes(stored.bytes)}, {folder}")
 
 
 def _write_folder(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.cli.streams import warn
 from steptime.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -108,9 +109,7 @@ def list_environments(as_json: AsJson = False) -> None:
     ]
     columns = {"name": "environment", "state": "state", "python": "python", "size": "size", "folder": "folder"}
     print_rows(rows, columns, as_json=False)
-    for each in listed:
-        if each.unusable:
-            sys.stderr.write(f"{each.unusable}\n")
+    warn(each.unusable for each in listed if each.unusable)
 
 
 @app.command()
@@ -140,7 +139,7 @@ def remove(
     if unknown := [choices_message("environment", name, known) for name in chosen if name not in known]:
         raise UsageError(unknown)
     for name in chosen:
-        sys.stderr.write(f"{name}: freed {format_bytes(table.remove(name, cache))}\n")
+        warn([f"{name}: freed {format_bytes(table.remove(name, cache))}"])
 
 
 @app.command()
@@ -167,7 +166,7 @@ def lock(
         for path in spec.lockable_files:
             if renewal.knows(path):
                 continue
-            sys.stderr.write(f"{spec.name}: {path.name}\n")
+            warn([f"{spec.name}: {path.name}"])
             changed = renewal.renew(path, spec)
             if not dry_run:
                 try:
@@ -183,7 +182,7 @@ def lock(
                 for each in changed
             ]
     if not rows and not as_json:
-        sys.stderr.write("nothing changes\n")
+        warn(["nothing changes"])
         return
     columns = {key: key for key in ("lock", "package", "change", "before", "after")}
     print_rows(rows, {"name": "environment", **columns}, as_json=as_json)

@@ -1,10 +1,11 @@
 """``steptime evidence``: how well the models predict measured scaling curves."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from steptime.cli.streams import say
 
 
 def evidence(
@@ -22,7 +23,7 @@ def evidence(
 
     found = assess(read_curves(points), seeds)
     if as_json:
-        sys.stdout.write(json.dumps(found, indent=1, allow_nan=False) + "\n")
+        say(json.dumps(found, indent=1, allow_nan=False))
     else:
         _show(found)
 

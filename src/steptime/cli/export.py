@@ -1,10 +1,11 @@
 """``steptime export``: results for other programs."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from steptime.cli.streams import say, warn
 
 _TABLES: dict[str, Literal["parquet", "csv"]] = {"parquet": "parquet", "csv": "csv"}
 _FORMATS = (*_TABLES, "chrome")
@@ -22,16 +23,15 @@ def export(
     output: Annotated[Path | None, typer.Option("-o", "--output-dir", help="Where to [default: DIR/export].")] = None,
 ) -> None:
     """Write tables of trials, steps and epochs for notebooks, or traces of steps that Perfetto opens."""
-    from steptime.cli.console import warn
+    from steptime.cli.results import open_results
     from steptime.errors import UsageError, choices_message
-    from steptime.measurements.store import Store
 
     if to not in _FORMATS:
         raise UsageError(choices_message("format", to, _FORMATS))
     if trial is not None and to in _TABLES:
         message = f"--trial {trial} needs --to chrome; tables hold all trials of a folder"
         raise UsageError(message)
-    store, target = Store.open(folder), output or folder / "export"
+    store, target = open_results(folder), output or folder / "export"
     if to in _TABLES:
         from steptime.measurements.export import export_tables
 
@@ -40,6 +40,6 @@ def export(
         from steptime.measurements.chrome_trace import export_traces
 
         paths = export_traces(store, target, trial)
-    for path in paths:
-        sys.stdout.write(f"{path}\n")
+    say(*map(str, paths))
     warn(store.problems)
+    store.require_launches()

@@ -1,12 +1,11 @@
 """``steptime fit``: from measurements to a performance model."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steptime.report.plain_text import plain_text
+from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.predict.nccl_tests import FittedTable
@@ -27,14 +26,13 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
-    from steptime.cli.console import warn
-    from steptime.measurements.store import Store
+    from steptime.cli.results import open_results
     from steptime.predict.held_out import fit_with_holdout
     from steptime.predict.nccl_tests import fit_tables, read_nccl_tests
     from steptime.predict.profile import default_profile_path, write_profile
 
     tables = read_nccl_tests(nccl_tests or [])
-    store = Store.open(folder)
+    store = open_results(folder)
     profile = fit_with_holdout(store, tables)
     links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
@@ -50,7 +48,7 @@ def fit(
         _show(profile)
         for each in links:
             _show_link(each)
-        sys.stderr.write(f"profile: {path}\n")
+        warn([f"profile: {path}"])
 
 
 def _form(group: "ProfileGroup") -> dict[str, object]:
@@ -129,4 +127,4 @@ def _tell(profile: "Profile") -> None:
             where.setdefault(note, []).append(group.key.name)
     for note, names in where.items():
         about = "all models" if len(names) == len(profile.groups) else "; ".join(dict.fromkeys(names))
-        sys.stdout.write(plain_text(f"{about}: {note}\n"))
+        say(f"{about}: {note}")

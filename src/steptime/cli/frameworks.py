@@ -1,10 +1,11 @@
 """``steptime frameworks``: adding one of your own."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from steptime.cli.streams import say
 
 app = typer.Typer(no_args_is_help=True, help="Begin a framework of your own.")
 
@@ -25,6 +26,5 @@ def new(
     from steptime.runner.framework_template import write_framework
 
     target = folder or Path(name)
-    for path in write_framework(name, target):
-        sys.stdout.write(f"{path}\n")
-    sys.stdout.write(f"\nnext: pip install -e {target} (beside steptime), then: steptime check {name}\n")
+    say(*map(str, write_framework(name, target)))
+    say("", f"next: pip install -e {target} (beside steptime), then: steptime check {name}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from steptime.cli.streams import say
 from steptime.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -151,13 +152,11 @@ def _print_plan(plan: "NetPlan", launches: int, output: Path, *, as_json: bool) 
         cluster = f", {each.cluster.in_words()}" if each.cluster else ""
         servers = f", {each.servers} servers" if each.servers else ""
         sizes = ", ".join(map(format_bytes, each.sizes))
-        sys.stdout.write(
+        say(
             f"{each.back_end} ({', '.join(each.operations)}), {each.workers} workers{servers}{cluster}: {sizes}; "
-            f"{launches} launches\n"
+            f"{launches} launches"
         )
-    for line in plan.skipped:
-        sys.stdout.write(f"skipped: {line}\n")
-    sys.stdout.write(f"results go to {output}\n")
+    say(*(f"skipped: {line}" for line in plan.skipped), f"results go to {output}")
 
 
 def _print_found(folder: Path, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steptime.report.plain_text import plain_text
+from steptime.cli.streams import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,9 +171,9 @@ def _show(found: "Sequence[Prediction]") -> None:
         "the measured ones, as a ratio."
     )
     for reason in dict.fromkeys(each.refused for each in found if each.refused):
-        sys.stdout.write(plain_text(f"refused: {reason}\n"))
+        say(f"refused: {reason}")
     for note in dict.fromkeys(note for each in found for note in each.notes):
-        sys.stdout.write(plain_text(f"note: {note}\n"))
+        say(f"note: {note}")
 
 
 _NARROWER = 0.98

@@ -29,12 +29,12 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
 
     Raises StoreError when the folder cannot be read or the page cannot be written.
     """
-    from steptime.measurements.store import Store
+    from steptime.cli.results import open_results
     from steptime.measurements.summary import summarise
     from steptime.model.measured_links import stored_links
     from steptime.predict.study_models import with_models
 
-    store = Store.open(folder)
+    store = open_results(folder)
     net = stored_links(store)
     summary = with_models(summarise(store), store)
     if as_json:
@@ -52,11 +52,12 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
             console.print(render_links(net))
         print_anomalies(summary.to_json(), folder)
     if html is not None:
-        from steptime.cli.console import warn
+        from steptime.cli.streams import warn
         from steptime.report.html import write_page
 
         write_page(store, summary, html, net)
         warn([f"report: {html.resolve()}"])
+    store.require_launches()
 
 
 def report_console() -> "PlainConsole":

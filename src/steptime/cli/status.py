@@ -22,19 +22,21 @@ def status(
 
     This reads the results folder only: it may be another host that runs the study, such as the node of a Slurm job.
     """
-    from steptime.cli.console import PlainConsole, warn
+    from steptime.cli.console import PlainConsole
+    from steptime.cli.results import open_results
+    from steptime.cli.streams import warn
     from steptime.cli.tables import print_rows
     from steptime.measurements.progress import run_progress, run_state
-    from steptime.measurements.store import Store
 
-    store = Store.open(folder)
+    store = open_results(folder)
     found = run_progress(folder)
     state = run_state(folder, found) if found else "ended"
     if not as_json:
         console = PlainConsole()
         for line in _run_lines(found, state, folder) if found else []:
             console.print(line, soft_wrap=True)
-    shown = [{**row, "run": _run_json(found, state, folder) if found else None} for row in store.status()]
+    progress = store.status()
+    shown = [{**row, "run": _run_json(found, state, folder) if found else None} for row in progress]
     trials = store.trials()
     trained = any(trial.training for trial in trials)
     timed = not trained or any(not trial.training for trial in trials)
@@ -50,12 +52,16 @@ def status(
         **({"trainings_failed": "failed"} if any(row["trainings_failed"] for row in shown) else {}),
         **({"epochs": "epochs"} if trained else {}),
         **({"steps": "steps"} if timed else {}),
+        **({"set_aside": "set aside"} if any(row["set_aside"] for row in shown) else {}),
     }
+    if not as_json:
+        shown = [{**row, "set_aside": len(each["set_aside"])} for row, each in zip(shown, progress, strict=True)]
     print_rows(shown, columns, as_json=as_json)
     if not as_json:
         for line in _reasons_in_words(shown):
             console.print(line, soft_wrap=True)
     warn(store.problems)
+    store.require_launches()
 
 
 def _reasons_in_words(rows: "Sequence[Mapping[str, Any]]") -> list[str]:

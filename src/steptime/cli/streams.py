@@ -1,5 +1,7 @@
 """Standard output and standard error that outlive their reader, a full disk and a narrow encoding.
 
+All text of a verb is written by ``say``, ``warn`` or a ``PlainConsole``, so that no terminal obeys a character in it.
+
 A verb does its work whole, whatever becomes of its output: a page that was asked for is written although `head` has
 left. The first failure of standard output is kept, and told at the end.
 """
@@ -9,9 +11,22 @@ import io
 import os
 import select
 import sys
+from collections.abc import Iterable
 from typing import Any
 
+from steptime.report.plain_text import plain_text
+
 _OUTPUT, _ERROR = 1, 2
+
+
+def say(*lines: str) -> None:
+    """Write lines of a result to standard output, with every character written out that a terminal would obey."""
+    sys.stdout.write("".join(plain_text(f"{line}\n") for line in lines))
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Write notes and warnings to standard error, a line each."""
+    sys.stderr.write("".join(plain_text(f"{sentence}\n") for sentence in sentences))
 
 
 class StandardStreams:

@@ -1,9 +1,10 @@
 """Printing lists of things: a table for people, a list of objects for programs."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from steptime.cli.streams import say
 
 _LONGEST_WORD = 16
 """Longer ones, such as paths, are broken where the window is narrow."""
@@ -14,7 +15,7 @@ _GAP = 3
 
 def print_json(data: object) -> None:
     """Write ``data`` as JSON to standard output, and nothing else."""
-    sys.stdout.write(json.dumps(data, indent=1, default=str) + "\n")
+    say(json.dumps(data, indent=1, default=str))
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:

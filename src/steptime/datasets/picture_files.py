@@ -38,7 +38,7 @@ def write_pictures(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
         raise DatasetError(message)
-    with np.load(dataset.path) as file:
+    with np.load(dataset.path, allow_pickle=False) as file:
         images, labels = file["images"][:count], file["labels"][:count]
     total = 0
     try:

@@ -110,7 +110,7 @@ def _address(dataset: Dataset, input_shape: tuple[int, ...], own: Dataset | None
 
 def _make(dataset: Dataset, input_shape: tuple[int, ...], folder: Path, own: Dataset | None) -> dict[str, int]:
     if dataset.form == "arrays":
-        with np.load(dataset.path) as file:
+        with np.load(dataset.path, allow_pickle=False) as file:
             images, labels = file["images"], file["labels"]
         out = held_out(labels)
         _write_arrays(folder / "training.npz", images[~out], labels[~out])

@@ -3,12 +3,10 @@
 A file ``ready.json`` in an environment's folder is written last, so that an environment that has one is complete.
 """
 
-import grp
 import hashlib
 import json
 import os
 import platform
-import pwd
 import stat
 import sys
 from pathlib import Path
@@ -17,6 +15,8 @@ from typing import Any
 from steptime.environments.locks import content_lines
 from steptime.environments.spec import EnvironmentSpec, ReadyEnvironment
 from steptime.errors import EnvironmentFailure
+from steptime.file_name import path_mistake
+from steptime.foreign_writers import writers_besides_owner
 
 
 def cache_folder() -> Path:
@@ -44,8 +44,12 @@ def address(spec: EnvironmentSpec, python: str, cache: Path) -> Path:
     """Return the folder of ``spec`` made with Python ``python`` (as ``3.11``).
 
     The name holds a hash of everything that the environment is made from, so that a changed requirement or lock is
-    another environment and two checkouts share one. Raises EnvironmentFailure when the requirements cannot be read.
+    another environment and two checkouts share one. Raises EnvironmentFailure when the requirements cannot be read, and
+    where the path of the cache cannot be written down.
     """
+    if mistake := path_mistake(cache):
+        message = f"the path of the cache {mistake}; set STEPTIME_CACHE to another folder"
+        raise EnvironmentFailure(message)
     parts = [
         spec.kind,
         python,
@@ -63,7 +67,7 @@ def foreign_writers(folder: Path) -> str | None:
     """Say who besides its owner may write to the environment at ``folder``, to its parent or to the cache.
 
     Returns a sentence with the next step; None where nobody may. The owner may be somebody else: who uses another's
-    cache trusts its owner. A group of its owner alone is nobody, and in a folder such as /tmp others rename nothing.
+    cache trusts its owner. In a folder such as /tmp others rename nothing.
     """
     cache = folder.parent.parent
     for place in (cache, folder.parent, folder):
@@ -73,33 +77,12 @@ def foreign_writers(folder: Path) -> str | None:
             continue
         if found.st_mode & stat.S_ISVTX:
             continue
-        if found.st_mode & stat.S_IWOTH:
-            who = "everyone"
-        elif found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid, found.st_uid):
-            who = f"the group {_name_of(found.st_gid)}"
-        else:
-            continue
-        return (
-            f"{place} may be written by {who}, who could put code into what you run; see that nobody has, then take "
-            f"that right away (chmod -R go-w {cache}), or set STEPTIME_CACHE to another folder"
-        )
+        if who := writers_besides_owner(place, found):
+            return (
+                f"{place} may be written by {who}, who could put code into what you run; see that nobody has, then "
+                f"take that right away (chmod -R go-w {cache}), or set STEPTIME_CACHE to another folder"
+            )
     return None
-
-
-def _is_private(group: int, user: int) -> bool:
-    """Whether a group is that of one user alone, as many systems make them."""
-    try:
-        owner, found = pwd.getpwuid(user), grp.getgrgid(group)
-    except KeyError:
-        return False
-    return owner.pw_gid == group and found.gr_name == owner.pw_name and set(found.gr_mem) <= {owner.pw_name}
-
-
-def _name_of(group: int) -> str:
-    try:
-        return grp.getgrgid(group).gr_name
-    except KeyError:
-        return str(group)
 
 
 SCHEMA = 1

@@ -5,6 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from steptime.errors import EnvironmentFailure
+from steptime.file_name import file_name_mistake
+
 Progress = Callable[[str], None]
 """Called with each stage: ``creating``, ``installing``, ``verifying``, ``ready in 41 s``."""
 
@@ -32,6 +35,11 @@ class EnvironmentSpec:
     """A program for what pip cannot install, and its arguments; it runs in the environment's Python after pip has."""
     program: str = "bin/python"
     """The interpreter within the environment's folder, where ``finish`` makes another than the usual."""
+
+    def __post_init__(self) -> None:
+        if mistake := file_name_mistake(self.name):
+            message = f"an environment cannot have this name: {mistake}"
+            raise EnvironmentFailure(message)
 
     @property
     def build_requirements(self) -> Path:

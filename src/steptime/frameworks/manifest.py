@@ -114,6 +114,30 @@ class BackEndSupport(_ManifestForm):
     device: Literal["cpu", "cuda"] = "cpu"
 
 
+class ContractFacts(_ManifestForm):
+    """The table ``[contract]``: what tests of the framework must know before they start it (worker/contract.py)."""
+
+    preload: str = ""
+    """Python code that imports the framework, where that takes much longer than to start Python: tests fork workers
+    from a process that has run it."""
+    imported_again: list[str] = Field(default_factory=list)
+    """Modules that a server or scheduler must import itself, because their import is what serves."""
+    threads: Literal["asked", "openblas", "cores"] = "asked"
+    """How many compute threads a worker has: as many as the job asks for; at most one for each core, where it computes
+    with OpenBLAS; at most one for each core in every thread pool."""
+    loaders_of: str = ""
+    """The framework whose loaders these are, so that the slowest tests of loaders run once."""
+    without_image_folders: str = ""
+    """Why the framework's loaders read no folders of images, where they read arrays only."""
+    without_loader_helpers: str = ""
+    """Why the loader has no helpers, whatever the study asks for."""
+    without_faults: dict[str, str] = Field(default_factory=dict)
+    """Why a fault of ``worker/contract.py`` cannot exist in the framework, by the fault's name."""
+    without_stages: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """Why a step cannot be run without one of its stages, by strategy and by the stage of ``AblatedStep`` that is
+    left out."""
+
+
 class Manifest(_ManifestForm):
     """One ``framework.toml``."""
 
@@ -174,6 +198,7 @@ class Manifest(_ManifestForm):
     """The tier ``tuned``: the best that an expert gets without changing what is computed."""
     back_ends: dict[str, BackEndSupport] = Field(default_factory=dict)
     """Back ends that the message benchmark can time, by names that no other framework uses."""
+    contract: ContractFacts = ContractFacts()
 
     @model_validator(mode="after")
     def _tuned_options_exist(self) -> "Manifest":

@@ -18,6 +18,7 @@ from pathlib import Path
 from steptime.errors import LaunchError
 from steptime.launchers.namespaces import make_network, make_users, path_of
 from steptime.launchers.request import Isolation, Request
+from steptime.plain_file import PlainFolder
 
 NAMESPACE = "network namespace"
 USER_NAMESPACE = "network namespace within a user namespace"
@@ -67,7 +68,8 @@ def made_network(kind: str, folder: Path) -> Iterator[None]:
     try:
         table = folder.absolute() / "hosts"
         # Libraries look their own host's name up, whose address lies in the network outside.
-        table.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n::ffff:127.0.0.1 localhost\n")
+        names = f"127.0.0.1 localhost {socket.gethostname()}\n::1 localhost\n::ffff:127.0.0.1 localhost\n"
+        PlainFolder(table.parent).put(table, names.encode())
         host: dict[str, object] = {
             "name": None,
             "namespace": str(path_of(network)),
@@ -76,7 +78,7 @@ def made_network(kind: str, folder: Path) -> Iterator[None]:
             "variables": {},
         }
         plan = {"hosts_file": str(table), "users_first": True, "hosts": [host]}
-        (folder / PLAN).write_text(json.dumps(plan, indent=1))
+        PlainFolder(folder).put(folder / PLAN, json.dumps(plan, indent=1).encode())
         yield
     finally:
         for descriptor in held:

@@ -15,6 +15,7 @@ from steptime.launchers.hang import cause_of_hang
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LATE, LaunchOutcome, Process, Request
+from steptime.plain_file import appending
 
 _POLL_S = 0.02
 _GRACE_S = 2.0
@@ -60,7 +61,7 @@ def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:
         message = f"could not start {process.argv[0]}: it is no program"  # the entry would start, and fail later
         raise LaunchError(message)
     # The worker moves its output to files of its own; these take what is said before, or by an MPI launcher.
-    with (folder / f"{process.name}.launch").open("ab") as output:
+    with appending(folder, f"{process.name}.launch") as output:
         try:
             return subprocess.Popen(
                 (*process.entry, *process.argv),

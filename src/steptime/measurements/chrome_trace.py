@@ -17,7 +17,6 @@ from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
-from steptime.measurements.plain_file import write_whole
 from steptime.measurements.store import Store
 from steptime.phases import IN_TIME, NAMES, OF_MARK
 from steptime.study.strategies import strategy_named
@@ -53,7 +52,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
         found = trace(trials[name], store.ablations(name))
         if found is not None:
             path = folder / f"{name}.trace.json"
-            write_whole(path, json.dumps(found, separators=(",", ":")).encode())
+            store.folder_around(path).write(path, json.dumps(found, separators=(",", ":")).encode())
             paths.append(path)
     if not paths:
         what = f"{only} has" if only else f"the trials of {store.path} have"

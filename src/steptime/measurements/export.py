@@ -9,7 +9,6 @@ import numpy as np
 
 from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
 from steptime.measurements.launch_times import launch_times, step_times
-from steptime.measurements.plain_file import replacement
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
@@ -47,7 +46,7 @@ _PLAIN = (
 
 
 def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> list[Path]:
-    """Write ``trials``, ``steps``, ``worker_steps`` and ``trainings`` into ``folder`` and return their paths.
+    """Write ``trials``, ``steps``, ``worker_steps``, ``trainings`` and ``set_aside`` to ``folder``; return the paths.
 
     - trials: a trial of the summary per row; ``step_time_s.mean`` becomes ``step_time_s_mean``, and so on.
     - steps: trial, launch, block, step, end_s (since the first timed step began), step_time_s, steady.
@@ -56,6 +55,7 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
     - trainings: an epoch of a training that ended well per row: trial, seed, epoch (from 1), accuracy and loss (of the
       validation set), seconds (of training until the epoch's end, without evaluation and checkpoints), learning_rate
       (of the epoch's last step).
+    - set_aside: a line of the records that the other tables leave out per row: file, line, reason, message.
 
     Times are seconds. Raises StoreError as the store does, and when a table cannot be written.
     """
@@ -65,10 +65,11 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
         "worker_steps": _worker_steps(store),
     }
     tables["trainings"] = _trainings(store)
+    tables["set_aside"] = _set_aside(store)  # of all that was read for the others
     paths = []
     for name, table in tables.items():
         path = folder / f"{name}.{to}"
-        with replacement(path) as file:
+        with store.folder_around(path).replacement(path) as file:
             if to == "parquet":
                 table.write_parquet(file)
             else:
@@ -121,6 +122,13 @@ def _trainings(store: Store) -> "pl.DataFrame":
     schema = {"trial": pl.Categorical, "seed": pl.Int64, "epoch": pl.Int32, "accuracy": pl.Float64}
     schema |= {"loss": pl.Float64, "seconds": pl.Float64, "learning_rate": pl.Float64}
     return pl.DataFrame(list(_epochs(store)), schema=schema, orient="row")
+
+
+def _set_aside(store: Store) -> "pl.DataFrame":
+    import polars as pl  # noqa: PLC0415 - as above
+
+    schema = {"file": pl.String, "line": pl.Int32, "reason": pl.String, "message": pl.String}
+    return pl.DataFrame([each.model_dump() for each in store.set_aside], schema=schema)
 
 
 def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:

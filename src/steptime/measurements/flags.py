@@ -16,10 +16,13 @@ from steptime.measurements.pooled_conditions import (
     versions_of,
 )
 from steptime.measurements.records import Launch
+from steptime.measurements.set_aside import SetAside
+from steptime.measurements.set_aside import counted as reasons_counted
 from steptime.measurements.stalls import Stalls
 from steptime.study.trial import Trial, Tuning
 from steptime.units import format_seconds
 
+RECORDS_SET_ASIDE = "records set aside"
 OVERCOMMITTED = "more workers than cores"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
 STALLS = ("stalls", "steps spread widely")
@@ -68,6 +71,11 @@ def stall_flag(stalls: Stalls) -> str:
         return f"{STALLS[1]}: {parted}"
     when = f"every {stalls.period} steps, of" if stalls.period else f"in {100 * stalls.share:.2g} % of the steps, of"
     return f"{STALLS[0]} {when} {format_seconds(stalls.extra_s)}; {parted}"
+
+
+def set_aside_flags(found: Sequence[SetAside]) -> list[str]:
+    """Return the flag of a trial of which lines of records are not used."""
+    return [f"{RECORDS_SET_ASIDE}: {reasons_counted(found)}"] if found else []
 
 
 def counted(flags: Sequence[Sequence[str]]) -> list[str]:

@@ -61,7 +61,7 @@ def step_time(launches: Sequence[LaunchTimes], level: float = LEVEL) -> StepTime
 
     With one launch the second level is all there is: the standard error of m is the larger one of the stationary
     bootstrap and of the autocorrelations (``mean_error``), without what is regular in stalls, and t has one degree of
-    freedom less than the series has stretches of three mean block lengths. Such an interval says nothing about other
+    freedom less than the series has stretches of three mean block lengths. Such an interval does not cover other
     launches (``covers_launches``).
 
     Args:

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from steptime.errors import StoreError
 from steptime.interruption import shielded
-from steptime.measurements.plain_file import cannot_read, cannot_write, open_plain, sync_folder
+from steptime.plain_file import PlainFolder, cannot_read, cannot_write
 
 _TAIL_BYTES = 65536
 _MOST_BYTES = 256 << 20
@@ -35,10 +35,10 @@ class JsonLine:
     problem: str | None
 
 
-def read_lines(path: Path) -> Iterator[JsonLine]:
-    """Yield the whole lines; nothing when there is no file."""
+def read_lines(folder: PlainFolder, path: Path) -> Iterator[JsonLine]:
+    """Yield the whole lines of a file in a folder; nothing when there is no file."""
     try:
-        file = os.fdopen(open_plain(path, os.O_RDONLY), "rb")
+        file = os.fdopen(folder.open(path, os.O_RDONLY), "rb")
     except FileNotFoundError:
         return
     except OSError as error:
@@ -55,8 +55,8 @@ def read_lines(path: Path) -> Iterator[JsonLine]:
             yield JsonLine(number, raw, value, problem)
 
 
-def append_line(path: Path, value: dict[str, Any]) -> None:
-    """Write ``value`` as one line and wait until it is on the disk.
+def append_line(folder: PlainFolder, path: Path, value: dict[str, Any]) -> None:
+    """Write ``value`` as one line of a file in a folder and wait until it is on the disk.
 
     A half-written last line is cut off first. Numbers that JSON does not know (NaN, infinity) become null. A signal
     that ends the run waits until the line is there: what it says was measured already.
@@ -67,13 +67,13 @@ def append_line(path: Path, value: dict[str, Any]) -> None:
     new = not path.exists()
     with shielded():
         try:
-            descriptor = open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            descriptor = folder.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
             try:
                 _append(descriptor, data, repaired_size(descriptor))
             finally:
                 os.close(descriptor)
             if new:
-                sync_folder(path.parent)
+                folder.sync(path.parent)
         except OSError as error:
             raise cannot_write(path, error, _SAFE) from error
 

@@ -8,8 +8,8 @@ from typing import Self
 from steptime.errors import FolderInUse, StoreError
 from steptime.file_lock import FileLock
 from steptime.lease import SILENCE_S
-from steptime.measurements.plain_file import cannot_write, open_plain, remove_abandoned
 from steptime.measurements.progress import SILENT_S, last_sign_age_s, run_progress
+from steptime.plain_file import PlainFolder, cannot_write, remove_abandoned
 from steptime.units import format_seconds
 
 
@@ -44,7 +44,7 @@ class FolderLock:
 
     def _take(self) -> FileLock:
         try:
-            descriptor = open_plain(self._path, os.O_RDWR | os.O_CREAT)
+            descriptor = PlainFolder(self._path.parent).open(self._path, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise cannot_write(self._path, error) from error
         lock = FileLock(self._path, descriptor)

@@ -18,9 +18,9 @@ from steptime.errors import StoreError
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.launch_times import step_times
-from steptime.measurements.plain_file import open_plain, read_plain
 from steptime.measurements.record_fields import STRICT
 from steptime.measurements.records import Launch
+from steptime.plain_file import PlainFolder
 from steptime.process_identity import ProcessIdentity
 from steptime.study.trial import Trial, Tuning
 
@@ -45,6 +45,8 @@ class TrialProgress(TypedDict):
     """UTC, ISO 8601."""
     reason: str | None
     """Why the trial is not launched again; without such a verdict, of its first failure."""
+    set_aside: list[dict[str, Any]]
+    """Lines of its records that do not count, as in the report."""
 
 
 PROGRESS = "progress.json"
@@ -100,7 +102,7 @@ class RunProgress:
 def run_progress(folder: Path) -> RunProgress | None:
     """Return how far the latest run of a results folder is; None where none has said so in a form that is known."""
     try:
-        return TypeAdapter(RunProgress).validate_json(read_plain(folder / PROGRESS))
+        return TypeAdapter(RunProgress).validate_json(PlainFolder(folder).read(folder / PROGRESS))
     except (OSError, StoreError, ValueError):
         return None
 
@@ -121,7 +123,9 @@ def last_sign_age_s(folder: Path) -> float | None:
     By the clock of the file system, which may differ from that of this host.
     """
     try:
-        descriptor = open_plain(folder / PROGRESS, os.O_RDONLY)  # NFS asks its server when a file is opened
+        descriptor = PlainFolder(folder).open(
+            folder / PROGRESS, os.O_RDONLY
+        )  # NFS asks its server when a file is opened
     except (OSError, StoreError):
         return None
     try:
@@ -146,7 +150,10 @@ def trial_progress(
     trainings: Iterable[TrainingRun],
     verdict: Mapping[str, Any] | None,
 ) -> TrialProgress:
-    """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not."""
+    """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not.
+
+    What was set aside is for the caller to add: it is known when all of these were read.
+    """
     steps, epochs, last = 0, 0, None
     ok, failed = Counter[str](), Counter[str]()
     reason = verdict["reason"] if verdict else None
@@ -175,4 +182,5 @@ def trial_progress(
         steps=steps,
         last_launch_at=last,
         reason=reason,
+        set_aside=[],
     )

@@ -1,8 +1,10 @@
 """The records of timed launches, one line each in their trial's ``records.jsonl``, and of equivalence checks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Count, Facts, Option, Quantity, Seconds, Staleness
 from steptime.measurements.stored_record import StoredRecord, TrialLaunch, nothing_to_check, record_reader
 
@@ -50,6 +52,21 @@ class Launch(TrialLaunch):
     workers: list[WorkerSteps] = field(default_factory=list)
     schedule: dict[str, Quantity] | None = None
     """How many steps and seconds the launch was asked for, as in its job; None in records from before it was kept."""
+
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        return [
+            WorkerEvidence(
+                rank=worker.rank,
+                host=worker.host,
+                facts=worker.facts,
+                steps=(len(worker.warmup_ends_s), len(worker.ends_s)),
+                readings=(
+                    ClockReadings(worker.warmup_ends_s),
+                    ClockReadings([worker.origin_s, *worker.ends_s], worker.usage.get("wall_s")),
+                ),
+            )
+            for worker in self.workers
+        ]
 
 
 read_launch = record_reader(Launch, nothing_to_check)
@@ -108,7 +125,7 @@ class EquivalenceResult(StoredRecord):
     trials: list[str] | None = None
     """The ids of the study's trials that it covers; None in older records."""
     unranked: str | None = None
-    """Why trials with these options have no rank although they pass; None where they have one."""
+    """Why trials with these options have no rank although they pass; None if they have one."""
 
 
 read_equivalence = record_reader(EquivalenceResult, nothing_to_check)

@@ -1,6 +1,6 @@
-"""Reading the files of a results folder: what is damaged is said, and what a newer steptime wrote is refused."""
+"""Reading the files of a results folder: what does not belong is set aside, what is newer refused."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,10 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 import steptime
 from steptime.errors import StoreError
+from steptime.measurements.consistency import AnyRecord, FileCheck, Misfit
 from steptime.measurements.jsonlines import read_lines
-from steptime.measurements.plain_file import read_plain
 from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredObject, first_mistake
+from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stored_record import SCHEMA, Reader, Record
+from steptime.plain_file import PlainFolder
 from steptime.study.paper import Published
 from steptime.study.trial import Trial
 
@@ -68,36 +70,68 @@ _FORMS: Mapping[str, TypeAdapter[Any]] = {
 class ResultsFiles:
     """The files of one results folder, as far as they are read.
 
-    ``problems`` collects what was found damaged in records, one sentence each. Whatever else is damaged, or has a
-    newer schema, raises StoreError.
+    Lines of records that are damaged, or are no launch of their trial, are set aside. Whatever else is damaged, or has
+    a newer schema, raises StoreError.
     """
 
     def __init__(self, path: Path) -> None:
         """Read from the folder ``path``."""
         self.path = path
-        self.problems: list[str] = []
+        self._folder = PlainFolder(path)
+        self._set_aside: dict[str, dict[int, SetAside]] = {}
+        self._launch_files: dict[str, bool] = {}
+        """Whether a file of launches has one that is used."""
 
-    def records(self, path: Path, parse: Reader[Record]) -> Iterator[Record]:
-        """Yield the records of a file of JSON lines; damaged lines are skipped, and put down as problems."""
-        for line in read_lines(path):
-            problem = line.problem
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """The lines that were read and are not used."""
+        return [each for lines in self._set_aside.values() for each in lines.values()]
+
+    def set_aside_below(self, folder: Path) -> list[SetAside]:
+        """Return those of them that lie directly in a folder."""
+        files = [file for file in self._set_aside if (self.path / file).parent == folder]
+        return [each for file in files for each in self._set_aside[file].values()]
+
+    @property
+    def nothing_is_left(self) -> bool:
+        """Whether there were launches, and all were set aside."""
+        return bool(self._set_aside.keys() & self._launch_files) and not any(self._launch_files.values())
+
+    def launches(self, path: Path, parse: Reader[AnyRecord], check: FileCheck[AnyRecord]) -> Iterator[AnyRecord]:
+        """Yield the records of a file that pass ``check``."""
+        file = str(path.relative_to(self.path))
+        self._launch_files.setdefault(file, False)
+        for record in self.records(path, parse, check.misfit):
+            self._launch_files[file] = True
+            yield record
+
+    def records(
+        self, path: Path, parse: Reader[Record], check: Callable[[Record, int], Misfit | None] = lambda *_: None
+    ) -> Iterator[Record]:
+        """Yield the records of a file of JSON lines; lines that are damaged or fail ``check`` are set aside."""
+        for line in read_lines(self._folder, path):
+            found = Misfit("damaged", line.problem or "")
             if line.value is not None:
                 try:
                     self.check_schema(line.value, path)
-                    yield parse(line.raw)
-                    continue
+                    record = parse(line.raw)
                 except ValueError as error:
-                    problem = str(error)
-            place = f"{path.relative_to(self.path)}, line {line.number}"
-            sentence = f"{place} is damaged and was skipped ({problem})"
-            if sentence not in self.problems:
-                self.problems.append(sentence)
+                    found = Misfit("damaged", str(error))
+                else:
+                    unfit = check(record, line.number)
+                    if unfit is None:
+                        yield record
+                        continue
+                    found = unfit
+            file = str(path.relative_to(self.path))
+            aside = SetAside(file=file, line=line.number, reason=found.reason, message=found.message)
+            self._set_aside.setdefault(file, {})[line.number] = aside
 
     def trial(self, path: Path) -> Trial:
         """Return the configuration that a file describes."""
         try:
             # As JSON, because what JSON cannot tell apart (a list, a tuple) is strict otherwise.
-            trial = Trial.model_validate_json(read_plain(path))
+            trial = Trial.model_validate_json(self._folder.read(path))
         except ValidationError as error:
             message = f"{path} is damaged ({first_mistake(error)}); restore it from a copy, or choose another folder"
             raise StoreError(message) from error
@@ -118,7 +152,7 @@ class ResultsFiles:
     def text(self, path: Path) -> str:
         """Return the text of a file."""
         try:
-            return read_plain(path).decode()
+            return self._folder.read(path).decode()
         except (FileNotFoundError, UnicodeDecodeError) as error:
             message = f"{path} is damaged ({error}); restore it from a copy, or choose another folder"
             raise StoreError(message) from error
@@ -126,7 +160,7 @@ class ResultsFiles:
     def json_object(self, path: Path) -> dict[str, Any] | None:
         """Return the JSON object of a file; None where there is no file."""
         try:
-            data = read_plain(path)
+            data = self._folder.read(path)
         except FileNotFoundError:
             return None
         try:

@@ -24,24 +24,28 @@ around a whole run keeps it. Whenever the machine stops, what was appended befor
 import contextlib
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import steptime
 from steptime.errors import StoreError
+from steptime.file_name import file_name_mistake
 from steptime.measurements.ablation.records import AblationLaunch, read_ablation
 from steptime.measurements.accuracy.records import TrainingRun, read_training
+from steptime.measurements.consistency import AnyRecord, FileCheck
 from steptime.measurements.jsonlines import append_line
 from steptime.measurements.loaders.records import LoaderLaunch, read_loader
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
-from steptime.measurements.plain_file import cannot_write, read_plain, refuse_links, write_whole
 from steptime.measurements.progress import TrialProgress, trial_progress
 from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence, read_launch
 from steptime.measurements.results_files import ResultsFiles
-from steptime.measurements.stored_record import SCHEMA
+from steptime.measurements.set_aside import SetAside, counted, sentences
+from steptime.measurements.stored_record import SCHEMA, Reader
 from steptime.measurements.verdicts import TrialVerdict, trial_verdicts
+from steptime.plain_file import PlainFolder, cannot_write, refuse_links
 from steptime.study.trial import Trial
 
 _RESERVED = ("study", "machine")
@@ -58,13 +62,36 @@ class Store:
         """Use ``create`` or ``open`` instead."""
         self.path = path
         self._files = ResultsFiles(path)
+        self._folder = PlainFolder(path)
         self._lock = FolderLock(path / "run.lock")
         self._trials: dict[str, Trial] | None = None
 
+    def folder_around(self, path: Path) -> PlainFolder:
+        """Return the folder below which no link is followed to ``path``: this one, or that of a path outside."""
+        return self._folder if path.is_relative_to(self.path) else PlainFolder(path.parent)
+
     @property
     def problems(self) -> list[str]:
-        """What was found damaged while reading, one sentence each."""
-        return self._files.problems
+        """What was set aside while reading, in sentences."""
+        return sentences(self.set_aside)
+
+    @property
+    def set_aside(self) -> list[SetAside]:
+        """The lines of records that were read and that no number rests on."""
+        return self._files.set_aside
+
+    def set_aside_of(self, trial_id: str) -> list[SetAside]:
+        """Return those of a trial."""
+        return self._files.set_aside_below(self._folder_of(trial_id))
+
+    def require_launches(self) -> None:
+        """Raise StoreError where every launch that was read was set aside."""
+        if self._files.nothing_is_left:
+            message = (
+                f"no launch of {self.path} is left: its records were set aside ({counted(self.set_aside)}) and stay "
+                "in their files; run the study again to measure anew"
+            )
+            raise StoreError(message)
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -86,7 +113,7 @@ class Store:
             message = f"{path} already holds results; open it to continue them, or choose another folder"
             raise StoreError(message)
         try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            PlainFolder(path).make(path, mode=0o700)
             strangers = sorted(item.name for item in path.iterdir() if not _may_precede(item.name))
         except OSError as error:
             raise cannot_write(path, error) from error
@@ -128,7 +155,7 @@ class Store:
             new = {"study.yaml": study_text.encode(), "study.json": _pretty(_header_of(study_json))}
             kept = self._kept_study(study_text, study_json)
             for name, data in new.items():  # study.json last: it is what makes the folder a results folder
-                write_whole(self.path / name, data)
+                self._folder.write(self.path / name, data)
         return kept
 
     def _kept_study(self, study_text: str, study_json: Mapping[str, Any]) -> list[str]:
@@ -146,7 +173,7 @@ class Store:
         for name in ("study.yaml", "study.json"):
             copy = name.replace("study", f"study-{number}")
             with contextlib.suppress(OSError):
-                write_whole(self.path / copy, read_plain(self.path / name))
+                self._folder.write(self.path / copy, self._folder.read(self.path / name))
                 kept.append(copy)
         return kept
 
@@ -160,7 +187,7 @@ class Store:
             message = f"a results folder cannot hold an object named {name!r}"
             raise ValueError(message)
         with self._lock:
-            write_whole(self.path / f"{name}.json", _pretty(value))
+            self._folder.write(self.path / f"{name}.json", _pretty(value))
 
     def get(self, name: str) -> dict[str, Any] | None:
         """Return the object kept under ``name``, or None."""
@@ -181,7 +208,7 @@ class Store:
                             f"{machine.get(key)!r}); times of two machines do not compare, choose another folder"
                         )
                         raise StoreError(message)
-            write_whole(self.path / "machine.json", _pretty(machine))
+            self._folder.write(self.path / "machine.json", _pretty(machine))
 
     def machine(self) -> dict[str, Any] | None:
         """Return the fingerprint of the machine that runs the study; None when none was given."""
@@ -189,15 +216,12 @@ class Store:
 
     def add_trial(self, trial: Trial) -> bool:
         """Keep a configuration, and say whether it was not there; one that is there already stays as it is."""
-        folder = self._folder(trial.id)
+        folder = self._folder_of(trial.id)
         with self._lock:
             new = not (folder / "trial.json").exists()
             if new:
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                except OSError as error:
-                    raise cannot_write(folder, error) from error
-                write_whole(folder / "trial.json", _pretty(trial.model_dump(mode="json", exclude={"id"})))
+                form = trial.model_dump(mode="json", exclude={"id"})
+                self._folder.write(folder / "trial.json", _pretty(form))
             if self._trials is not None:
                 self._trials[trial.id] = trial
         return new
@@ -207,6 +231,7 @@ class Store:
         if self._trials is None:
             found = {}
             for path in sorted(self.path.glob("trials/*/trial.json")):
+                self._folder_of(path.parent.name)
                 found[path.parent.name] = self._files.trial(path)
             self._trials = found
         return [self._trials[name] for name in sorted(self._trials)]
@@ -220,49 +245,63 @@ class Store:
         self._append(launch.trial, "records.jsonl", launch.to_json())
 
     def _append(self, trial_id: str, name: str, line: dict[str, Any]) -> None:
-        folder = self._folder(trial_id)
+        folder = self._folder_of(trial_id)
         if not (folder / "trial.json").exists():
             message = f"launch of an unknown trial {trial_id}; add the trial first"
             raise ValueError(message)
         with self._lock:
-            append_line(folder / name, line)
+            append_line(self._folder, folder / name, line)
 
     def launches(self, trial_id: str) -> list[Launch]:
-        """Return the launches of a trial in the order in which they ran; damaged lines are skipped and reported."""
+        """Return the launches of a trial in the order in which they ran; others and damaged lines are set aside."""
         return list(self.iter_launches(trial_id))
 
     def iter_launches(self, trial_id: str) -> Iterator[Launch]:
         """Yield the launches of a trial one by one, for callers that must not hold all of them."""
-        return self._files.records(self._folder(trial_id) / "records.jsonl", read_launch)
+        return self._of_trial(trial_id, "records.jsonl", read_launch)
+
+    def _of_trial(self, trial_id: str, name: str, read: Reader[AnyRecord]) -> Iterator[AnyRecord]:
+        """Yield the records of one kind of a trial."""
+        trial = cache(lambda: self._trial(trial_id))
+        check = FileCheck[AnyRecord](lambda _: trial(), only=trial_id)
+        return self._files.launches(self._folder_of(trial_id) / name, read, check)
+
+    def _trial(self, trial_id: str) -> Trial:
+        path = self._folder_of(trial_id) / "trial.json"
+        known = (self._trials or {}).get(trial_id)
+        if known is None and not path.exists():
+            message = f"{path} is missing: it describes the launches of its trial; restore it from a copy"
+            raise StoreError(message)
+        return known or self._files.trial(path)
 
     def append_ablation(self, launch: AblationLaunch) -> None:
         """Add an ablation launch to its trial, as ``append`` adds a timing launch."""
         self._append(launch.trial, "ablation.jsonl", launch.to_json())
 
     def ablations(self, trial_id: str) -> list[AblationLaunch]:
-        """Return the ablation launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "ablation.jsonl", read_ablation))
+        """Return the ablation launches of a trial in the order in which they ran, as ``launches`` does."""
+        return list(self._of_trial(trial_id, "ablation.jsonl", read_ablation))
 
     def append_loader(self, launch: LoaderLaunch) -> None:
         """Add a loader launch to its trial, as ``append`` adds a timing launch."""
         self._append(launch.trial, "loader.jsonl", launch.to_json())
 
     def loader_launches(self, trial_id: str) -> list[LoaderLaunch]:
-        """Return the loader launches of a trial in the order in which they ran; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "loader.jsonl", read_loader))
+        """Return the loader launches of a trial in the order in which they ran, as ``launches`` does."""
+        return list(self._of_trial(trial_id, "loader.jsonl", read_loader))
 
     def append_training(self, run: TrainingRun) -> None:
         """Add a training to its trial, as ``append`` adds a timing launch."""
         self._append(run.trial, "training.jsonl", run.to_json())
 
     def trainings(self, trial_id: str) -> list[TrainingRun]:
-        """Return the trainings of a trial in the order in which they ended; damaged lines are skipped."""
-        return list(self._files.records(self._folder(trial_id) / "training.jsonl", read_training))
+        """Return the trainings of a trial in the order in which they ended, as ``launches`` does."""
+        return list(self._of_trial(trial_id, "training.jsonl", read_training))
 
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""
         with self._lock:
-            append_line(self.path / "equivalence.jsonl", result.to_json())
+            append_line(self._folder, self.path / "equivalence.jsonl", result.to_json())
 
     def equivalence(self) -> list[EquivalenceResult]:
         """Return the results of the equivalence check, oldest first."""
@@ -277,30 +316,29 @@ class Store:
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""
         with self._lock:
-            append_line(self.path / "net.jsonl", launch.to_json())
+            append_line(self._folder, self.path / "net.jsonl", launch.to_json())
 
     def net(self) -> list[NetLaunch]:
         """Return the launches of the network benchmark, oldest first."""
-        return list(self._files.records(self.path / "net.jsonl", read_net))
+        check = FileCheck[NetLaunch](lambda launch: launch.setting)
+        return list(self._files.launches(self.path / "net.jsonl", read_net, check))
 
     def status(self) -> list[TrialProgress]:
         """Return how far each trial is."""
         verdicts = self.verdicts()
-        return [
-            trial_progress(
-                trial,
-                self.iter_launches(trial.id),
-                self.ablations(trial.id),
-                self.trainings(trial.id),
-                verdicts.get(trial.id),
-            )
-            for trial in self.trials()
-        ]
+        found = []
+        for trial in self.trials():
+            kinds = (self.iter_launches(trial.id), self.ablations(trial.id), self.trainings(trial.id))
+            progress = trial_progress(trial, *kinds, verdicts.get(trial.id))
+            self.loader_launches(trial.id)  # nothing counts them, but some may have been set aside
+            progress["set_aside"] = [each.model_dump() for each in self.set_aside_of(trial.id)]
+            found.append(progress)
+        return found
 
-    def _folder(self, trial_id: str) -> Path:
-        if not trial_id or "/" in trial_id or trial_id.startswith("."):
-            message = f"{trial_id!r} cannot be the name of a trial's folder"
-            raise ValueError(message)
+    def _folder_of(self, trial_id: str) -> Path:
+        if mistake := file_name_mistake(trial_id):
+            message = f"{self.path / 'trials'} cannot have a trial of this name: {mistake}"
+            raise StoreError(message)
         return self.path / "trials" / trial_id
 
 

@@ -9,13 +9,15 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
    and of a trial; the kinds ``loader`` and ``training``.
 """
 
-from collections.abc import Callable, Mapping
+import abc
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from steptime.measurements.evidence import WorkerEvidence
 from steptime.measurements.record_fields import (
     STRICT,
     Count,
@@ -56,7 +58,7 @@ class StoredRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LaunchRecord(StoredRecord):
+class LaunchRecord(StoredRecord, abc.ABC):
     """The record of one launch of fresh processes: how it ended, and in what conditions it ran."""
 
     launch: Count
@@ -92,6 +94,23 @@ class LaunchRecord(StoredRecord):
     """Hosts that were not heard any more, so that the launch says nothing of what it launched and is repeated. One of
     them has died; srun forwards nothing of the others then."""
 
+    @property
+    @abc.abstractmethod
+    def configuration_id(self) -> str:
+        """The id of the trial or setting that was launched."""
+
+    @abc.abstractmethod
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        """Return what each worker says that must fit the configuration; empty if no worker reports anything."""
+
+    def settings(self) -> Mapping[str, Any]:
+        """Return the settings of the configuration that the record repeats, by their names there."""
+        return {}
+
+    def identity(self) -> Hashable:
+        """Return what no other launch has: two records with the same are of one launch."""
+        return self.configuration_id, self.launch, self.started_at
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrialLaunch(LaunchRecord):
@@ -100,6 +119,10 @@ class TrialLaunch(LaunchRecord):
     trial: str
     """The trial's id."""
     status: Status
+
+    @property
+    def configuration_id(self) -> str:
+        return self.trial
 
 
 Record = TypeVar("Record", bound=StoredRecord)

@@ -23,6 +23,7 @@ from steptime.measurements.flags import (
     POOLED_SINGLE_LAUNCH,
     SINGLE_LAUNCH,
     Varied,
+    set_aside_flags,
     stall_flag,
     trial_flags,
     varied_names,
@@ -35,6 +36,7 @@ from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.published import average_ratio
 from steptime.measurements.records import EquivalenceResult, Launch
+from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
@@ -78,6 +80,7 @@ class _Result:
     alone: list[LoaderLaunch]
     """Good launches of the loader alone."""
     training: TrainingSummary | None
+    set_aside: list[SetAside]
 
 
 def summarise(store: Store) -> Summary:
@@ -134,7 +137,8 @@ def summarise(store: Store) -> Summary:
         ),
         equivalence=[_equivalence_summary(each) for each in current_checks(store.trials(), store.equivalence())],
         skipped=(store.get("skipped") or {}).get("lines", []),
-        problems=list(store.problems),
+        problems=store.problems,
+        set_aside=store.set_aside,
     )
 
 
@@ -194,8 +198,9 @@ def _result(
     found = estimate(ok, trial.strategy) if ok else None
     timed = [math.exp(each.log_mean) for each in found.launches] if found else []
     ablations = store.ablations(trial.id)
-    apart = [each for each in ablations if each.status == "ok"]
-    flags = trial_flags(trial, ok, len(failures), cores, apart) if ok else []
+    alone = [each for each in store.loader_launches(trial.id) if each.status == "ok"]
+    set_aside = store.set_aside_of(trial.id)
+    flags = [*trial_flags(trial, ok, len(failures), cores, ablations), *set_aside_flags(set_aside)] if ok else []
     flags += [stall_flag(found.stalls)] if found and found.stalls else []
     return _Result(
         trial=trial,
@@ -214,7 +219,8 @@ def _result(
         implementation=_implementation(trial, implementations),
         cpu_s=step_cpu_s(ok),
         training=training_summary(trial, trainings),
-        alone=[each for each in store.loader_launches(trial.id) if each.status == "ok"],
+        alone=alone,
+        set_aside=set_aside,
     )
 
 
@@ -238,7 +244,7 @@ def _trial_summary(
     if verdict:
         status, reason = verdict["status"], verdict["reason"]
     elif found is None and result.training is None:
-        status, reason = "failed", result.failure or "not run yet"
+        status, reason = "failed", result.failure or _why_nothing(result.set_aside)
     names = varied_names(trial, varied)
     return TrialSummary(
         id=trial.id,
@@ -293,6 +299,12 @@ def _trial_summary(
         environment=result.last.environment if result.last else {},
         noise=result.noise,
     )
+
+
+def _why_nothing(set_aside: Sequence[SetAside]) -> str:
+    if not set_aside:
+        return "not run yet"
+    return f"no launch is left: {counted(set_aside)}; run the study again to measure anew"
 
 
 def _step_time(found: Estimate | None) -> StepTime:

@@ -20,6 +20,7 @@ from steptime.measurements.emulated_cluster import ClusterForm
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
 from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
+from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stalls import Stalls
 from steptime.study.trial import OptionValue, Tuning
 
@@ -122,7 +123,7 @@ class TrialSummary(JsonForm):
     """Timed steps after the detected warm-up, over all launches."""
     step_time_s: StepTime
     stalls: Stalls | None = None
-    """None where the mean step and the median one agree."""
+    """None if the mean step and the median one agree."""
     throughput_samples_per_s: IntervalOverLaunches[float | None]
     efficiency: Efficiency
     loss_rate_per_s: Interval[float | None] = NOT_MEASURED
@@ -290,7 +291,9 @@ class Summary(JsonForm):
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""
     problems: list[str]
-    """Damaged records that were left out."""
+    """``set_aside`` in sentences."""
+    set_aside: list[SetAside] = Field(default_factory=list)
+    """Lines of records that no number rests on."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``steptime report --json``."""

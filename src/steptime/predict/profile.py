@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from steptime.errors import FileError, StoreError, choices_message
-from steptime.measurements.plain_file import write_whole
 from steptime.model.nccl import Medium
+from steptime.plain_file import write_whole
 from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS

@@ -1,11 +1,12 @@
 """Under what conditions numbers were measured: the machine, the environments and the marks, in words and units."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steptime.measurements.flags import STALLS
+from steptime.measurements.flags import RECORDS_SET_ASIDE, STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
+from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.summary_form import TrialSummary
 from steptime.report.number_format import UNKNOWN, count, number
 from steptime.units import format_bytes, format_seconds
@@ -73,9 +74,21 @@ _MARKS = (
             "blocks, each of which ran on one set."
         ),
     ),
+    (
+        RECORDS_SET_ASIDE,
+        (
+            "Lines of its records are no launch of this trial, or are damaged, and are not in the number. They stay in "
+            "their files; the list below names them."
+        ),
+    ),
     ("launches failed", "Some launches ended with an error and are not in the number."),
 )
 """What to look for in a flag, and what it means for a reader."""
+
+
+def set_aside_in_words(found: Sequence[SetAside]) -> str:
+    """``Records set aside: 3 (2 the same launch again, 1 damaged)``."""
+    return f"Records set aside: {len(found)} ({counted(found)})"
 
 
 def machine_in_a_line(machine: Mapping[str, Any]) -> str:

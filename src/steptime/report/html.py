@@ -7,7 +7,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import steptime
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.net.form import NetSummary
-from steptime.measurements.plain_file import write_whole
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report import accounts, accuracy, breakdown, clusters, conditions, links, loaders, tiers
@@ -45,7 +44,7 @@ def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | Non
         if trial.id in ranked
     }
     page = page_text(summary, quantiles, store.study_text, str(store.path), net)
-    write_whole(path, page.encode())
+    store.folder_around(path).write(path, page.encode())
 
 
 def page_text(

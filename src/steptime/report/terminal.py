@@ -19,7 +19,7 @@ from steptime.report import accuracy, breakdown, clusters, loaders, tiers
 from steptime.report.answer import answer, paper_line
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
-from steptime.report.conditions import machine_in_a_line
+from steptime.report.conditions import machine_in_a_line, set_aside_in_words
 from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.models import model_tables
 from steptime.report.number_format import Shown, baseline, count, published
@@ -150,7 +150,7 @@ class _Report:
         if summary.skipped:
             yield "Skipped, because they cannot be", "bold", summary.skipped, "dim"
         if summary.problems:
-            yield "Damaged records, left out", "bold", summary.problems, "yellow"
+            yield set_aside_in_words(summary.set_aside), "bold", summary.problems, "yellow"
         if sites := clusters.sites(summary):
             yield f"Measured on {count(len(summary.sites), 'set')} of hosts", "bold", sites, "dim"
         if self._groups:

@@ -3,7 +3,6 @@
 Of every other one a verdict says why it has no result.
 """
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -74,7 +73,15 @@ class Admission:
         specs = {each: self.plan.environment_spec(*each) for each in needed}
         prepared = prepare_environments({spec.name: spec for spec in specs.values()}.values(), self.observer)
         names = {each: spec.name for each, spec in specs.items()}
-        executor = Executor(manifests, prepared.environments, usable_cores(), study.time_limit, study.isolation, names)
+        executor = Executor(
+            manifests,
+            prepared.environments,
+            usable_cores(),
+            study.time_limit,
+            study.isolation,
+            environment_names=names,
+            results=self.plan.folder,
+        )
         if self.site:
             paths = self.plan.needed_paths()
             living = living_hosts(self.site, self.plan.most_hosts, store, self.observer, paths)
@@ -95,7 +102,7 @@ class Admission:
         if not settings.enabled:
             return trials
         scratch = self.plan.folder / "equivalence"
-        shutil.rmtree(scratch, ignore_errors=True)
+        executor.remove(scratch)
         equivalence = EquivalenceCheck(
             checker=Checker(executor, scratch, settings.steps, settings.repeats),
             cache=CheckCache(

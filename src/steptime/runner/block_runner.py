@@ -11,10 +11,12 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count as count_from
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from steptime.measurements.consistency import misfit
 from steptime.measurements.stored_record import LaunchRecord
 from steptime.runner.allocation import Allocation
 from steptime.runner.executor import Executor, LaunchResult
@@ -138,9 +140,15 @@ class Schedule(Generic[Configuration, Record]):
         return "continue"
 
     def count(self, configuration: Configuration) -> int:
-        """Return how many launches of ``configuration`` count: the number of its next one."""
+        """Return how many launches of ``configuration`` count."""
         records = self._records(configuration)
         return len(records) if self.rule.failures_count else sum(record.status != "failed" for record in records)
+
+    def next_number(self, configuration: Configuration) -> int:
+        """Return the number of the next launch: the first that none has, as after one that was set aside."""
+        failures_count = self.rule.failures_count
+        taken = {each.launch for each in self._records(configuration) if failures_count or each.status != "failed"}
+        return next(number for number in count_from(0) if number not in taken)
 
     def unfinished(self) -> list[Configuration]:
         """Return the configurations that need another launch."""
@@ -154,8 +162,9 @@ class Schedule(Generic[Configuration, Record]):
         waiting = [each for each in self.unfinished() if fits(each)]
         if not waiting:
             return 0, []
-        block = min(map(self.count, waiting))
-        members = [each for each in waiting if self.count(each) == block]
+        numbers = {each.id: self.next_number(each) for each in waiting}
+        block = min(numbers.values())
+        members = [each for each in waiting if numbers[each.id] == block]
         random.Random(f"{self.seed}/{block}").shuffle(members)  # noqa: S311 - reproducible, not secret
         return block, members
 
@@ -265,7 +274,7 @@ class BlockRunner(Generic[Configuration, Record]):
 
     def _launch_until_deadline(self, schedule: Schedule[Configuration, Record], *, only_begun: bool = False) -> bool:
         """Launch one that the deadline may end and that gets further until then; return whether there was any."""
-        waiting = [(each, schedule.count(each)) for each in schedule.unfinished()]
+        waiting = [(each, schedule.next_number(each)) for each in schedule.unfinished()]
         found = [(self.runs.kept_progress(each, number), each, number) for each, number in waiting]
         left = self._time_left_s()
         further = [
@@ -302,10 +311,18 @@ class BlockRunner(Generic[Configuration, Record]):
             self.observer.note(f"the budget ended {what}: {kept.in_words}; the same command goes on from there")
             return
         fields = self.executor.record_fields(configuration, result)
-        record = self.runs.record(configuration, number, result, fields)
+        record = self._fitting(self.runs.record(configuration, number, result, fields), configuration)
         self.keep(record)
         schedule.add(configuration, record)
         self.observer.finished(what, ok=record.status == "ok")
+
+    def _fitting(self, record: Record, configuration: Configuration) -> Record:
+        """Return a record that does not fit what was launched as that of a failed launch: its repeats are limited."""
+        found = misfit(record, configuration)
+        if found is None:
+            return record
+        self.observer.note(f"the record of a launch does not fit what was launched: {found.message}")
+        return replace(record, status="failed", reason=f"its record does not fit what was launched: {found.message}")
 
     def _time_left_s(self) -> float | None:
         return None if self.deadline is None else self.deadline - self.clock()

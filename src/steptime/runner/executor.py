@@ -1,9 +1,9 @@
 """One launch from its job to the records of its processes, with the load of the machine meanwhile."""
 
+import contextlib
 import os
 import re
 import resource
-import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -14,11 +14,12 @@ from typing import Any
 
 import steptime
 from steptime.environments.kinds import ReadyEnvironment
-from steptime.errors import LaunchError
+from steptime.errors import LaunchError, StoreError
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
+from steptime.plain_file import PlainFolder
 from steptime.runner.launch_spec import EnvironmentKey, Launchable, LaunchSpec, environment_key
 from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
@@ -100,6 +101,8 @@ class Executor:
     """Of one launch."""
     isolation: Isolation = "preferred"
     """Whether nobody else may reach the sockets of a launch."""
+    results: Path | None = None
+    """The folder below which run folders are made and reached through no link; None for the one around each."""
     environment_names: Mapping[EnvironmentKey, str] = field(default_factory=dict)
     """The environment of a framework on a device with a loader, where it is not named after the framework alone."""
     hosts: LivingHosts | None = None
@@ -149,14 +152,15 @@ class Executor:
         request = replace(request, site=site if spec.on_site else None)
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
+        around = self._around(folder)
         for _ in range(2):
             try:
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir(parents=True, mode=0o700)
+                around.remove(folder)
+                around.make(folder, mode=0o700)
                 make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
                 outcome = launcher_named(spec.launcher).run(request)
                 collected = collect(folder)
-            except LaunchError as error:
+            except (LaunchError, StoreError) as error:
                 outcome, collected = _not_launched(str(error)), Collected({})
             except OSError as error:  # a full disk, or somebody removes the folder meanwhile
                 outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
@@ -180,8 +184,16 @@ class Executor:
         if self.hosts:
             self.hosts.doubt(result.outcome.lost_hosts)
         if not keep_folder and not result.reason:
-            shutil.rmtree(folder, ignore_errors=True)
+            self.remove(folder)
         return result
+
+    def remove(self, folder: Path) -> None:
+        """Remove a run folder, or one that holds some, as far as the system lets it."""
+        with contextlib.suppress(OSError):
+            self._around(folder).remove(folder)
+
+    def _around(self, folder: Path) -> PlainFolder:
+        return PlainFolder(self.results or folder.parent)
 
     def _workers_and_cores_of_a_host(self, configuration: Launchable) -> tuple[int, int]:
         """Return how many workers share a host, and the fewest cores that a host has for them."""

@@ -4,7 +4,6 @@ The batch is halved until one fits, and then bisected until the largest known to
 12.5 % of the former apart.
 """
 
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +90,7 @@ class BatchSearch:
         try:
             return search_largest_batch(trial.batch_per_worker, attempt)
         finally:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self.executor.remove(self._folder)
 
     @property
     def _folder(self) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from steptime.clusters.site import Site
+from steptime.foreign_writers import require_folder_for_launches
 from steptime.frameworks.manifest import Manifest
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
@@ -178,7 +179,9 @@ class NetRun:
             _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
             cores, limit_s = usable_cores(), self.time_limit_s
             not_run = BlockRunner(
-                executor=Executor(self.manifests, there, cores, limit_s, environment_names=names, hosts=hosts),
+                executor=Executor(
+                    self.manifests, there, cores, limit_s, environment_names=names, hosts=hosts, results=self.folder
+                ),
                 runs=MessageRuns(self.folder / RUN_FOLDERS),
                 keep=store.append_net,
                 observer=self.observer,
@@ -189,6 +192,7 @@ class NetRun:
             return NetCounts(failed=ended["failed"] + without, wrong=ended["wrong"], not_run=not_run)
 
     def _store(self) -> Store:
+        require_folder_for_launches(self.folder)
         if Store.exists(self.folder):
             return Store.open(self.folder)
         text = "# Made by 'steptime net': no study, only messages.\n"

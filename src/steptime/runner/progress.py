@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from steptime.errors import StoreError
-from steptime.measurements.plain_file import write_whole
 from steptime.measurements.progress import BEAT_S, PROGRESS, RunProgress
+from steptime.plain_file import write_whole
 from steptime.process_identity import ProcessIdentity
 
 

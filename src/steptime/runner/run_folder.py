@@ -6,8 +6,7 @@ A run folder holds everything that a launch needs and nothing else; its processe
 import json
 import math
 import secrets
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,10 +15,12 @@ import steptime
 from steptime.measurements.ablation.records import WorkerAblation
 from steptime.measurements.loaders.records import LoaderStretch, WorkerLoading
 from steptime.measurements.records import WorkerSteps
+from steptime.plain_file import PlainFolder, entries_below
 from steptime.study.trial import Trial
 
 _ROOT = Path(steptime.__file__).parent
 _SECRET_BYTES = 32
+_NO_CODE = {".md", ".toml", ".txt", ".lock"}
 _TAIL_LINES = 40
 """Lines of a standard error that are kept."""
 
@@ -50,23 +51,31 @@ def make_run_folder(
 
     Raises OSError when the folder cannot be written.
     """
-    package = folder / "steptime"
+    package, target = folder / "steptime", PlainFolder(folder)
     copies = {
         package / "worker": _ROOT / "worker",
         package / "frameworks" / (name or framework_folder.name): framework_folder,
     }
     copies |= {package / "libraries" / name: _ROOT / "libraries" / name for name in libraries}
-    ignore = shutil.ignore_patterns("__pycache__", "*.md", "*.toml", "*.txt", "*.lock")
-    for copy, original in copies.items():
-        shutil.copytree(original, copy, ignore=ignore, dirs_exist_ok=True)
-        for parent in (package, copy.parent, copy):
-            (parent / "__init__.py").touch()
-    shutil.copy(_ROOT / "worker" / "start.py", folder / "start.py")
+    files = {copy / name: original / name for copy, original in copies.items() for name in _code_of(original)}
+    files[folder / "start.py"] = _ROOT / "worker" / "start.py"
+    for parent in {parent for copy in copies for parent in (package, copy.parent, copy)}:
+        if parent / "__init__.py" not in files:
+            target.put(parent / "__init__.py", b"")
+    for path, original in files.items():
+        target.put(path, original.read_bytes(), original.stat().st_mode & 0o755)
     path = folder / "job.json"
     secret = {"secret": secrets.token_hex(_SECRET_BYTES)}  # by which the launch's processes know each other
-    path.touch(mode=0o600)
-    path.write_text(json.dumps({**job, **secret}, indent=1, sort_keys=True))
+    target.put(path, json.dumps({**job, **secret}, indent=1, sort_keys=True).encode(), mode=0o600)
     return path
+
+
+def _code_of(folder: Path) -> Iterator[Path]:
+    """Yield the files that a launch needs of a folder of code, relative to it."""
+    for entry in entries_below(folder):
+        path = Path(entry.path)
+        if path.is_file() and path.suffix not in _NO_CODE and path.parent.name != "__pycache__":
+            yield path.relative_to(folder)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from steptime.clusters.site import FoundHost, NeededPaths, Reach, Site, example_site
 from steptime.errors import LaunchError, StudyError, UsageError
+from steptime.file_name import host_name_mistake
 from steptime.launchers.hosts.probe import NOTHING_MORE, probed
 from steptime.measurements.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.measurements.store import Store
@@ -179,6 +180,9 @@ def _gpus_per_host(chosen: HostsChoice, slurm: SlurmChoice | None) -> int | None
 def _site(
     names: Sequence[str], reach: Reach, source: str, chosen: HostsChoice, slurm: SlurmChoice | None = None
 ) -> Site:
+    if mistakes := [mistake for name in names if (mistake := host_name_mistake(name))]:
+        message = "\n".join(f"{source} names a host that cannot be used: {mistake}" for mistake in mistakes)
+        raise LaunchError(message)
     hosts = tuple(FoundHost(name, name, chosen.interface or "INTERFACE") for name in names)
     wants = (chosen.workers_per_host, _gpus_per_host(chosen, slurm), chosen.interface, chosen.local_folder)
     return Site(hosts, reach, source, *wants)

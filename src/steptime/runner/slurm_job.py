@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from steptime.errors import LaunchError, UsageError
-from steptime.measurements.plain_file import write_whole
+from steptime.foreign_writers import require_folder_for_launches
+from steptime.plain_file import write_whole
 from steptime.runner.plan import StudyPlan
 from steptime.study.hosts import SlurmChoice
 from steptime.study.study_file import folder_of_paths
@@ -144,8 +145,10 @@ class SlurmJob:
         The file is the user's, to submit again. sbatch gets the script itself and not the name of the file, under
         which somebody else who may write into the folder could put another one meanwhile.
 
-        Raises LaunchError where there is no Slurm, or where it refuses; StoreError where the file cannot be written.
+        Raises LaunchError where there is no Slurm, or where it refuses; StoreError where the file cannot be written, or
+        where another user could change what the job starts.
         """
+        require_folder_for_launches(self.plan.folder)
         script = self.script
         write_whole(self.script_path, script.encode())
         try:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
+from steptime.foreign_writers import require_folder_for_launches
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
@@ -137,6 +138,8 @@ class StudyRun:
                 trials = [trial for trial in trials if not trial.training]
                 until = _Deadlines.of(study, self.plan.budget_s, time.monotonic(), mixed=bool(trained and trials))
                 timed = timed_schedule(study, trials, store)
+                for sentence in store.problems:
+                    self.observer.note(sentence)
                 runs = timed_runs(inputs, timing_of(study), timed)
                 keep = self._keeping(store, store.append)
                 BlockRunner(
@@ -268,6 +271,7 @@ class StudyRun:
         return keep
 
     def _store(self) -> Store:
+        require_folder_for_launches(self.plan.folder)
         resolved = self.plan.study.model_dump(mode="json")
         if Store.exists(self.plan.folder):
             store = Store.open(self.plan.folder)

@@ -1,18 +1,25 @@
-"""The launches that train until it is over: one for each seed, each going on from its checkpoint."""
+"""The launches that train until it is over: one for each seed, each going on from its checkpoint.
+
+``worker/training.py`` writes checkpoints. One may come from somebody else, and the framework's process reads arrays
+from it; what older versions pickled in it is not read, since unpickling can run any code.
+"""
 
 import json
-import shutil
+import os
 import statistics
 import threading
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from steptime.datasets.validation import Split
+from steptime.errors import StoreError
 from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
 from steptime.measurements.store import Store
+from steptime.plain_file import PlainFolder
 from steptime.runner.block_runner import START_S, AbstractRuns, LaunchProgress, Schedule, StoppingRule
 from steptime.runner.executor import LaunchResult
 from steptime.runner.jobs import TrainingPlan, epoch_steps, training_job
@@ -25,6 +32,9 @@ from steptime.study.trial import Trial
 GUESS_S = START_S + 60.0
 """A guess of the time that a training takes, until its first epochs have shown it."""
 _EPOCHS = "epochs.json"
+_PICKLED = ("engine", "scaler", "random")
+"""Names of arrays under which older versions kept the state of DeepSpeed's engine, of torch's gradient scaler and of
+Paddle's random numbers."""
 _LOOK_S = 1.0
 
 
@@ -46,7 +56,7 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
             steps_per_epoch=epoch_steps(configuration, loader),
             validation=self.splits[configuration.id].validation,
             checkpoint=checkpoint,
-            first_epoch=len(kept_epochs(checkpoint)),
+            first_epoch=len(self._kept_epochs(configuration, number)),
         )
         return training_job(configuration, self.inputs.workloads[configuration.id], loader, plan)
 
@@ -54,18 +64,18 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
         return trial_run_folder(self.inputs.results, configuration, "training", number)
 
     def record(self, configuration: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> TrainingRun:
-        checkpoint = self._checkpoint(configuration, number)
         loader = self.inputs.loaders[configuration.id]
         epochs: list[list[dict[str, Any]]] = []
         resumed_at = 0
         if not result.reason:
             seen = [result.collected.epochs(rank) for rank in range(configuration.workers)]
             new = [list(workers) for workers in zip(*seen, strict=True)]
-            before = kept_epochs(checkpoint)
+            before = self._kept_epochs(configuration, number)
             # The checkpoint has the new epochs too, where sessions have a state.
             resumed_at = int(new[0][0]["epoch"]) if new else len(before)
             epochs = before[:resumed_at] + new
-            shutil.rmtree(checkpoint, ignore_errors=True)
+            with suppress(OSError):
+                self._results.remove(self._checkpoint(configuration, number))
         return TrainingRun(
             **fields,
             trial=configuration.id,
@@ -86,6 +96,8 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
     @contextmanager
     def followed(self, configuration: Trial, number: int, observer: Observer) -> Iterator[None]:
         """Tell the observer the epoch and the accuracy on worker 0's share, for as long as the launch runs."""
+        if refused := unread_part(self._results, self._checkpoint(configuration, number)):
+            observer.note(refused)
         over = threading.Event()
         what, path = self.describe(configuration, number), self.folder(configuration, number) / "worker-0.jsonl"
         most = configuration.training.epochs if configuration.training else 0
@@ -108,30 +120,76 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
 
     def expected_s(self, trial: Trial, number: int) -> float | None:
         """Return the seconds that are left of an interrupted training, by the epochs that it has taken."""
-        before = kept_epochs(self._checkpoint(trial, number))
+        before = self._kept_epochs(trial, number)
         if not before or trial.training is None:
             return None
         return START_S + _epoch_s(before) * max(0, trial.training.epochs - len(before))
 
     def kept_progress(self, configuration: Trial, number: int) -> LaunchProgress:
-        before = kept_epochs(self._checkpoint(configuration, number))
+        before = self._kept_epochs(configuration, number)
         most = configuration.training.epochs if configuration.training else 0
         words = f"epoch {len(before)} of {most} is kept" if before else f"none of its {most} epochs was over"
         return LaunchProgress(bool(before), words, START_S + (_epoch_s(before) if before else 0.0))
+
+    @property
+    def _results(self) -> PlainFolder:
+        return PlainFolder(self.inputs.results.absolute())
+
+    def _kept_epochs(self, trial: Trial, number: int) -> list[list[dict[str, Any]]]:
+        return kept_epochs(self._results, self._checkpoint(trial, number))
 
     def _checkpoint(self, trial: Trial, number: int) -> Path:
         """Return the folder beside the run folder, which is made anew for every launch."""
         return trial_run_folder(self.inputs.results.absolute(), trial, "checkpoint", number)
 
 
-def kept_epochs(checkpoint: Path) -> list[list[dict[str, Any]]]:
-    """Return the epochs that a checkpoint has, each with every worker's part; none where it cannot be gone on from."""
+def kept_epochs(folder: PlainFolder, checkpoint: Path) -> list[list[dict[str, Any]]]:
+    """Return the epochs that a checkpoint has, each with every worker's part, or none if a launch cannot go on from it.
+
+    Args:
+        folder: the results folder.
+        checkpoint: a folder in it.
+    """
+    epochs = _named_epochs(folder, checkpoint)
     try:
-        epochs: list[list[dict[str, Any]]] = json.loads((checkpoint / _EPOCHS).read_text())
-        states = [checkpoint / f"state-{len(epochs) - 1}-{rank}.npz" for rank in range(len(epochs[-1]))]
-    except (OSError, ValueError, IndexError, TypeError):
+        arrays = [_arrays_of(folder, state) for state in _states(checkpoint, epochs)]
+    except (OSError, StoreError, zipfile.BadZipFile):
         return []
-    return epochs if all(state.is_file() for state in states) else []
+    return [] if any(set(_PICKLED) & names for names in arrays) else epochs
+
+
+def unread_part(folder: PlainFolder, checkpoint: Path) -> str | None:
+    """Return which part of a checkpoint is not read because it is pickled, or None."""
+    for state in _states(checkpoint, _named_epochs(folder, checkpoint)):
+        try:
+            found = _arrays_of(folder, state).intersection(_PICKLED)
+        except (OSError, StoreError, zipfile.BadZipFile):
+            continue
+        if found:
+            return (
+                f"{state} holds {min(found)!r} as an older steptime pickled it; that could run any code and is not "
+                "read, so that this training begins again"
+            )
+    return None
+
+
+def _named_epochs(folder: PlainFolder, checkpoint: Path) -> list[list[dict[str, Any]]]:
+    try:
+        epochs: list[list[dict[str, Any]]] = json.loads(folder.read(checkpoint / _EPOCHS))
+        return epochs if len(epochs[-1]) else []
+    except (OSError, StoreError, ValueError, IndexError, TypeError, KeyError):
+        return []
+
+
+def _states(checkpoint: Path, epochs: list[list[dict[str, Any]]]) -> list[Path]:
+    """Return the files of the state behind the last epoch, of every worker."""
+    return [checkpoint / f"state-{len(epochs) - 1}-{rank}.npz" for rank in range(len(epochs[-1]))] if epochs else []
+
+
+def _arrays_of(folder: PlainFolder, state: Path) -> set[str]:
+    """Return the names of the arrays in a file; nothing of them is read."""
+    with os.fdopen(folder.open(state, os.O_RDONLY), "rb") as file, zipfile.ZipFile(file) as archive:
+        return {name.removesuffix(".npy") for name in archive.namelist()}
 
 
 def _epoch_s(epochs: Sequence[Sequence[Mapping[str, Any]]]) -> float:

@@ -88,10 +88,12 @@ def block_on_site(schedule: Schedule[Trial, Launch], number: int, site: Sequence
     last = max((launch.block for launch in known if launch.site != site), default=-1)
     here = [launch.block - launch.launch for launch in known if launch.site == site and launch.block > last]
     if here:
-        return max(here) + number
+        block = max(here) + number
+        # One that takes the place of a launch elsewhere belongs to no block that there is.
+        return block if block > last else 1 + max(launch.block for launch in known)
     if last < 0:
         return number
-    return last + 1 + number - min([number, *map(schedule.count, schedule.unfinished())])
+    return last + 1 + number - min([number, *map(schedule.next_number, schedule.unfinished())])
 
 
 def timed_runs(inputs: TrialInputs, timing: TimingSchedule, schedule: Schedule[Trial, Launch]) -> TrialRuns[Launch]:

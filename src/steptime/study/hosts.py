@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from steptime.file_name import HOST_NAME
 from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
 from steptime.study.quantities import BitRate, CpuShare, Delay, Duration, OneOrMany, ProcessCount, Strict, by_number
 
@@ -29,7 +30,7 @@ class ClusterChoice(Strict):
 HostName = Annotated[
     str,
     Field(
-        pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$",
+        pattern=HOST_NAME,
         max_length=253,
         json_schema_extra={"pattern": r"^[A-Za-z0-9_][A-Za-z0-9_.@,\[\]-]*$"},  # as written: n[0-3,7]
     ),

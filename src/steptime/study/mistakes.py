@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from steptime.errors import choices_message
+from steptime.file_name import HOST_NAME, file_name_mistake, host_name_mistake
 from steptime.study.document import Mistake, Path
 from steptime.study.study import schema
 
@@ -79,6 +80,11 @@ def _no_choice(value: object, path: Path, limits: Mapping[str, Any]) -> str:
     return choices_message(noun, str(value), re.findall(r"'([^']*)'", limits["expected"]))
 
 
+def _no_name(value: str, pattern: str) -> str:
+    mistake = host_name_mistake(value) if pattern == HOST_NAME else file_name_mistake(value)
+    return mistake or f"{_shown(value)} is not of the form {pattern}"
+
+
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
@@ -103,9 +109,7 @@ _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
     "less_than_equal": lambda value, limits: f"{_shown(value)} is too large; the largest is {limits['le']:g}",
     "string_too_long": lambda value, limits: f"{_shown(value)} is too long; it may have {limits['max_length']} letters",
     "too_short": lambda _, __: "is an empty list; name at least one",
-    "string_pattern_mismatch": lambda value, _: (
-        f"{_shown(value)} is no name; it starts with a letter or digit and goes on with letters, digits, '.', '_', '-'"
-    ),
+    "string_pattern_mismatch": lambda value, limits: _no_name(value, limits["pattern"]),
     "value_error": lambda _, limits: str(limits["error"]),
 }
 _WORDS_OF_PLACE: dict[str, Callable[[Any, Path, Mapping[str, Any]], str]] = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steptime.errors import choices_message
+from steptime.file_name import MOST_CHARACTERS, file_name_mistake
 from steptime.study.document import Document, Mistake
 from steptime.study.study import SMALL, Study
 
@@ -44,6 +45,8 @@ def scale_mistakes(document: Document) -> Iterator[Mistake]:
     if isinstance(chosen, str) and chosen not in (SMALL, *scales):
         yield Mistake(("scale",), choices_message("scale", chosen, [SMALL, *scales]))
     for name, changes in scales.items():
+        if mistake := file_name_mistake(str(name), MOST_CHARACTERS):
+            yield Mistake(("scales", name), mistake)
         if name == SMALL:
             yield Mistake(("scales", name), "is what the keys of the study itself say; name another scale")
         for key in changes if isinstance(changes, dict) else ():

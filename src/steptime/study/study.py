@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_serializer, model_validator
 
+from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
 from steptime.study.optimizer import Optimizer, OptimizerName
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
@@ -236,6 +237,8 @@ def named_axes(combination: Exclusion | Inclusion) -> dict[str, Any]:
     return {axis: value for axis in AXES if (value := getattr(combination, axis)) is not None}
 
 
+Name = Annotated[str, Field(pattern=FILE_NAME, max_length=MOST_CHARACTERS)]
+"""Part of the name of a results folder."""
 SMALL = "small"
 """The scale of a study that its own keys describe."""
 
@@ -245,15 +248,18 @@ class Study(Strict):
 
     version: Literal[1] = 1
     """Version of the form of this file."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    name: Name
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
     question: str = ""
     """What you want to know, in your words; it heads the report."""
     paper: Paper | None = None
     """Whose question this is; the report names it."""
-    scale: str = SMALL
+    scale: Name = SMALL
     """Which of `scales` is measured; `small` is the study without any of them."""
-    scales: dict[str, dict[str, Any]] = {}
+    scales: Annotated[
+        dict[str, dict[str, Any]],
+        Field(json_schema_extra={"propertyNames": {"pattern": FILE_NAME, "maxLength": MOST_CHARACTERS}}),
+    ] = {}
     """By name, keys of a study that another scale has instead, as for a cluster."""
     workloads: Annotated[OneOrMany[NamedWorkload], Field(min_length=1)]
     """What is trained, on which data."""

@@ -3,7 +3,6 @@
 Shipped studies lie in ``steptime/studies`` and in the packages that plug-ins name.
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,10 @@ from pydantic import ValidationError
 
 import steptime
 from steptime.errors import FileError, PluginError, StudyError, choices_message
+from steptime.file_name import as_file_name, path_mistake
 from steptime.plugins import OWN, plugins_of, taken_twice
 from steptime.study.contradictions import contradictions
-from steptime.study.document import Document, read_yaml
+from steptime.study.document import Document, Mistake, read_yaml
 from steptime.study.mistakes import form_mistakes
 from steptime.study.overrides import apply_overrides
 from steptime.study.quantities import words_of
@@ -86,7 +86,7 @@ def read_study(
     apply_scale(document)
     wrong += apply_overrides(document, [override for override in overrides if override not in scaled])
     if "name" not in document.data:
-        document.data["name"] = re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).strip("-._")[:100] or "study"
+        document.data["name"] = as_file_name(path.stem, "study")
     study, mistakes = _checked(document)
     mistakes = [*document.mistakes, *mistakes, *unknown_names(document, vocabulary)]
     mistakes += [*scale_mistakes(document), *contradictions(document, vocabulary)]
@@ -181,4 +181,7 @@ def _is_path(word: str, index: int) -> bool:
 
 def _anchored(document: Document, path: tuple[str | int, ...], written: str, folder: Path) -> str:
     base = Path.cwd() if isinstance(document.location(path), str) else folder
-    return str((base / Path(written).expanduser()).absolute())
+    anchored = (base / Path(written).expanduser()).absolute()
+    if mistake := path_mistake(anchored):
+        raise StudyError(document.sentences([Mistake(path, f"the path {mistake}; rename the folder")]))
+    return str(anchored)

@@ -6,7 +6,7 @@ the weights (``sketch.py``), which the core holds against those of the reference
 
 import os
 
-from steptime.worker.shared_file import await_file
+from steptime.worker.shared_file import await_file, open_whole
 
 _PATIENCE_S = 600.0
 
@@ -27,8 +27,6 @@ def run_check(session, job, context, records):
         Whether the weights at the end go to ``weights-<rank>.npz`` as they are.
     """
     # Here, not at the top: timing needs no numpy, and every process of a launch imports this module.
-    import numpy
-
     from steptime.worker.sketch import Sketcher
 
     schedule = job["schedule"]
@@ -56,12 +54,19 @@ def run_check(session, job, context, records):
     if turns:
         weights = _take_turns(session, context, turns, note)
     if sketches:
-        numpy.savez(os.path.join(context.folder, "sketches-%d.npz" % context.rank), **sketches)
+        _keep(context, "sketches", sketches)
     if weights is not None and schedule.get("save_weights", False):
-        numpy.savez(os.path.join(context.folder, "weights-%d.npz" % context.rank), **weights)
+        _keep(context, "weights", weights)
     records.write(
         "check", losses=losses, parameters=session.parameter_count(), output_shape=list(session.output_shape())
     )
+
+
+def _keep(context, name, arrays):
+    import numpy
+
+    with open_whole(os.path.join(context.folder, "%s-%d.npz" % (name, context.rank)), "wb") as file:
+        numpy.savez(file, **arrays)
 
 
 def _take_turns(session, context, turns, note):
@@ -84,7 +89,8 @@ def _take_turns(session, context, turns, note):
 
 
 def _leave_sign(context, name):
-    open(os.path.join(context.folder, name + ".sign"), "w").close()
+    with open_whole(os.path.join(context.folder, name + ".sign")):
+        pass
 
 
 def _await_sign(context, name):

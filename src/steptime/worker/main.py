@@ -15,6 +15,7 @@ from steptime.worker.loader_timing import run_loader
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import limit_libraries, require_precision
 from steptime.worker.process_context import ProcessContext
+from steptime.worker.shared_file import open_plain
 from steptime.worker.tether import die_with_parent
 from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_timed
@@ -25,7 +26,7 @@ class RecordFile(object):
     """An append-only JSON Lines file; every line is flushed, so that a death loses nothing already written."""
 
     def __init__(self, path):
-        self._file = open(path, "a")
+        self._file = os.fdopen(open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a")
 
     def write(self, kind, **fields):
         """Append one record; ``kind`` names what it is, ``fields`` must be JSON-ready."""
@@ -143,6 +144,6 @@ def redirect_output(context):
         return
     for descriptor, ending in ((1, ".out"), (2, ".err")):
         path = os.path.join(context.folder, context.name + ending)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        file = open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, descriptor)
         os.close(file)

@@ -141,7 +141,7 @@ def read_arrays(dataset, input_shape=None):
     Raises ValueError when the file holds another number of samples than the job says, or images that have not as many
     values as ``input_shape``, the workload's.
     """
-    with numpy.load(dataset["path"]) as file:
+    with numpy.load(dataset["path"], allow_pickle=False) as file:
         images, labels = file["images"], file["labels"]
     if len(images) != dataset["samples"] or len(labels) != dataset["samples"]:
         raise ValueError(

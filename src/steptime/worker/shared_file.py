@@ -3,6 +3,9 @@
 They lie in the run folder, which all workers share. An NFS client remembers for up to a minute that a name was absent,
 until it learns that the folder has changed; opening the folder makes it ask the server. Every look for a file therefore
 opens the folder first, which takes some microseconds on a local disk.
+
+Every file is opened in its open folder and through no link: the folder of a checkpoint may come from somebody else, and
+a link in it could lead to any file of the user's.
 """
 
 import contextlib
@@ -11,6 +14,14 @@ import os
 import time
 
 _POLL_S = 0.005
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def open_plain(path, flags, mode=0o666):
+    """Return the descriptor of the file ``path``; raises OSError where a symbolic link has its name."""
+    with _opened_folder(path) as folder:
+        return os.open(os.path.basename(path), flags | _NO_LINK, mode, dir_fd=folder)
 
 
 @contextlib.contextmanager
@@ -22,13 +33,17 @@ def open_whole(path, mode="w", durable=False):
         mode: ``w`` or ``wb``.
         durable: whether the bytes reach the disk first, so that the file survives a power cut.
     """
-    partial = path + ".partial"
-    with open(partial, mode) as file:
-        yield file
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    os.rename(partial, path)
+    name = os.path.basename(path)
+    partial = name + ".partial"
+    with _opened_folder(path) as folder:
+        _remove(partial, folder)  # what a killed worker left, or somebody put there
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o666, dir_fd=folder)
+        with os.fdopen(descriptor, mode) as file:
+            yield file
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def write_json(path, value, durable=False):
@@ -39,8 +54,16 @@ def write_json(path, value, durable=False):
 
 def read_json(path):
     """Return the value in the file ``path``."""
-    with open(path) as file:
+    with os.fdopen(open_plain(path, os.O_RDONLY), "r") as file:
         return json.load(file)
+
+
+def read_arrays(path):
+    """Return ``{name: array}`` of a numpy archive; objects in it are not read."""
+    import numpy  # not every process of a launch has it
+
+    with os.fdopen(open_plain(path, os.O_RDONLY), "rb") as file, numpy.load(file, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def is_there(path):
@@ -57,3 +80,17 @@ def await_file(path, limit_s=None):
             return False
         time.sleep(_POLL_S)
     return True
+
+
+@contextlib.contextmanager
+def _opened_folder(path):
+    folder = os.open(os.path.dirname(path) or ".", _FOLDER)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _remove(name, folder):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)

@@ -10,7 +10,7 @@ import os
 import time
 
 from steptime.worker.rate_schedules.table import learning_rate
-from steptime.worker.shared_file import await_file, open_whole, read_json, write_json
+from steptime.worker.shared_file import await_file, open_whole, read_arrays, read_json, write_json
 
 _EPOCHS = "epochs.json"
 
@@ -110,9 +110,11 @@ class Checkpoint(object):
     """
 
     def __init__(self, folder, context):
-        """Take the job's folder, which is made where it does not exist."""
+        """Take the job's folder, which is made where it does not exist; raises ValueError where it is a link."""
         self._folder = folder
         self._rank = context.rank
+        if os.path.islink(folder):
+            raise ValueError("%s is a symbolic link, which may lead to a folder outside; remove it" % folder)
         if not os.path.isdir(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
@@ -140,16 +142,13 @@ class Checkpoint(object):
 
         Raises ValueError where the folder does not hold that epoch.
         """
-        import numpy
-
         epochs = read_json(os.path.join(self._folder, _EPOCHS))
         if len(epochs) != first_epoch:
             raise ValueError(
                 "%s has %d epochs where the job goes on behind %d; remove the folder to begin anew"
                 % (self._folder, len(epochs), first_epoch)
             )
-        with numpy.load(self._state_path(first_epoch - 1)) as file:
-            session.set_state({name: file[name] for name in file.files})
+        session.set_state(read_arrays(self._state_path(first_epoch - 1)))
         return epochs
 
     def _state_path(self, epoch):

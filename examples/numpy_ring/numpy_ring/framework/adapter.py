@@ -1,29 +1,27 @@
 """numpy_ring as a framework of steptime: a session that trains a chain of linear layers."""
 
-import os
-
 import numpy
 
 from steptime.worker.batches import open_batches
 from steptime.worker.framework import Framework
-from steptime.worker.session import Session
+from steptime.worker.imperative import ImperativeSession
+from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
-from .ablation import RingAblation
 from .communication import bucket_lengths
 from .network import Network
 from .ring import Ring
 
 
-class RingSession(Session):
-    """One worker; what its ablation takes apart is public: ``batches``, ``network``, ``average`` and ``update``."""
+class RingSession(ImperativeSession):
+    """One worker's network and optimizer, and its place in the ring."""
 
     def __init__(self, job, context):
         workload = job["workload"]
         initial = initial_weights(workload["layers"], job["seed"])
         self.network = Network(workload, initial, job["label_smoothing"])
         self.batches = open_batches(job, context.rank, context.workers, _batch, _open_folder)
-        self.workers = context.workers
+        self.exchanges = job["strategy"] == "allreduce" and context.workers > 1
         self._shape = [job["batch_per_worker"]] + workload["layers"][-1]["output_shape"]
         self._optimizer = job["optimizer"]
         self._rate = self._optimizer["learning_rate"]
@@ -41,17 +39,15 @@ class RingSession(Session):
             ends.append(sum(array.size for array in arrays[:start]))
         return numpy.split(self.network.slopes, ends[:-1])
 
-    def step(self):
-        inputs, targets = next(self.batches)
-        self.compute(inputs, targets)
-        self.average()
-        self.update()
+    def forward(self, inputs, targets):
+        """Return what the backward pass needs: every layer's output, and the loss's slope in the last."""
+        self._loss, outputs, slope = self.network.forward(inputs, targets)
+        return outputs, slope
 
-    def compute(self, inputs, targets):
-        """Compute the loss and the gradients of a batch."""
-        self._loss = self.network.backward(inputs, targets)
+    def backward(self, loss):
+        self.network.backward(*loss)
 
-    def average(self):
+    def exchange(self):
         """Average the gradients over all workers, bucket by bucket."""
         for bucket in self._buckets:
             self._ring.average(bucket)
@@ -77,9 +73,6 @@ class RingSession(Session):
         self.network.values[:] = arrays["values"]
         self._velocity[:] = arrays["velocity"]
 
-    def ablate(self):
-        return RingAblation(self)
-
     def wait(self):
         """Return at once: numpy has finished when a step returns."""
 
@@ -99,7 +92,7 @@ class RingSession(Session):
         return {
             "framework_version": numpy.__version__,
             "device": "cpu",
-            "threads": int(os.environ.get("OMP_NUM_THREADS", "0")),
+            "threads": compute_threads(),
             "buckets": len(self._buckets),
         }
 

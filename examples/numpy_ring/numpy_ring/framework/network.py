@@ -73,9 +73,8 @@ class Network(object):
         loss = -(wanted * logarithms).sum() / len(targets)
         return float(loss), outputs, (numpy.exp(logarithms) - wanted) / len(targets)
 
-    def backward(self, inputs, targets):
-        """Return the loss, and leave the gradients of its mean over the batch in ``slopes``."""
-        loss, outputs, slope = self.forward(inputs, targets)
+    def backward(self, outputs, slope):
+        """Leave the gradients of the mean loss in ``slopes``, from what ``forward`` returned."""
         for position in reversed(range(len(self._layers))):
             layer, x = self._layers[position], outputs[position]
             if layer["kind"] == "linear":
@@ -87,7 +86,6 @@ class Network(object):
                 slope = slope.reshape(x.shape)
             else:
                 slope = slope * _ACTIVATIONS[layer["kind"]][1](outputs[position + 1])
-        return loss
 
 
 def _views(vector, shaped):

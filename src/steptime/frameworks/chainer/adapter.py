@@ -4,8 +4,8 @@ import numpy
 
 from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import Framework, require_fp32, require_own_device
+from steptime.worker.imperative import ImperativeSession
 from steptime.worker.precision import PROBE, SIZE
-from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
@@ -34,8 +34,8 @@ def open_session(job, context):
     return ChainerSession(job, context, communicator)
 
 
-class ChainerSession(Session):
-    """One worker's chain, optimizer and loader, and the communicator if there is one."""
+class ChainerSession(ImperativeSession):
+    """One worker's ``chain``, optimizer and loader, and the ``communicator`` (None for one worker)."""
 
     def __init__(self, job, context, communicator):
         import chainer
@@ -52,7 +52,7 @@ class ChainerSession(Session):
         config.use_ideep = options["ideep"]
         config.cudnn_fast_batch_normalization = options["fast_batch_norm"]
         self._chainer = chainer
-        self._communicator = communicator
+        self.communicator = communicator
         self._cuda = job["device"] == "cuda"
         self._ideep = "" if self._cuda else _ideep_version(chainer)
         if self._cuda:
@@ -60,45 +60,53 @@ class ChainerSession(Session):
             chainer.backends.cuda.set_max_workspace_size(options["workspace_mb"] * 2**20)
         self._device = chainer.get_device("@cupy:%d" % context.local_rank if self._cuda else "@numpy")
         self._device.use()
-        self._chain = WorkloadChain(job["workload"], job["label_smoothing"])
-        self._chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
-        self._chain.to_device(self._device)
+        self.chain = WorkloadChain(job["workload"], job["label_smoothing"])
+        self.chain.set_weights(initial_weights(job["workload"]["layers"], job["seed"]))
+        self.chain.to_device(self._device)
         self._settings = job["optimizer"]
         self._rule = optimizer = make_optimizer(self._settings)
         self._double_buffering = communicator is not None and options["double_buffering"]
+        self.exchanges = communicator is not None and not self._double_buffering
         if self._double_buffering:
             from steptime.frameworks.chainer.collectives import double_buffered
 
             optimizer = double_buffered(optimizer, communicator)
-        self._optimizer = optimizer.setup(self._chain)
+        self._optimizer = optimizer.setup(self.chain)
         decay = gradient_decay(self._settings)
         if decay:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(decay))
-        self._batches = open_chainer_batches(job, context, self._device)
+        self.batches = open_chainer_batches(job, context, self._device)
         self._loss = None
         self._checked = communicator is None or self._cuda
 
-    def step(self):
-        inputs, targets = next(self._batches)
-        chain = self._chain
-        loss = chain(inputs, targets)
-        chain.cleargrads()
-        loss.backward()
-        if self._communicator is not None and not self._double_buffering:
-            self._ready_gradients()
-            # Not ChainerMN's optimizer wrapper: its first update would only broadcast the weights.
-            self._communicator.multi_node_mean_grad(chain)
-        self._optimizer.update()
+    def forward(self, inputs, targets):
+        loss = self.chain(inputs, targets)
         self._loss = loss.array
+        return loss
 
-    def _ready_gradients(self):
+    def backward(self, loss):
+        self.chain.cleargrads()
+        loss.backward()
+
+    def exchange(self):
+        """Not by ChainerMN's optimizer wrapper: its first update would only broadcast the weights."""
+        self.ready_gradients()
+        self.communicator.multi_node_mean_grad(self.chain)
+
+    def update(self):
+        self._optimizer.update()
+
+    def communication(self):
+        return lambda: self.communicator.multi_node_mean_grad(self.chain)
+
+    def ready_gradients(self):
         """Make the gradients such as ChainerMN can sum them where they lie, and look at them once."""
         if self._ideep:
-            self._chain.make_numpy_gradients()
+            self.chain.make_numpy_gradients()
         if self._checked:
             return
         # ChainerMN reduces a copy of an array that is not contiguous, and then loses the sum without a word.
-        for name, parameter in self._chain.namedparams():
+        for name, parameter in self.chain.namedparams():
             if not parameter.grad.flags.c_contiguous:
                 raise RuntimeError("ChainerMN cannot reduce the gradient of %s: it is not contiguous" % name)
         self._checked = True
@@ -111,7 +119,7 @@ class ChainerSession(Session):
     def outputs(self, inputs):
         chainer = self._chainer
         with chainer.using_config("train", False), chainer.no_backprop_mode():
-            outputs = self._chain.outputs(self._device.send(inputs))
+            outputs = self.chain.outputs(self._device.send(inputs))
         return numpy.array(chainer.backends.cuda.to_cpu(outputs.array))
 
     def state(self):
@@ -129,19 +137,12 @@ class ChainerSession(Session):
             reader[name].load(part)
 
     def _saved(self):
-        return ("chain", self._chain), ("optimizer", self._rule)
+        return ("chain", self.chain), ("optimizer", self._rule)
 
     def ablate(self):
         from steptime.frameworks.chainer.ablation import ChainerAblation
 
-        several = self._communicator is not None and self._communicator.size > 1 and not self._double_buffering
-        communicator = self._communicator if several else None
-        return ChainerAblation(
-            self._chain, self._optimizer, communicator, self._batches, self._ready_gradients, cuda=self._cuda
-        )
-
-    def batches_ahead(self):
-        return self._batches.ahead
+        return ChainerAblation(self, self.exchanges and self.communicator.size > 1, self._cuda)
 
     def wait(self):
         if self._cuda:
@@ -151,13 +152,13 @@ class ChainerSession(Session):
         return float(self._loss)
 
     def parameter_count(self):
-        return sum(parameter.size for parameter in self._chain.params())
+        return sum(parameter.size for parameter in self.chain.params())
 
     def output_shape(self):
-        return list(self._chain.output_shape)
+        return list(self.chain.output_shape)
 
     def get_weights(self):
-        return self._chain.get_weights()
+        return self.chain.get_weights()
 
     def facts(self):
         facts = {
@@ -176,10 +177,10 @@ class ChainerSession(Session):
 
             facts["cupy"] = cupy.__version__
             facts["device_name"] = cupy.cuda.runtime.getDeviceProperties(self._device.device.id)["name"].decode()
-        if self._communicator is not None:
+        if self.communicator is not None:
             from steptime.frameworks.chainer.collectives import communicator_facts
 
-            facts.update(communicator_facts(self._communicator))
+            facts.update(communicator_facts(self.communicator))
         return facts
 
     def probe_precision(self):
@@ -204,15 +205,15 @@ class ChainerSession(Session):
         return EventClock(new_event, lambda first, last: get_elapsed_time(first, last) * 1e-3, self.wait)
 
     def close(self):
-        self._batches.close()
-        if self._communicator is not None:
+        self.batches.close()
+        if self.communicator is not None:
             from steptime.frameworks.chainer.collectives import leave_mpi
 
-            leave_mpi(self._communicator)
+            leave_mpi(self.communicator)
 
     def abort(self):
         """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
-        self._batches.close()
+        self.batches.close()
 
 
 def _ideep_version(chainer):

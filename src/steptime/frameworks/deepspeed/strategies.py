@@ -15,10 +15,10 @@ from steptime.frameworks.deepspeed.communication import KEPT_WHOLE_VALUES
 from steptime.libraries.torch.checkpoint import (
     buffers_state,
     module_state,
-    packed,
+    nested_state,
+    nested_value,
     set_buffers_state,
     set_module_state,
-    unpacked,
 )
 from steptime.libraries.torch.devices import keep_group
 from steptime.libraries.torch.optimizers import set_rate, update_of
@@ -49,6 +49,11 @@ def engine_settings(job, stage):
 
 # Of torch to DeepSpeed, which calls it by an old name.
 warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
+
+
+_OBJECTS = ("loss_scaler", "param_slice_mappings")
+"""What is an object in the state of an engine's optimizer, and the same in every engine of a job: losses are not scaled
+in the precisions that there are, and the mappings say where a parameter lies."""
 
 
 class ZeroStage0(TorchStrategy):
@@ -100,14 +105,20 @@ class ZeroStage0(TorchStrategy):
 
     def state(self, built):
         # Of the weights too, which the stages lay out in their own ways.
-        return dict(module_state(built.module), engine=packed(self._engine.optimizer.state_dict()))
+        return dict(module_state(built.module), **self._optimizer_state())
 
     def set_state(self, built, arrays):
         set_module_state(built.module, arrays)
-        self._set_optimizer_state(unpacked(arrays["engine"]))
+        self._set_optimizer_state(arrays)
 
-    def _set_optimizer_state(self, state):
+    def _optimizer_state(self):
+        state = self._engine.optimizer.state_dict()
+        return nested_state("engine", {name: value for name, value in state.items() if name not in _OBJECTS})
+
+    def _set_optimizer_state(self, arrays):
         optimizer = self._engine.optimizer
+        own = {name: value for name, value in optimizer.state_dict().items() if name in _OBJECTS}
+        state = dict(nested_value("engine", arrays), **own)
         wraps = hasattr(optimizer, "optimizer")
         optimizer.load_state_dict({self.context.rank: state} if wraps else state)  # of the ranks' states, its own
 
@@ -168,11 +179,11 @@ class ZeroStage3(ZeroStage1):
 
     def state(self, built):
         # The weights are those of the optimizer, a part on each worker.
-        return dict(buffers_state(built.module), engine=packed(self._engine.optimizer.state_dict()))
+        return dict(buffers_state(built.module), **self._optimizer_state())
 
     def set_state(self, built, arrays):
         set_buffers_state(built.module, arrays)
-        self._set_optimizer_state(unpacked(arrays["engine"]))
+        self._set_optimizer_state(arrays)
         self._engine.optimizer.checkpoint_event_epilogue()  # gathers the weights that are kept whole
 
     def whole(self, parameter):

@@ -178,7 +178,7 @@ class Coordinator(object):
     def evaluate(self, rank, path):
         """Replace the inputs in a file, channels last, by the network's outputs, which a worker's device computes."""
         with tf.device(device_of(rank)):
-            outputs = self._evaluate(tf.constant(numpy.load(path)))
+            outputs = self._evaluate(tf.constant(numpy.load(path, allow_pickle=False)))
         numpy.save(path, outputs.numpy())
 
     def _kept(self):
@@ -195,7 +195,7 @@ class Coordinator(object):
         if rank:
             self._state_is_set.wait()
             return
-        with numpy.load(path) as file:
+        with numpy.load(path, allow_pickle=False) as file:
             set_variables(self._kept(), file)
         self._state_is_set.set()
 

@@ -98,7 +98,7 @@ class _Evaluations(object):
         with self._changed:
             ranks = range(1, workers)
             self._changed.wait_for(lambda: all(self._asked[rank] > self._done for rank in ranks))
-            given = [numpy.load(batch_file(self._folder, rank)) for rank in ranks]
+            given = [numpy.load(batch_file(self._folder, rank), allow_pickle=False) for rank in ranks]
             outputs = self._evaluate([inputs] + given)
             for rank in ranks:
                 numpy.save(batch_file(self._folder, rank), outputs[rank])
@@ -304,7 +304,7 @@ class FollowingSession(Session):
         numpy.save(self._batch_file, inputs)
         self._evaluated += 1
         self._ask("outputs", self._evaluated)
-        return numpy.load(self._batch_file)
+        return numpy.load(self._batch_file, allow_pickle=False)
 
     def state(self):
         """Worker 0 holds the state of all."""

@@ -81,7 +81,7 @@ class CoordinatedSession(Session):
         path = self._own_file
         numpy.save(path, channels_last(inputs))
         self._ask([EVALUATE, path])
-        return channels_first(numpy.load(path))
+        return channels_first(numpy.load(path, allow_pickle=False))
 
     def state(self):
         """Return all that the servers hold, in worker 0; the others hold nothing."""
@@ -89,7 +89,7 @@ class CoordinatedSession(Session):
         path = self._own_archive
         if not self._ask([SAVE_STATE, path]):
             return {}
-        with numpy.load(path) as file:
+        with numpy.load(path, allow_pickle=False) as file:
             state = dict(file)
         os.remove(path)
         return state
@@ -126,7 +126,7 @@ class CoordinatedSession(Session):
     def get_weights(self):
         """Return what the servers hold, which only the coordinator knows; it leaves it in the run folder."""
         path = self._ask("weights")
-        with numpy.load(path) as file:
+        with numpy.load(path, allow_pickle=False) as file:
             weights = dict(file)
         os.remove(path)
         return weights

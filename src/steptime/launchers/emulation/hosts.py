@@ -31,6 +31,7 @@ from steptime.launchers.emulation.rootless import made_users
 from steptime.launchers.emulation.traffic_control import shape_for, shape_links
 from steptime.launchers.process_env import pins
 from steptime.launchers.request import Request
+from steptime.plain_file import PlainFolder
 from steptime.units import format_seconds
 
 _LEAST_DELAY = 0.95
@@ -215,7 +216,8 @@ def _write_plan(
 ) -> None:
     run_folder, count = request.folder.absolute(), len(cluster.hosts)
     table = run_folder / "hosts"
-    table.write_text(hosts_file(count))
+    files = PlainFolder(run_folder)
+    files.put(table, hosts_file(count).encode())
     plan = {
         "hosts_file": str(table),
         "hosts": [
@@ -229,10 +231,8 @@ def _write_plan(
             for index in range(count)
         ],
     }
-    (run_folder / PLAN).write_text(json.dumps(plan, indent=1))
-    agent = run_folder / AGENT
-    agent.write_text(agent_script(run_folder))
-    agent.chmod(0o700)
+    files.put(run_folder / PLAN, json.dumps(plan, indent=1).encode())
+    files.put(run_folder / AGENT, agent_script(run_folder).encode(), mode=0o700)
 
 
 def _measured(cluster: Cluster, folder: Path) -> list[PathFindings]:

@@ -25,11 +25,13 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 if not __package__:  # started by its path; behind the standard library, which nothing installed may replace
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))  # noqa: PTH100, PTH118, PTH120
 
+from steptime.errors import StoreError
 from steptime.launchers.hosts.host_facts import (
     boot,
     counters,
@@ -44,6 +46,7 @@ from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, mo
 from steptime.launchers.hosts.messages import Message, lines_of
 from steptime.launchers.hosts.process_tree import end_below_self, was_stopped
 from steptime.launchers.hosts.shared_files import look
+from steptime.plain_file import appending
 
 _SUBREAPER = 36
 _TURN_S = 0.2
@@ -232,7 +235,7 @@ class FarEnd:
         }
         own = {"STEPTIME_PARENT": str(os.getpid()), "STEPTIME_RUNNER": _own_identity()}
         try:
-            with open(os.path.join(folder, f"{name}.launch"), "ab") as output:  # noqa: PTH118, PTH123
+            with appending(Path(folder), f"{name}.launch") as output:
                 self._running[name] = subprocess.Popen(
                     argv,
                     cwd=folder,
@@ -244,6 +247,8 @@ class FarEnd:
                 )
         except OSError as error:
             self._say(ended=name, code=None, error=f"could not start {argv[0]}: {error.strerror}")
+        except StoreError as error:
+            self._say(ended=name, code=None, error=str(error))
 
     def _report_ends(self) -> None:
         for name, process in list(self._running.items()):

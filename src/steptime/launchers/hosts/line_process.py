@@ -16,6 +16,7 @@ from typing import cast
 
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.commands import variables_of_line
+from steptime.plain_file import appending
 
 _CHUNK_BYTES = 4096
 """So much is written at once: a line that takes a long message slowly is not stuck."""
@@ -37,7 +38,7 @@ class LineProcess:
         """Since when it is asked to take what it has not taken yet."""
         self._notes = 0
         self._writer: threading.Thread | None = None
-        with self.kept.open("ab") as output:
+        with appending(folder, self.kept.name) as output:
             try:
                 self.process = subprocess.Popen(
                     argv,
@@ -76,7 +77,10 @@ class LineProcess:
         """Keep a line that is no message, with what the process said on standard error."""
         self._notes += 1
         if self._notes <= _MOST_NOTES and line.strip():
-            with contextlib.suppress(OSError), self.kept.open("ab") as file:  # a full disk; a message fails by itself
+            with (
+                contextlib.suppress(OSError),
+                appending(self.kept.parent, self.kept.name) as file,
+            ):  # a full disk; a message fails by itself
                 file.write(line.rstrip()[:_MOST_OF_A_NOTE] + b"\n")
 
     def last_words(self) -> str:

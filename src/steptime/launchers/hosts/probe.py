@@ -20,6 +20,7 @@ from steptime.launchers.hosts.commands import reach_commands, single_command, va
 from steptime.launchers.hosts.lines import Lines
 from steptime.launchers.hosts.misfits import SHOWN_S, misfits, same_host
 from steptime.launchers.process_env import foreign_variables
+from steptime.plain_file import PlainFolder
 
 _READY_S = 90.0
 _ANSWER_S = 20.0
@@ -43,9 +44,10 @@ def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site
     Raises LaunchError that names every host that cannot be used, and why.
     """
     _refuse([same_host(name, name) for name, count in Counter(site.names).items() if count > 1])
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    around = PlainFolder(folder.parent)
+    around.make(folder, mode=0o700)
     for old in folder.glob("*.launch"):
-        old.unlink()
+        around.remove(old)
     nonce = folder / f"probe-{secrets.token_hex(8)}"
     mark: Path | None = None
     names = site.names
@@ -54,7 +56,7 @@ def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site
             plan = {"hosts": names, "folder": str(folder.absolute()), "silence_s": _LOOK_S, "probe": True}
             lines.send(plan={**plan, "stripped": foreign_variables()})
             facts = _gathered(lines, "ready", _READY_S, _READY_S)
-            nonce.write_text(nonce.name)
+            around.put(nonce, nonce.name.encode())
             mark = _marked(needed.cache, nonce.name)
             ends = _addresses(lines, site, facts)
             clocks = _clock_offsets(lines, len(names))
@@ -75,7 +77,7 @@ def probed(site: Site, folder: Path, needed: NeededPaths = NOTHING_MORE) -> Site
             for host in lines.gather("left", _READY_S, silence_s=_LOST_S):
                 lines.has_left(host)
     finally:
-        nonce.unlink(missing_ok=True)
+        around.remove(nonce)
         if mark:
             mark.unlink(missing_ok=True)
     _refuse(misfits(site, needed, facts, ends, looks))

@@ -4,7 +4,7 @@ Of what is sharded, each worker keeps its own shard. Tensors keep their layout w
 updates go through the memory of weights and optimizer state in one order.
 """
 
-import io
+import json
 
 import numpy
 import torch
@@ -69,16 +69,69 @@ def set_random_state(device, arrays):
         torch.cuda.set_rng_state(torch.from_numpy(arrays["random/cuda"]), device)
 
 
-def packed(anything):
-    """Return whatever ``torch.save`` takes as one array of bytes."""
-    file = io.BytesIO()
-    torch.save(anything, file)
-    return numpy.frombuffer(file.getvalue(), dtype=numpy.uint8)
+def scaler_state(scaler):
+    """Return ``{"scaler/NAME": array}`` of torch's gradient scaler, whose state is numbers."""
+    return {"scaler/" + name: numpy.array(value) for name, value in scaler.state_dict().items()}
 
 
-def unpacked(array):
-    """Return what ``packed`` was given; only a checkpoint of this program may be read so, since it is unpickled."""
-    return torch.load(io.BytesIO(array.tobytes()), weights_only=False)
+def set_scaler_state(scaler, arrays):
+    """Give a gradient scaler the state that ``scaler_state`` returned."""
+    kept = {key: array for key, array in arrays.items() if key.startswith("scaler/")}
+    scaler.load_state_dict({key.partition("/")[2]: array.item() for key, array in kept.items()})
+
+
+def nested_state(name, value):
+    """Return ``{"NAME/form": array, "NAME/0": array, …}`` of mappings and lists, in each other, of tensors and numbers.
+
+    The form is JSON, in which the number of an array stands for a tensor. Nothing is pickled: a checkpoint from
+    somebody else must run nothing.
+
+    Raises TypeError for anything else.
+    """
+    arrays = []
+    form = json.dumps(_form(value, arrays)).encode("ascii")
+    found = {"%s/%d" % (name, number): array for number, array in enumerate(arrays)}
+    found[name + "/form"] = numpy.frombuffer(form, dtype=numpy.uint8)
+    return found
+
+
+def nested_value(name, arrays):
+    """Return what ``nested_state`` was given."""
+    form = json.loads(arrays[name + "/form"].tobytes().decode("ascii"))
+    return _value(form, lambda number: arrays["%s/%d" % (name, number)])
+
+
+_ITEMS = {"list": list, "tuple": tuple}
+
+
+def _form(value, arrays):
+    """Return the JSON of a value; append the arrays of its tensors to ``arrays``."""
+    if torch.is_tensor(value):
+        own = _own(value)
+        arrays.append(_array(value))
+        return {"tensor": len(arrays) - 1, "strides": list(own.stride()), "type": str(own.dtype).rpartition(".")[2]}
+    if isinstance(value, dict):
+        return {"mapping": [[_form(key, arrays), _form(item, arrays)] for key, item in value.items()]}
+    for kind, items in _ITEMS.items():
+        if isinstance(value, items):
+            return {kind: [_form(item, arrays) for item in value]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"plain": value}
+    raise TypeError("a checkpoint holds tensors, numbers and text, and no %s" % type(value).__name__)
+
+
+def _value(form, array):
+    if "tensor" in form:
+        values = array(form["tensor"])
+        tensor = torch.empty_strided(values.shape, form["strides"], dtype=getattr(torch, form["type"]))
+        _copy(tensor, values)
+        return tensor
+    if "mapping" in form:
+        return {_value(key, array): _value(item, array) for key, item in form["mapping"]}
+    for kind, items in _ITEMS.items():
+        if kind in form:
+            return items(_value(item, array) for item in form[kind])
+    return form["plain"]
 
 
 def _array(value):

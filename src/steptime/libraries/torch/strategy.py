@@ -6,10 +6,10 @@ from steptime.libraries.torch.ablation import TorchAblation
 from steptime.libraries.torch.checkpoint import (
     module_state,
     optimizer_state,
-    packed,
+    scaler_state,
     set_module_state,
     set_optimizer_state,
-    unpacked,
+    set_scaler_state,
 )
 from steptime.libraries.torch.network import prefers_channels_last
 from steptime.libraries.torch.optimizers import open_optimizer, set_rate, update_of, update_option
@@ -85,7 +85,7 @@ class TorchStrategy(object):
         """Return what ``Session.state`` does, without the random numbers; None where the strategy cannot go on."""
         state = dict(module_state(built.module), **optimizer_state(self.optimizer))
         if self.scaler is not None:
-            state["scaler"] = packed(self.scaler.state_dict())
+            state.update(scaler_state(self.scaler))
         return state
 
     def set_state(self, built, arrays):
@@ -93,7 +93,7 @@ class TorchStrategy(object):
         set_module_state(built.module, arrays)
         set_optimizer_state(self.optimizer, arrays)
         if self.scaler is not None:
-            self.scaler.load_state_dict(unpacked(arrays["scaler"]))
+            set_scaler_state(self.scaler, arrays)
 
     def ablate(self):
         """Return the ``TorchAblation`` of this strategy's step, or None; called once, after ``prepare``."""

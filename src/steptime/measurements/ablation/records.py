@@ -1,8 +1,10 @@
 """The record of one ablation launch, one line in the trial's ``ablation.jsonl``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Quantity, Seconds
 from steptime.measurements.stored_record import TrialLaunch, record_reader
 from steptime.phases import NAMES
@@ -53,6 +55,27 @@ class AblationLaunch(TrialLaunch):
     workers: list[WorkerAblation] = field(default_factory=list)
     schedule: dict[str, Quantity] | None = None
     """As in a timed launch."""
+
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        return [
+            WorkerEvidence(
+                rank=worker.rank,
+                host=worker.host,
+                facts=worker.facts,
+                steps=[len(worker.marked)],
+                readings=[
+                    ClockReadings(
+                        [worker.clocks[0]["at_s"], *(row[0] for row in worker.marked), worker.clocks[-1]["at_s"]]
+                    )
+                ],
+                also_read=[
+                    *(moment for row in worker.marked for moment in row[1:]),
+                    *(moment for _, _, ready_s, there_s in worker.transfers for moment in (ready_s, there_s)),
+                ],
+                lasted_s=sum(sum(map(sum, blocks)) for blocks in worker.stages.values()),
+            )
+            for worker in self.workers
+        ]
 
 
 _WITH_WORK = ("step", "local", "backward", "forward")

@@ -1,9 +1,11 @@
 """The record of one training, one line in the trial's ``training.jsonl``: every epoch that it took."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from steptime.measurements.evidence import WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Count, Duration, Facts, Quantity, Staleness
 from steptime.measurements.stored_record import TrialLaunch, record_reader
 
@@ -62,6 +64,20 @@ class TrainingRun(TrialLaunch):
     """Of worker 0's session."""
     commands: list[list[str]] = field(default_factory=list)
     """As in a timed launch."""
+
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        own = self.epochs[self.resumed_at :]
+        return [
+            WorkerEvidence(
+                rank=rank,
+                facts={} if rank else self.facts,
+                lasted_s=sum(part.trained_s + part.evaluated_s + part.saved_s for part in (each[rank] for each in own)),
+            )
+            for rank in range(len(self.epochs[0]) if self.epochs else 0)
+        ]
+
+    def settings(self) -> Mapping[str, Any]:
+        return {"seed": self.seed - self.launch}
 
 
 def _epochs_fit(run: TrainingRun) -> None:

@@ -1,8 +1,10 @@
 """The record of one loader launch, one line in the trial's ``loader.jsonl``: batches that nobody trains on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Count, Facts, Quantity, Seconds
 from steptime.measurements.stored_record import TrialLaunch, record_reader
 
@@ -81,6 +83,21 @@ class LoaderLaunch(TrialLaunch):
     """None where nobody looked."""
     schedule: dict[str, Quantity] | None = None
     """As in a timed launch."""
+
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        return [
+            WorkerEvidence(
+                rank=worker.rank,
+                host=worker.host,
+                facts=worker.facts,
+                steps=[len(worker.stretches), worker.batches_per_epoch],
+                readings=[
+                    ClockReadings([stretch.origin_s, *stretch.ends_s], stretch.usage.get("wall_s"))
+                    for stretch in worker.stretches
+                ],
+            )
+            for worker in self.workers
+        ]
 
 
 def _stretches_fit(launch: LoaderLaunch) -> None:

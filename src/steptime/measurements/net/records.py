@@ -2,12 +2,14 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from steptime.clusters.cluster import Cluster
+from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Option, Seconds
 from steptime.measurements.stored_record import LaunchRecord, record_reader
 
@@ -42,6 +44,16 @@ class NetSetting(BaseModel):
     def cores_per_worker(self) -> None:
         """As many as threads: nothing but the messages is timed."""
         return None
+
+    @property
+    def hosts(self) -> int:
+        """Of workers and servers."""
+        return len(self.cluster.hosts) if self.cluster else 1
+
+    @property
+    def precision(self) -> Literal["fp32"]:
+        """Of the values that are summed."""
+        return "fp32"
 
     @property
     def environment_variables(self) -> dict[str, str]:
@@ -100,6 +112,22 @@ class NetLaunch(LaunchRecord):
     alphas_s: list[Duration] = field(default_factory=list)
     """One way of one byte between worker 0 and each other worker, over a plain socket, in seconds."""
     workers: list[WorkerVisits] = field(default_factory=list)
+
+    @property
+    def configuration_id(self) -> str:
+        return self.setting.id
+
+    def evidence(self) -> Sequence[WorkerEvidence]:
+        return [
+            WorkerEvidence(
+                rank=worker.rank,
+                host=worker.host,
+                facts=worker.facts,
+                steps=[len(visit.ends_s) for visit in worker.visits],
+                readings=[ClockReadings(visit.ends_s) for visit in worker.visits],
+            )
+            for worker in self.workers
+        ]
 
     def to_json(self) -> dict[str, Any]:
         return {**super().to_json(), "setting": self.setting.model_dump(mode="json")}

@@ -4,7 +4,6 @@ A check launches the probes of a framework and strategy, and holds each against 
 """
 
 import json
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -140,7 +139,7 @@ class EquivalenceCheck:
                 for future in futures:
                     future.cancel()
                 raise
-        shutil.rmtree(self.checker.scratch, ignore_errors=True)
+        self.checker.executor.remove(self.checker.scratch)
 
     def _check(self, case: Case) -> None:
         trial, workload, executor = case.trial, self._workload(case), self.checker.executor

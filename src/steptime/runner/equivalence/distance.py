@@ -200,7 +200,7 @@ def read_sketches(folder: Path, rank: int) -> dict[int, Sketch]:
     if not path.exists():
         return {}
     found: dict[int, dict[str, NDArray[np.floating[Any]]]] = {}
-    with np.load(path) as file:
+    with np.load(path, allow_pickle=False) as file:
         for key in file.files:
             number, _, name = key.partition("/")
             found.setdefault(int(number), {})[name] = file[key]

@@ -2,8 +2,7 @@
 
 import json
 import math
-import shutil
-import tempfile
+import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -221,8 +220,7 @@ class Oracle:
                 "container": (),
             }
         )
-        self.scratch.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="truth-", dir=self.scratch))  # truths are asked for side by side
+        folder = self.scratch / f"truth-{secrets.token_hex(8)}"  # truths are asked for side by side
         job = probe.reference_job(reference, workload, (0, *rounds))  # behind no step, the first weights
         job["options"].update(probe.settings)
         asked = json.dumps(job, sort_keys=True) if "nudges" in options else ""
@@ -233,7 +231,7 @@ class Oracle:
             raise _ReferenceFailureError(ran.reason)
         losses: list[float] = ran.collected.worker(0)["check"]["losses"][1:]
         found = read_sketches(folder, 0)
-        shutil.rmtree(folder, ignore_errors=True)
+        self.executor.remove(folder)
         run = _Run(losses, [found[number] for number in sorted(found)])
         if asked:
             self._kept[asked] = run

@@ -1,0 +1,1 @@
+"""PaddlePaddle: one worker, or several under its DataParallel over gloo."""

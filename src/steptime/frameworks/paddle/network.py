@@ -1,0 +1,130 @@
+"""A workload as a layer of Paddle, whose sublayers are called in the order of the workload."""
+
+import numpy
+import paddle
+from paddle import nn
+from paddle.nn import functional
+
+
+class WorkloadLayer(nn.Layer):
+    """The network of a workload; called with inputs, it gives outputs.
+
+    The parameters of a layer of the workload are those of the sublayer of its name. Paddle keeps the weight of a linear
+    layer as (in, out); they enter and leave in the workload's layout.
+    """
+
+    def __init__(self, workload):
+        """Build from a workload's JSON; weights are Paddle's own until ``load`` is called."""
+        super(WorkloadLayer, self).__init__()
+        layers = workload["layers"]
+        last_use = {name: place for place, layer in enumerate(layers) for name in layer["inputs"]}
+        self._named, self._transposed, self._plan = {}, set(), []
+        for place, layer in enumerate(layers):
+            call = _KINDS[layer["kind"]](layer)
+            if isinstance(call, nn.Layer):
+                self.add_sublayer("layer%d" % place, call)
+            for parameter in layer["parameters"]:
+                self._named[parameter["name"]] = getattr(call, parameter["role"])
+                if layer["kind"] == "linear" and parameter["role"] == "weight":
+                    self._transposed.add(parameter["name"])
+            dead = [name for name in set(layer["inputs"]) if last_use[name] == place]
+            self._plan.append((call, layer["inputs"], dead, layer["name"]))
+
+    def forward(self, inputs):
+        values = {"input": inputs}
+        for call, sources, dead, name in self._plan:
+            value = call(*[values[source] for source in sources])
+            for source in dead:  # what the backward pass does not need is free from here on
+                del values[source]
+            values[name] = value
+        return value
+
+    def load(self, weights):
+        """Take all parameters from ``{name: array}``."""
+        for name, parameter in self._named.items():
+            array = weights[name].T if name in self._transposed else weights[name]
+            parameter.set_value(numpy.ascontiguousarray(array))
+
+    def weights(self):
+        """Return ``{name: array}`` of all parameters."""
+        arrays = {name: parameter.numpy() for name, parameter in self._named.items()}
+        return {name: array.T if name in self._transposed else array for name, array in arrays.items()}
+
+
+def loss_of(workload, label_smoothing):
+    """Return a workload's loss as a function of outputs and targets."""
+    if workload["loss"] == "mean_squared_error":
+        return lambda outputs, targets: functional.mse_loss(outputs, targets.reshape(outputs.shape))
+    return lambda outputs, targets: functional.cross_entropy(outputs, targets, label_smoothing=label_smoothing)
+
+
+def _conv2d(layer):
+    settings = layer["attributes"]
+    return nn.Conv2D(
+        layer["input_shapes"][0][0],
+        settings["out_channels"],
+        settings["kernel"],
+        stride=settings["stride"],
+        padding=settings["padding"],
+        groups=settings["groups"],
+        bias_attr=None if settings["bias"] else False,
+    )
+
+
+def _linear(layer):
+    settings = layer["attributes"]
+    bias = None if settings["bias"] else False
+    return nn.Linear(layer["input_shapes"][0][0], settings["out_features"], bias_attr=bias)
+
+
+def _batch_norm(layer):
+    shape, settings = layer["input_shapes"][0], layer["attributes"]
+    kind = nn.BatchNorm2D if len(shape) > 1 else nn.BatchNorm1D
+    # Paddle's momentum is the weight of the past, the workload's that of the newest batch.
+    return kind(shape[0], momentum=1.0 - settings["momentum"], epsilon=settings["epsilon"])
+
+
+def _max_pool(layer):
+    settings, (height, width) = layer["attributes"], layer["output_shape"][1:]
+    kernel, stride, padding = settings["kernel"], settings["stride"], settings["padding"]
+    ceil_mode = settings["ceil_mode"]
+
+    def call(x):
+        y = functional.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
+        # In ceil mode Paddle keeps a last window that lies in the padding altogether, which the workload drops.
+        return y if y.shape[2:] == [height, width] else y[:, :, :height, :width]
+
+    return call
+
+
+def _avg_pool(layer):
+    settings = layer["attributes"]
+    kernel, stride, padding = settings["kernel"], settings["stride"], settings["padding"]
+    return lambda x: functional.avg_pool2d(x, kernel, stride, padding, exclusive=False)
+
+
+def _lrn(layer):
+    settings = layer["attributes"]
+    return nn.LocalResponseNorm(settings["size"], settings["alpha"], settings["beta"], settings["k"])
+
+
+def _sum(first, *others):
+    return sum(others, first)
+
+
+_KINDS = {
+    "conv2d": _conv2d,
+    "linear": _linear,
+    "batch_norm": _batch_norm,
+    "relu": lambda _: functional.relu,
+    "tanh": lambda _: functional.tanh,
+    "sigmoid": lambda _: functional.sigmoid,
+    "max_pool": _max_pool,
+    "avg_pool": _avg_pool,
+    "global_avg_pool": lambda _: nn.AdaptiveAvgPool2D(1),
+    "lrn": _lrn,
+    "dropout": lambda layer: nn.Dropout(layer["attributes"]["rate"]),
+    "flatten": lambda _: nn.Flatten(),
+    "add": lambda _: _sum,
+    "concat": lambda _: lambda *values: paddle.concat(values, axis=1),
+}

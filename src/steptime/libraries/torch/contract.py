@@ -1,0 +1,88 @@
+"""What frameworks over torch give to their tests: batches, live weights, and faults in the network."""
+
+from steptime.worker.contract import last_layer
+
+
+def batches(job, context):
+    """Return the batches of torch's loaders as numpy arrays."""
+    import torch
+
+    from steptime.libraries.torch.loader import open_torch_batches
+
+    own = open_torch_batches(job, context, torch.device("cpu"), False)
+    return ((inputs.numpy(), targets.numpy()) for inputs, targets in own)
+
+
+def weights(session):
+    """Return the functions of the live weights of a ``TorchSession``."""
+    import torch
+
+    def held():
+        """Return what a worker holds of each parameter: all, its shard, or with ZeRO 3 both of small ones."""
+        found = []
+        for parameter in session._built.module.parameters():
+            if hasattr(parameter, "ds_tensor"):
+                found.append(parameter.ds_tensor)
+            found.append(parameter.to_local() if hasattr(parameter, "to_local") else parameter)
+        return found
+
+    def put(values):
+        with torch.no_grad():
+            for own, value in zip(held(), values):
+                own.copy_(torch.from_numpy(value))
+
+    def get():
+        return [each.detach().clone().contiguous().numpy() for each in held()]
+
+    return get, put
+
+
+def freeze_last_layer(job, _):
+    """Detach the parameters of the last layer, whose gradients are zero then."""
+    import torch
+
+    def frozen(layer):
+        return lambda values: torch.nn.functional.linear(
+            values, layer.weight.detach() + 0 * layer.weight, layer.bias.detach() + 0 * layer.bias
+        )
+
+    _replace_last_layer(job, frozen)
+
+
+def keep_back_in_shards(job, context):
+    """Keep the gradient of the last bias from the others where gradients are reduced and scattered.
+
+    The worker that updates a part of the array must get from all workers the mean of its own gradient. It gets that
+    when it multiplies its own part by their number, and they send zeros for it.
+    """
+    import torch
+
+    def partial(layer):
+        factors = torch.zeros(layer.bias.numel())
+        if job["strategy"] in ("zero1", "zero2"):  # one row of all arrays, of which the last worker has the end
+            factors[:] = context.workers if context.rank == context.workers - 1 else 0
+        else:
+            share = -(-factors.numel() // context.workers)
+            factors[context.rank * share : (context.rank + 1) * share] = context.workers
+
+        def forward(values):
+            own = layer.bias * factors
+            return torch.nn.functional.linear(values, layer.weight, own + (layer.bias - own).detach())
+
+        return forward
+
+    _replace_last_layer(job, partial)
+
+
+def _replace_last_layer(job, forward_of):
+    from steptime.libraries.torch.network import TorchWorkload
+
+    build = TorchWorkload.__init__
+
+    def built(self, workload):
+        build(self, workload)
+        layer = self.layers[workload["layers"][-1]["name"]]
+        layer.forward = forward_of(layer)
+
+    assert last_layer(job), "the last layer has no parameters"
+    TorchWorkload.__init__ = built

@@ -1,0 +1,250 @@
+"""Whether a record fits the trial, or the setting of messages, that it stands for: the same tests for every kind.
+
+A record that does not fit is set aside: no number rests on it, it stays in its file, and the launch counts as not
+there. What a record does not say is not tested, so that older records read as before. docs/security.md has the table
+of what is tested.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Generic, Protocol, TypeVar
+
+from steptime.clusters.cluster import Cluster
+from steptime.measurements.evidence import WorkerEvidence
+from steptime.measurements.set_aside import Reason
+from steptime.measurements.stored_record import LaunchRecord
+from steptime.units import format_seconds
+
+
+class Configuration(Protocol):
+    """What records are compared with: a trial, or a setting of the network benchmark."""
+
+    @property
+    def workers(self) -> int: ...
+    @property
+    def hosts(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def launcher(self) -> str: ...
+    @property
+    def cluster(self) -> Cluster | None: ...
+    @property
+    def environment_variables(self) -> Mapping[str, str]: ...
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """Why a record does not fit."""
+
+    reason: Reason
+    message: str
+
+
+AnyRecord = TypeVar("AnyRecord", bound=LaunchRecord)
+
+
+class FileCheck(Generic[AnyRecord]):
+    """The test of all records of one file, one after the other."""
+
+    def __init__(self, configuration: Callable[[AnyRecord], Configuration], only: str | None = None) -> None:
+        """Take what the records are to fit.
+
+        Args:
+            configuration: returns that of a record.
+            only: the id of the one trial whose launches the file has; None if each record has its own setting.
+        """
+        self._configuration = configuration
+        self._only = only
+        self._lines: dict[Hashable, int] = {}
+
+    def misfit(self, record: AnyRecord, line: int) -> Misfit | None:
+        """Return why the record of a line is not to be used, or None."""
+        if self._only not in (None, record.configuration_id):
+            return Misfit("other_trial", f"it is a launch of {record.configuration_id}")
+        found = misfit(record, self._configuration(record))
+        if found is not None:
+            return found
+        first = self._lines.setdefault(record.identity(), line)
+        return None if first == line else Misfit("repeated", f"it is the launch of line {first} again")
+
+
+def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
+    """Return why the record of a launch of ``configuration`` does not fit it, or None; a failed one is not tested."""
+    if record.status == "failed":
+        return None
+    workers = sorted(record.evidence(), key=lambda each: each.rank)
+    tests: tuple[tuple[Reason, Callable[[], str | None]], ...] = (
+        ("workers", lambda: _ranks_mistake(workers, configuration.workers)),
+        ("host", lambda: _hosts_mistake(record, workers, configuration)),
+        ("facts", lambda: _facts_mistake(record, workers, configuration)),
+        ("steps", lambda: _steps_mistake(workers)),
+        ("clock", lambda: _clock_mistake(workers)),
+        ("duration", lambda: _duration_mistake(workers, record.wall_s)),
+        ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
+    )
+    for reason, mistake in tests:  # each takes for granted what those before it have shown
+        message = mistake()
+        if message:
+            return Misfit(reason, message)
+    return None
+
+
+def _ranks_mistake(workers: Sequence[WorkerEvidence], expected: int) -> str | None:
+    ranks = [worker.rank for worker in workers]
+    if ranks == list(range(expected)):
+        return None
+    listed = f"records of the ranks {', '.join(map(str, ranks))}" if ranks else "no record of a worker"
+    wanted = "rank 0 alone" if expected == 1 else f"one of each rank from 0 to {expected - 1}"
+    return f"it has {listed}, and needs {wanted}"
+
+
+def _hosts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:
+    cluster, found = configuration.cluster, record.cluster
+    if cluster is None and configuration.hosts > 1:
+        return None  # which worker runs on which host is the launcher's choice
+    first: dict[int, WorkerEvidence] = {}
+    for worker in workers:
+        if worker.host is not None:
+            other = first.setdefault(cluster.host_of("worker", worker.rank) if cluster else 0, worker)
+            if worker.host != other.host:
+                return f"worker {worker.rank} ran on {worker.host}, not on {other.host} as worker {other.rank}"
+    if cluster is None or found is None:
+        return None
+    kind, count = found["kind"], len(found["hosts"])
+    if (kind, count) != (cluster.kind, len(cluster.hosts)):
+        return f"it ran on {count} hosts ({kind}), not on {len(cluster.hosts)} ({cluster.kind})"
+    if cluster.kind == "emulated":  # hosts that are found call themselves as they like
+        places = {role: host["name"] for host in found["hosts"] for role in host["roles"]}
+        for worker in workers:
+            place = places.get(f"worker-{worker.rank}", worker.host)
+            if worker.host not in (None, place):
+                return f"worker {worker.rank} ran on {worker.host}, not on {place}"
+    return None
+
+
+_TYPES = {"bfloat16": "bf16", "float16": "fp16"}
+"""Precisions by the type that torch's autocast names."""
+_PROCESSORS = ("cpu", "@numpy", "avx", "no avx", "default")
+"""Beginnings of what frameworks call a processor."""
+_ACCELERATORS = ("gpu", "cuda", "cupy", "nvidia")
+"""Parts of what they call a CUDA device; another name is ignored."""
+
+
+def _facts_mistake(record: LaunchRecord, workers: Sequence[WorkerEvidence], configuration: Configuration) -> str | None:
+    for name, value in record.settings().items():
+        if value != getattr(configuration, name):
+            return f"{name}: {value}, not {getattr(configuration, name)}"
+    passed = record.environment_variables
+    for name, value in configuration.environment_variables.items():
+        if passed is not None and passed.get(name) != value:
+            return f"{name} was {passed.get(name)!r} in its environment, not {value!r}"
+    for worker in workers:
+        threads = worker.facts.get("threads")
+        # They are fewer where there are no more cores, and in steptime's own process they are what they were.
+        many = isinstance(threads, int) and threads > configuration.threads
+        if many and configuration.launcher != "inline":
+            return f"worker {worker.rank} computed with {threads} threads, not {configuration.threads}"
+        for name, value in _settings_said(worker.facts).items():
+            if value != getattr(configuration, name):
+                return f"worker {worker.rank} computed with {name} {value}, not {getattr(configuration, name)}"
+    return None
+
+
+def _settings_said(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the device and the precision that a worker's facts name, as far as they do."""
+    said = {}
+    device = str(facts.get("device", "")).lower()
+    if device.startswith(_PROCESSORS):
+        said["device"] = "cpu"
+    elif any(sign in device for sign in _ACCELERATORS):
+        said["device"] = "cuda"
+    precision = facts.get("precision") or _TYPES.get(str(facts.get("autocast")))
+    if precision:
+        said["precision"] = str(precision)
+    return said
+
+
+def _steps_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+    first = workers[0]
+    for worker in workers:
+        if list(worker.steps) != list(first.steps):
+            numbers = [", ".join(map(str, each.steps)) for each in (worker, first)]
+            return f"the numbers of steps of worker {worker.rank} are {numbers[0]}, and of worker 0 {numbers[1]}"
+    return None
+
+
+_BETWEEN_READINGS_S = 0.01
+"""Moments of a device are placed on the host's clock, anew after each wait for the device."""
+
+
+def _clock_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+    for worker in workers:
+        last = None
+        for moments in (reading.moments for reading in worker.readings if reading.moments):
+            back = last - moments[0] if last is not None and last - moments[0] > _BETWEEN_READINGS_S else 0.0
+            if not _is_ascending(moments):
+                back = max(back, *(earlier - later for earlier, later in pairwise(moments)))
+            if back > 0.0:
+                return f"the clock of worker {worker.rank} went back by {format_seconds(back)}"
+            last = moments[-1]
+    return None
+
+
+def _is_ascending(moments: Sequence[float]) -> bool:
+    """Say whether no moment lies before the one in front of it: sorting what is sorted is one quick look."""
+    return list(moments) == sorted(moments)
+
+
+_SHARE, _LEAST_S = 0.01, 0.05
+"""By how much two measurements of a duration may differ."""
+
+
+def _too_long(seconds: float, limit_s: float) -> bool:
+    return seconds > limit_s * (1.0 + _SHARE) + _LEAST_S
+
+
+def _duration_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:
+    for worker in workers:
+        begin, end = _ends(worker)
+        longest = max(end - begin, worker.lasted_s)
+        if _too_long(longest, wall_s):
+            return f"worker {worker.rank} measured {format_seconds(longest)} in a launch of {format_seconds(wall_s)}"
+    for parts in zip(*(worker.readings for worker in workers), strict=True):
+        # A process that computes for several workers counts the seconds for all of them.
+        limit = max((part.within_s for part in parts if part.within_s is not None), default=None)
+        for worker, part in zip(workers, parts, strict=True):
+            seconds = part.moments[-1] - part.moments[0] if part.moments else 0.0
+            if limit is not None and _too_long(seconds, limit):
+                times = f"{format_seconds(seconds)} where it counted {format_seconds(limit)}"
+                return f"worker {worker.rank} measured {times}"
+    return None
+
+
+def _shared_clock_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str | None:
+    """All workers of a host read one clock: their moments lie within the launch, or two machines have one name."""
+    hosts: dict[str, tuple[float, float]] = {}
+    for worker in workers:
+        begin, end = _ends(worker)
+        if worker.host is None or begin == end:
+            continue
+        first, last = hosts.get(worker.host, (begin, end))
+        first, last = hosts[worker.host] = min(first, begin), max(last, end)
+        if _too_long(last - first, wall_s):
+            apart = f"{format_seconds(last - first)} apart in a launch of {format_seconds(wall_s)}"
+            return f"workers on {worker.host} read clocks {apart}: two machines have this name"
+    return None
+
+
+def _ends(worker: WorkerEvidence) -> tuple[float, float]:
+    """Return the first and the last moment of a worker whose readings ascend; both are 0 where it has none."""
+    read = [
+        moment for reading in worker.readings if reading.moments for moment in (reading.moments[0], reading.moments[-1])
+    ]
+    read += [min(worker.also_read), max(worker.also_read)] if worker.also_read else []
+    return (min(read), max(read)) if read else (0.0, 0.0)

@@ -1,0 +1,372 @@
+"""What must hold for the files of a framework, whether or not the framework is installed.
+
+The contract suite and ``steptime check`` demand the same: both read ``file_findings``.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import steptime
+from steptime.environments.locks import lock_of, requirement_lines
+from steptime.frameworks.manifest import FILE, Manifest, load_manifests
+from steptime.launchers.table import LAUNCHERS
+from steptime.plugins import OWN
+from steptime.runner.run_folder import make_run_folder
+from steptime.runner.settings_table import settings_mistakes
+from steptime.study.loaders import LOADERS, SYNTHETIC
+from steptime.study.strategies import SINGLE, STRATEGIES
+from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, NEVER_PULLED, PUSH_TWICE, STALE_WEIGHTS, ZEROS_SENT
+
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str}
+_PRECISIONS_OF_PROCESSORS = {"fp32", "bf16"}
+_SHORTEST_HELP = 10
+"""Letters of an option's help."""
+_FAULTS = {FROZEN_LAYER, KEPT_GRADIENT, STALE_WEIGHTS, ZEROS_SENT, PUSH_TWICE, NEVER_PULLED}
+
+_IMPORT = """
+import importlib, json, sys
+sys.path.insert(0, {folder!r})
+before = set(sys.modules)
+try:
+    adapter = importlib.import_module("steptime.frameworks.{name}.adapter")
+except BaseException as error:
+    print(json.dumps({{"error": "%s: %s" % (type(error).__name__, error)}}))
+    sys.exit()
+loaded = {{name.split(".")[0] for name in set(sys.modules) - before}}
+foreign = loaded - set(sys.stdlib_module_names) - {{"numpy", "steptime", "cython_runtime"}}
+framework = getattr(adapter, "FRAMEWORK", None)
+from steptime.worker.framework import Framework
+found = {{
+    "foreign": sorted(name for name in foreign if not name.startswith("_")),
+    "typed": isinstance(framework, Framework),
+    "gives": [name for name in Framework._fields if getattr(framework, name, None) is not None],
+}}
+try:
+    rules = importlib.import_module("steptime.frameworks.{name}.communication")
+    found["policies"] = sorted(rules.POLICIES)
+except ModuleNotFoundError as error:
+    if error.name != "steptime.frameworks.{name}.communication":
+        found["policies_error"] = str(error)
+except Exception as error:
+    found["policies_error"] = "%s: %s" % (type(error).__name__, error)
+try:
+    contract = importlib.import_module("steptime.frameworks.{name}.contract").CONTRACT
+    found["batches"], found["faults"] = contract.batches is not None, sorted(contract.planted())
+except Exception as error:
+    found["contract_error"] = "%s: %s" % (type(error).__name__, error)
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked."""
+
+    subject: str
+    """``manifest``, ``files``, ``adapter``, or a strategy with its number of workers."""
+    what: str
+    """What must hold."""
+    ok: bool
+    detail: str = ""
+    """What was found; where it does not hold, also what to do."""
+
+
+def file_findings(manifest: Manifest) -> list[Finding]:
+    """Return what holds for the folder of a framework as it lies there, whether or not the framework is installed."""
+    return [
+        *_about_strategies(manifest),
+        *_about_values(manifest),
+        *_about_cuda(manifest),
+        *_about_notes(manifest),
+        *_about_files(manifest),
+        *_about_imports(manifest),
+        *_about_adapter(manifest),
+    ]
+
+
+def finding(subject: str, what: str, wrong: Sequence[str]) -> Finding:
+    """Return what was found where something must hold, from the sentences about what is wrong."""
+    return Finding(subject, what, ok=not wrong, detail="; ".join(wrong))
+
+
+def _about_strategies(manifest: Manifest) -> Iterator[Finding]:
+    wrong = [
+        f"[strategies.{name}] is not a strategy of steptime; choose among {', '.join(STRATEGIES)}"
+        for name in manifest.strategies
+        if name not in STRATEGIES
+    ]
+    if SINGLE.name not in manifest.strategies:
+        wrong.append(f"[strategies.{SINGLE.name}] is missing: one worker is what all others are compared with")
+    elif manifest.strategies[SINGLE.name].max_workers != 1:
+        wrong.append(f"[strategies.{SINGLE.name}] must have max_workers = 1")
+    for name, support in manifest.strategies.items():
+        if support.launcher not in LAUNCHERS:
+            wrong.append(f"[strategies.{name}] names the launcher {support.launcher!r}; there are {list(LAUNCHERS)}")
+        if not 1 <= support.min_workers <= (support.max_workers or support.min_workers):
+            wrong.append(f"[strategies.{name}] has min_workers {support.min_workers}, beyond its max_workers")
+        if support.launcher == "mpi" and (support.scheduler or _has_servers(name)):
+            wrong.append(f"[strategies.{name}] has servers or a scheduler, which mpiexec does not start")
+    yield finding("manifest", "strategies that can be started, single among them", wrong)
+
+
+def _about_values(manifest: Manifest) -> Iterator[Finding]:
+    wrong = [] if manifest.python else ["python is empty; name the versions that the framework runs on"]
+    wrong += [f"python {each!r} is not a version such as '3.11'" for each in manifest.python if not _is_version(each)]
+    if manifest.devices[:1] != ["cpu"] or manifest.precisions[:1] != ["fp32"]:
+        wrong.append("devices must begin with 'cpu' and precisions with 'fp32', in which frameworks are compared")
+    if SYNTHETIC.name not in manifest.loaders:
+        wrong.append("loaders must have 'synthetic', which the equivalence check feeds; 'native' only where it runs")
+    wrong += [f"loader {each!r} is none of {', '.join(LOADERS)}" for each in manifest.loaders if each not in LOADERS]
+    wrong += [
+        f"precisions has {each!r}, which processors do not have; put it into cuda_precisions"
+        for each in manifest.precisions
+        if each not in _PRECISIONS_OF_PROCESSORS
+    ]
+    if manifest.cuda_precisions[:1] != ["fp32"]:
+        wrong.append("cuda_precisions must begin with 'fp32'")
+    yield finding("manifest", "Python versions, devices, precisions and loaders", wrong)
+    wrong = []
+    read = _texts_of(manifest)
+    for name, option in manifest.options.items():
+        if len(option.help) <= _SHORTEST_HELP:
+            wrong.append(f"[options.{name}] needs a help that explains it")
+        if name not in read:
+            wrong.append(f"[options.{name}] is read by no file of the framework or its libraries")
+        values = [option.default, *option.choices]
+        if any(type(value) is not _TYPES[option.type] for value in values):
+            wrong.append(f"[options.{name}] is of type {option.type}, but has the values {values}")
+        if option.choices and option.default not in option.choices:
+            wrong.append(f"[options.{name}] has the default {option.default!r}, which is none of {option.choices}")
+        wrong += [
+            f"[options.{name}] names the strategy {each!r}, which the manifest has not"
+            for each in option.strategies
+            if each not in manifest.strategies
+        ]
+    yield finding("manifest", "options that are explained, read, and whose defaults they may have", wrong)
+
+
+def _is_version(text: str) -> bool:
+    return re.fullmatch(r"3\.\d+", text) is not None
+
+
+def _about_cuda(manifest: Manifest) -> Iterator[Finding]:
+    wrong = []
+    if bool(manifest.cuda) == bool(manifest.without_cuda):
+        wrong.append("a table [[cuda]] for each build for GPUs is needed, or without_cuda with the reason; not both")
+    for build in manifest.cuda:
+        if not re.fullmatch(r"requirements-cuda\d*\.txt", build.requirements):
+            wrong.append(f"[[cuda]] names {build.requirements!r}, which is not like requirements-cuda.txt")
+        elif not (manifest.folder / build.requirements).is_file():
+            wrong.append(f"[[cuda]] names {build.requirements}, which is not in the folder")
+        wrong += _code_mistakes(build.verify, "verify of [[cuda]]")
+        if bool(build.newest) != bool(build.why_not_newer):
+            wrong.append("[[cuda]] has one of newest and why_not_newer without the other")
+    yield finding("manifest", "a build for GPUs, or without_cuda with the reason", wrong)
+
+
+def _about_notes(manifest: Manifest) -> Iterator[Finding]:
+    wrong = [] if manifest.title else ["title is empty"]
+    if not manifest.notes:
+        wrong.append("notes is empty; name a fact that a reader of results must know")
+    wrong += [f"the note {note!r} does not end with a full stop" for note in manifest.notes if not note.endswith(".")]
+    wrong += _code_mistakes(manifest.verify, "verify")
+    if "import" not in manifest.verify:
+        wrong.append("verify imports nothing; import the framework, so that a broken environment is noticed")
+    yield finding("manifest", "title, notes, and code that verifies an environment", wrong)
+
+
+def _code_mistakes(code: str, where: str) -> Iterator[str]:
+    try:
+        compile(code, where, "exec")
+    except SyntaxError as error:
+        yield f"{where} is not Python: {error}"
+
+
+def _about_files(manifest: Manifest) -> Iterator[Finding]:
+    wanted = {
+        FILE: "the manifest",
+        "adapter.py": "ends in FRAMEWORK = Framework(open_session=…)",
+        "contract.py": "ends in CONTRACT = Contract(…), by which the framework is tested",
+        "requirements.txt": "what the environment needs",
+        "README.md": "what this framework does differently",
+    }
+    wrong = [f"{name} is missing: {why}" for name, why in wanted.items() if not (manifest.folder / name).is_file()]
+    if manifest.finish and not (manifest.folder / manifest.finish[0]).is_file():
+        wrong.append(f"finish names {manifest.finish[0]}, which is not in the folder")
+    yield finding("files", ", ".join(wanted), wrong)
+    if (manifest.folder / "README.md").is_file():
+        yield finding("files", "README.md with the settings of both tiers", settings_mistakes(manifest))
+    if manifest.requirements.is_file():
+        yield finding("files", "requirements with versions, the framework's own pinned", list(_pin_mistakes(manifest)))
+
+
+def _pin_mistakes(manifest: Manifest) -> Iterator[str]:
+    lines = requirement_lines(manifest.requirements)
+    if not lines:
+        yield "requirements.txt is empty"
+    yield from (f"{line!r} has no version" for line in lines if not re.search(r"[=<>~@]", line))
+    own = [line for line in [*lines, *manifest.finish[1:]] if _distribution_of(line) == manifest.distribution.lower()]
+    if not own:
+        yield f"{manifest.distribution}, whose version is the framework's, is not among the requirements"
+    if manifest.environment == "core":
+        return
+    yield from (
+        f"{line!r} must be pinned with ==, since results are compared by the framework's version"
+        for line in own
+        if not re.search(r"(?<![<>!~=])==", line.partition(";")[0])
+    )
+    if manifest.provider == OWN and not lock_of(manifest.requirements).exists():
+        yield f"the lock is missing; run: steptime env lock {manifest.name}"
+
+
+def _distribution_of(line: str) -> str:
+    return re.split(r"[^A-Za-z0-9._-]", line)[0].lower()
+
+
+def _sources(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted(folder.rglob("*.py")):
+        try:
+            yield path, ast.parse(path.read_text("utf-8"))
+        except SyntaxError:
+            continue  # the import of the adapter names it
+
+
+def _texts_of(manifest: Manifest) -> set[str]:
+    """Return all texts in the code of a framework and of the libraries that it shares."""
+    libraries = Path(steptime.__file__).parent / "libraries"
+    folders = [manifest.folder, *(libraries / name for name in manifest.libraries)]
+    trees = (tree for folder in folders for _, tree in _sources(folder))
+    constants = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {node.value for node in constants if isinstance(node.value, str)}
+
+
+def _about_imports(manifest: Manifest) -> Iterator[Finding]:
+    packages = ["worker", f"frameworks.{manifest.name}", *(f"libraries.{name}" for name in manifest.libraries)]
+    allowed = tuple(f"steptime.{package}." for package in packages)
+    foreign = _foreign_modules(manifest)
+    wrong = []
+    for path, tree in _sources(manifest.folder):
+        for name in sorted(_imported(tree, manifest)):
+            if name.split(".")[0] == "steptime" and not f"{name}.".startswith(allowed):
+                wrong.append(f"{path.name} imports {name}, which is not in {', '.join(packages)}")
+            if name.split(".")[0] in foreign:
+                wrong.append(f"{path.name} imports {name}, which requirements.txt does not name")
+    yield finding("files", "imports of nothing but the worker, named libraries and what is required", wrong)
+
+
+def _imported(tree: ast.Module, manifest: Manifest) -> set[str]:
+    """Return the full names of all modules that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            own = f"steptime.frameworks.{manifest.name}." if node.level else ""
+            found.add(own + (node.module or ""))
+    return found
+
+
+def _foreign_modules(manifest: Manifest) -> set[str]:
+    """Return modules that are there in steptime's own Python or belong to another framework."""
+    lines = requirement_lines(manifest.requirements) if manifest.requirements.is_file() else []
+    required = {_distribution_of(line) for line in lines} | {"numpy"}
+    core = {
+        module
+        for module, distributions in packages_distributions().items()
+        if not required & {each.lower() for each in distributions}
+    }
+    own = manifest.distribution.split("-")[0]
+    others = {each.distribution.split("-")[0] for each in load_manifests().values()} - {own}
+    return (core | others) - set(sys.stdlib_module_names) - {"steptime", *required}
+
+
+def _about_adapter(manifest: Manifest) -> Iterator[Finding]:
+    if not (manifest.folder / "adapter.py").is_file():
+        return
+    found = imported_adapter(manifest)
+    if "error" in found:
+        yield Finding(
+            "adapter",
+            "imports where only numpy is installed",
+            ok=False,
+            detail=f"{found['error']}; import the framework inside functions, and your own files by relative imports",
+        )
+        return
+    wrong = [f"imports {name} with the module; import it inside functions" for name in found["foreign"]]
+    yield finding("adapter", "imports where only numpy is installed", wrong)
+    wrong = [] if found["typed"] else ["FRAMEWORK = Framework(…) of steptime.worker.framework is missing"]
+    servers = [name for name, each in manifest.strategies.items() if each.scheduler or _has_servers(name)]
+    if servers and "serve" not in found["gives"]:
+        wrong.append(f"FRAMEWORK has no serve=, which {', '.join(servers)} needs for its servers or scheduler")
+    if manifest.back_ends and "open_back_end" not in found["gives"]:
+        wrong.append(f"FRAMEWORK has no open_back_end=, but the manifest names {', '.join(manifest.back_ends)}")
+    yield finding("adapter", "FRAMEWORK agrees with the manifest", wrong)
+    if "policies" in found or "policies_error" in found:
+        wrong = [found["policies_error"]] if "policies_error" in found else []
+        unknown = sorted(set(found.get("policies", ())) - set(manifest.strategies))
+        wrong += [f"POLICIES has {name!r}, a strategy that the manifest has not" for name in unknown]
+        yield finding("communication", "POLICIES are of the manifest's strategies", wrong)
+    yield finding("contract", "CONTRACT gives what the contract suite needs", list(_contract_mistakes(manifest, found)))
+
+
+def _contract_mistakes(manifest: Manifest, found: Mapping[str, Any]) -> Iterator[str]:
+    if "contract_error" in found:
+        yield f"{found['contract_error']}; contract.py must end in CONTRACT = Contract(…) of steptime.worker.contract"
+        return
+    if set(manifest.loaders) - {SYNTHETIC.name} and not found["batches"]:
+        yield "CONTRACT has no batches=, by which the loaders of the manifest are tested"
+    without = manifest.contract.without_faults
+    yield from (
+        f"[contract.without_faults] names {name!r}, which is none of {', '.join(sorted(_FAULTS))}"
+        for name in without
+        if name not in _FAULTS
+    )
+    for fault in sorted(_possible_faults(manifest) - set(found["faults"]) - set(without)):
+        remedy = "weights=" if fault == STALE_WEIGHTS else f"the fault {fault!r}"
+        yield f"CONTRACT has no {remedy}; or say in [contract.without_faults] why {fault!r} cannot exist"
+
+
+def _possible_faults(manifest: Manifest) -> set[str]:
+    """Return the faults that must be planted in a framework with the strategies of the manifest."""
+    strategies = [STRATEGIES[name] for name in manifest.strategies if name in STRATEGIES]
+    found = {FROZEN_LAYER, STALE_WEIGHTS}
+    if any(each.answer in {"mean", "any_order"} and not each.single_baseline for each in strategies):
+        found.add(KEPT_GRADIENT)
+    if any(each.servers for each in strategies):
+        found |= {ZEROS_SENT, PUSH_TWICE}
+    if any(each.answer == "any_order" for each in strategies):
+        found.add(NEVER_PULLED)
+    return found
+
+
+def _has_servers(strategy: str) -> bool:
+    return strategy in STRATEGIES and STRATEGIES[strategy].servers
+
+
+def imported_adapter(manifest: Manifest) -> dict[str, Any]:
+    """Import the adapter in a run folder, in a Python where only numpy and steptime's worker half can be found.
+
+    Returns ``error``; or ``foreign`` (what else it imported), ``typed`` (whether FRAMEWORK is a Framework), ``gives``
+    (the fields that FRAMEWORK has), and ``policies`` or ``policies_error`` where there is a communication.py.
+    """
+    with TemporaryDirectory(prefix="steptime-check-") as folder:
+        make_run_folder(Path(folder), manifest.folder, {}, manifest.libraries, manifest.name)
+        code = _IMPORT.format(folder=folder, name=manifest.name)
+        environment = {"PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-P", "-c", code]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=folder)
+    lines = done.stdout.splitlines()
+    if done.returncode or not lines:
+        return {"error": (done.stderr.strip().splitlines() or ["it ended Python"])[-1]}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
