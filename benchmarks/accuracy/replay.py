@@ -15,6 +15,7 @@ from quiet import all_quiet
 from steptime.measurements.ablation.stages import StageTimes, stage_times_of
 from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
+from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
 from steptime.model.imbalance import WorkerSpread
@@ -64,7 +65,7 @@ def replayed_steps(folders: Folders) -> Iterator[ReplayedStep]:
             continue
         store, links = Store.open(path), Store.open(folders.known).net()
         for trial in store.trials():
-            launches = [each for each in store.ablations(trial.id) if each.status == "ok"]
+            launches = [each for each in store.records(ABLATION, trial.id) if each.status == "ok"]
             if trial.workers < 2 or not strategy_named(trial.strategy).synchronous:
                 continue
             parts = [each for each in stage_times_of(launches) if each.alone]

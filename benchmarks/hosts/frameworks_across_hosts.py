@@ -30,6 +30,7 @@ from cluster_bed import HEAD, ClusterBed, running_bed
 from steptime.environments.kinds import find_ready
 from steptime.frameworks.manifest import load_manifests
 from steptime.measurements.ablation.breakdown import break_down
+from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.runner.preparation import environment_spec
 from steptime.study.strategies import SINGLE, strategy_named
@@ -133,7 +134,7 @@ def verdict(store: Store, trial: Trial) -> str:
     good = [each for each in launches if each.status == "ok"]
     if launches and not good:
         found.append(f"**not timed**: {launches[0].reason}")
-    ablations = list(store.ablations(trial.id))
+    ablations = list(store.records(ABLATION, trial.id))
     if ablations:
         parts = break_down(trial, ablations, [])
         found.append(

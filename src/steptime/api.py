@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from steptime.measurements.export import steps_table, trials_table
+from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.predict import predict as predicting
@@ -148,7 +149,7 @@ _PREDICTIONS = {
 
 def _launches(store: Store) -> Iterator[tuple[Any, ...]]:
     for trial in store.trials():
-        for each in store.iter_launches(trial.id):
+        for each in store.iter_records(TIMING, trial.id):
             yield (
                 *(each.trial, each.launch, each.block, each.status, each.reason),
                 *(each.started_at, each.wall_s, len(each.workers)),

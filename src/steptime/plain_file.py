@@ -206,7 +206,7 @@ def remove_abandoned(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, safe: str = "") -> StoreError:
-    """Return the error about a file that could not be written, the sentence ``safe`` on what is kept, and what to do."""
+    """Return the error about a file that could not be written, with the sentence ``safe`` on what is kept."""
     cause = "the disk is full" if error.errno in _FULL else (error.strerror or str(error))
     remedy = "free some space" if error.errno in _FULL else "make the folder writable"
     return StoreError(f"could not write {path}: {cause}. {safe}{remedy.capitalize()}, then give the same command again")

@@ -53,7 +53,7 @@ def folder(tmp_path):
     store = Store.create(tmp_path / "results", study_text="", study_json={"name": "x", "breakdown": {"launches": 3}})
     store.add_trial(TRIAL)
     for number, status in enumerate(("ok", "ok", "failed")):
-        store.append_ablation(launch(number, status))
+        store.append(launch(number, status))
     return store.path
 
 

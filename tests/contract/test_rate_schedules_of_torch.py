@@ -7,7 +7,7 @@ import pytest
 
 from steptime.runner.preparation import ready_interpreter
 from steptime.study.training import full_parameters
-from steptime.worker.rate_schedules.table import learning_rate
+from steptime.worker.rate_schedules import learning_rate
 
 EPOCHS, PER_EPOCH, RATE = 12, 5, 0.3
 LOSSES = [1.0, 0.9, 0.9, 0.95, 0.8, 0.81, 0.82, 0.83, 0.84, 0.85, 0.86]

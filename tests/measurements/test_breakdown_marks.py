@@ -12,6 +12,7 @@ from steptime.measurements.ablation.breakdown import break_down, closing_phases
 from steptime.measurements.ablation.form import Phase
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
+from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 
 MARKS = ["input", "forward", "backward", "exchange", "update"]
@@ -100,8 +101,8 @@ def test_ablation_launches_come_back_from_the_store_as_they_were(tmp_path):
     trial = a_trial(strategy="allreduce", workers=2)
     store.add_trial(trial)
     launch = replace(marked_launch(hosts=1), trial=trial.id)
-    store.append_ablation(launch)
-    assert store.ablations(trial.id) == [launch]
+    store.append(launch)
+    assert store.records(ABLATION, trial.id) == [launch]
 
 
 def test_waiting_until_the_last_worker_has_a_piece_ready_is_no_communication():

@@ -11,6 +11,7 @@ from simulated import a_trial
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import Account
 from steptime.measurements.ablation.records import AblationLaunch, read_ablation
+from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 
 TRUE = {"forward": STAGES["forward"], "backward": STAGES["backward"], "comm_exposed + sync_wait": STAGES["exchange"]}
@@ -153,8 +154,8 @@ def test_what_timers_said_comes_back_from_the_store(tmp_path):
     trial = a_trial(strategy="allreduce", workers=2)
     store.add_trial(trial)
     launch = replace(telling(0, TRUE), trial=trial.id)
-    store.append_ablation(launch)
-    assert store.ablations(trial.id) == [launch]
+    store.append(launch)
+    assert store.records(ABLATION, trial.id) == [launch]
 
 
 def test_launches_from_before_timers_were_asked_can_still_be_read():

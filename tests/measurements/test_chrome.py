@@ -166,7 +166,7 @@ def store(tmp_path):
     store = a_store(tmp_path / "results")
     for trial in (TRIAL, a_trial()):
         store.add_trial(trial)
-    store.append_ablation(AblationLaunch(**{**vars(marked_launch(offset_s=0.0)), "trial": TRIAL.id}))
+    store.append(AblationLaunch(**{**vars(marked_launch(offset_s=0.0)), "trial": TRIAL.id}))
     return store
 
 

@@ -12,6 +12,7 @@ from steptime.errors import StoreError
 from steptime.measurements.consistency import misfit
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch, WorkerLoading
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
+from steptime.measurements.record_kinds import ABLATION, LOADING, TRAINING
 from steptime.measurements.set_aside import SetAside, counted, sentences
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
@@ -246,9 +247,9 @@ def test_every_kind_of_file_is_read_alike(tmp_path, kind):
     store.add_trial(PAIR)
     store.add_trial(TRAINED)
     record, append, read = {
-        "ablation": (apart(), store.append_ablation, lambda: store.ablations(PAIR.id)),
-        "loader": (loading(), store.append_loader, lambda: store.loader_launches(PAIR.id)),
-        "training": (trained(), store.append_training, lambda: store.trainings(TRAINED.id)),
+        "ablation": (apart(), store.append, lambda: store.records(ABLATION, PAIR.id)),
+        "loader": (loading(), store.append, lambda: store.records(LOADING, PAIR.id)),
+        "training": (trained(), store.append, lambda: store.records(TRAINING, TRAINED.id)),
         "net": (messages(), store.append_net, store.net),
     }[kind]
     append(record)

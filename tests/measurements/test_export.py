@@ -75,8 +75,8 @@ def test_a_row_per_epoch_has_the_measures_over_all_workers(store, tmp_path):
     trial = a_trial(framework="pytorch", training=Training(epochs=2), workers=2, strategy="allreduce", seed=7)
     store.add_trial(trial)
     epochs = [[an_epoch(correct=40, trained_s=2.0), an_epoch(correct=44, trained_s=3.0)], [an_epoch(), an_epoch()]]
-    store.append_training(a_training(trial, seed=7, epochs=epochs, wall_s=10.0))
-    store.append_training(a_training(trial, 1, seed=8, status="failed", reason="no", epochs=[]))
+    store.append(a_training(trial, seed=7, epochs=epochs, wall_s=10.0))
+    store.append(a_training(trial, 1, seed=8, status="failed", reason="no", epochs=[]))
     (path,) = (path for path in export_tables(store, tmp_path / "tables", "csv") if path.stem == "trainings")
 
     first, second = read(path).to_dicts()

@@ -136,7 +136,7 @@ def folder(tmp_path_factory):
     for launch in [*launches_of(SYNC), *launches_of(ASYNC, staleness={"0": 3, "1": 1})]:
         store.append(launch)
     for launch in ablations():
-        store.append_ablation(launch)
+        store.append(launch)
     for launch in message_launches():
         store.append_net(launch)
     for _ in range(2):

@@ -22,7 +22,7 @@ def flags_of(tmp_path, *launches, ablations=()):
     for number, changes in enumerate(launches):
         store.append(a_launch(a_trial(), number, [0.1] * 20, **{**usual, **changes}))
     for launch in ablations:
-        store.append_ablation(replace(launch, trial=a_trial().id, **usual))
+        store.append(replace(launch, trial=a_trial().id, **usual))
     (trial,) = summarise(store).trials
     return [flag for flag in trial.flags if flag.startswith("pooled")]
 

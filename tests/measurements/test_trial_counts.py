@@ -55,20 +55,20 @@ def test_a_half_written_line_is_counted_once_it_is_whole(store):
 
 
 def test_trainings_and_their_epochs_are_counted_apart(store):
-    store.append_training(a_training(a_trial()))
-    store.append_training(a_training(a_trial(), 1, status="failed", reason="no", epochs=[]))
+    store.append(a_training(a_trial()))
+    store.append(a_training(a_trial(), 1, status="failed", reason="no", epochs=[]))
     found = status(store)
     assert (found["ok"], found["trainings_ok"], found["trainings_failed"], found["epochs"]) == (3, 1, 1, 2)
     assert found["reason"] == "no"
 
 
 def test_ablation_launches_are_counted_apart_from_timed_ones(store):
-    store.append_ablation(an_ablation_launch())
+    store.append(an_ablation_launch())
     assert (status(store)["ok"], status(store)["steps"], status(store)["ablations_ok"]) == (3, 9, 1)
 
 
 def test_a_failed_ablation_launch_says_why(store):
-    store.append_ablation(an_ablation_launch(status="failed", reason="timed out", workers=[]))
+    store.append(an_ablation_launch(status="failed", reason="timed out", workers=[]))
     assert (status(store)["ablations_failed"], status(store)["reason"]) == (1, "timed out")
 
 

@@ -35,7 +35,7 @@ def add(store: Store, step_s: float, slow: dict[int, float] | None = None, **cha
         store.append(a_launch(trial, number, workers=[a_worker(ends, rank) for rank in range(trial.workers)]))
     stages = STAGES if trial.workers > 1 else {name: each for name, each in STAGES.items() if name != "exchange"}
     made = launch_of(1, trial.workers, stages, noise=0.001, slow=slow)
-    store.append_ablation(replace(made, trial=trial.id))
+    store.append(replace(made, trial=trial.id))
     return trial
 
 

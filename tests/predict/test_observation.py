@@ -47,7 +47,7 @@ def test_ablation_launches_give_phases(store):
     trial = a_trial(strategy="allreduce", workers=2)
     store.add_trial(trial)
     store.append(a_launch(trial, 0, [0.03] * 20))
-    store.append_ablation(replaced(launch_of(1), trial=trial.id))
+    store.append(replaced(launch_of(1), trial=trial.id))
     (found,) = observe(store)
     phases = found.launch_phases[0].phases
     assert phases["forward"] == pytest.approx(0.010, rel=0.05)
@@ -128,7 +128,7 @@ def test_pieces_are_seen_with_their_sizes_and_when_they_went(store):
     trial = a_trial(strategy="allreduce", workers=2)
     store.add_trial(trial)
     store.append(a_launch(trial, 0, [0.03] * 20))
-    store.append_ablation(replaced(shown([0.25, 0.75]), trial=trial.id))
+    store.append(replaced(shown([0.25, 0.75]), trial=trial.id))
     (found,) = observe(store)
     (one, other) = found.launch_phases[0].pieces
     assert one == pytest.approx((1000, 0.25))
@@ -141,5 +141,5 @@ def test_steps_with_different_numbers_of_pieces_show_none(store):
     store.append(a_launch(trial, 0, [0.03] * 20))
     launch = shown([0.25, 0.75])
     odd = [replaced(worker, transfers=worker.transfers[:-1]) for worker in launch.workers]
-    store.append_ablation(replaced(launch, trial=trial.id, workers=odd))
+    store.append(replaced(launch, trial=trial.id, workers=odd))
     assert observe(store)[0].launch_phases[0].pieces == ()

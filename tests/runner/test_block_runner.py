@@ -18,7 +18,6 @@ from steptime.runner.block_runner import (
     LaunchProgress,
     Schedule,
     StoppingRule,
-    deadlines,
 )
 from steptime.runner.executor import LaunchResult
 from steptime.runner.message_timing import MessageRuns
@@ -414,16 +413,3 @@ class TestRemaining:
         launched, _ = run(schedule(StoppingRule(2, 3)), observer=observer)
         assert len(observer.reports) == len(launched)
         assert [(each.least, each.most) for each in observer.reports[:2]] == [(8, 12), (7, 11)]
-
-
-class TestSplit:
-    """How a budget is divided between timed and ablation launches."""
-
-    def test_forty_percent_are_kept_for_ablation_launches(self):
-        assert deadlines(100.0, ablation=True, now=5.0) == (65.0, 105.0)
-
-    def test_without_ablation_launches_all_of_it_is_for_the_timed_ones(self):
-        assert deadlines(100.0, ablation=False, now=5.0) == (105.0, 105.0)
-
-    def test_without_a_budget_there_is_no_deadline(self):
-        assert deadlines(None, ablation=True, now=5.0) == (None, None)

@@ -12,6 +12,7 @@ import pytest
 import steptime
 from steptime.errors import LaunchError
 from steptime.launchers import isolation, processes
+from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.runner import study_run
 from steptime.runner.plan import StudyPlan, command_line, plan_study
@@ -152,5 +153,7 @@ def test_a_study_that_requires_isolation_starts_nothing_where_there_is_none(plan
 def test_a_launch_is_recorded_with_what_kept_others_out(plan, monkeypatch, kind):
     monkeypatch.setattr(isolation, "isolation_kind", lambda: kind)
     StudyRun(plan, Silent()).run()
-    launches = [each for trial in plan.expansion.trials for each in Store.open(plan.folder).iter_launches(trial.id)]
+    launches = [
+        each for trial in plan.expansion.trials for each in Store.open(plan.folder).iter_records(TIMING, trial.id)
+    ]
     assert [launch.isolation for launch in launches] == [kind] * len(plan.expansion.trials)

@@ -52,14 +52,14 @@ def verdict(store: Store) -> str:
 
 def test_a_training_that_reached_its_time_limit_twice_goes_on_with_the_next_run(store):
     for _ in range(2):
-        store.append_training(training(0, "failed"))
+        store.append(training(0, "failed"))
 
     assert verdict(store) == "continue"
 
 
 def test_a_trial_with_a_training_of_every_seed_needs_no_other(store):
-    store.append_training(training(0, "failed"))
+    store.append(training(0, "failed"))
     for number in range(2):
-        store.append_training(training(number, "ok"))
+        store.append(training(number, "ok"))
 
     assert verdict(store) == "settled"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.study.training import full_parameters
-from steptime.worker.rate_schedules.table import RATE_SCHEDULES, learning_rate
+from steptime.worker.rate_schedules import RATE_SCHEDULES, learning_rate
 
 EPOCHS, PER_EPOCH = 12, 7
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from steptime.measurements.flags import Varied, varied_names, varied_options
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
+from steptime.runner.run_kinds import RUN_KINDS, TRAININGS
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
@@ -60,22 +61,20 @@ def _print_times(plan: StudyPlan, console: "PlainConsole") -> None:
     guesses = []
     if plan.timed:
         guesses.append("longer where a step takes a tenth of a second or more")
-    if plan.training_launches:
-        each = format_seconds(plan.training_s / plan.training_launches)
-        guesses.append(f"a guess of {each} for each of {plan.training_launches} trainings, until the first has ended")
+    trainings, training_s = plan.launches(TRAININGS)
+    if trainings:
+        each = format_seconds(training_s / trainings)
+        guesses.append(f"a guess of {each} for each of {trainings} trainings, until the first has ended")
     console.print(
         f"\nabout {format_seconds(wanted)} of launches, besides environments, datasets and checks; {'; '.join(guesses)}"
     )
     if budget_s is not None and wanted > budget_s:
         console.print(f"the budget ends them after {format_seconds(budget_s)}; the same command goes on")
-    parts = {
-        "take steps apart": (plan.ablation_launches, plan.ablation_s),
-        "take batches from a loader alone": (plan.loader_launches, plan.loader_s),
-    }
-    for what, (launches, seconds) in parts.items():
-        if launches:
+    for kind in RUN_KINDS:
+        launches, seconds = plan.launches(kind)
+        if launches and not kind.is_result:
             room = " if the budget has room for them" if budget_s is not None else ""
-            console.print(f"among them {launches} launches that {what}, about {format_seconds(seconds)}{room}")
+            console.print(f"among them {launches} launches that {kind.purpose}, about {format_seconds(seconds)}{room}")
 
 
 def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
@@ -130,13 +129,20 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
         yield f"runs {program}"
 
 
+def _launches(plan: StudyPlan) -> dict[str, float]:
+    """Return the number of launches of each kind, and the guess of their seconds."""
+    found: dict[str, float] = {}
+    for kind in RUN_KINDS:
+        found[f"{kind.name}_launches"], found[f"{kind.name}_estimated_s"] = plan.launches(kind)
+    return found
+
+
 def _as_json(plan: StudyPlan) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         "folder": str(plan.folder),
         "estimated_s": plan.estimate_s,
-        "ablation_launches": plan.ablation_launches,
-        "ablation_estimated_s": plan.ablation_s,
+        **_launches(plan),
         "budget_s": plan.budget_s,
         "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),

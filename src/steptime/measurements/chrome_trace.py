@@ -17,6 +17,7 @@ from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
+from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.phases import IN_TIME, NAMES, OF_MARK
 from steptime.study.strategies import strategy_named
@@ -49,7 +50,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
         raise UsageError(choices_message("trial", only, trials))
     paths = []
     for name in trials if only is None else [only]:
-        found = trace(trials[name], store.ablations(name))
+        found = trace(trials[name], store.records(ABLATION, name))
         if found is not None:
             path = folder / f"{name}.trace.json"
             store.folder_around(path).write(path, json.dumps(found, separators=(",", ":")).encode())

@@ -9,6 +9,7 @@ import numpy as np
 
 from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
 from steptime.measurements.launch_times import launch_times, step_times
+from steptime.measurements.record_kinds import TIMING, TRAINING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
@@ -134,7 +135,7 @@ def _set_aside(store: Store) -> "pl.DataFrame":
 def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
     for trial in store.trials():
         # Of repeated trainings of one seed the last counts, as in the summary.
-        for run in {run.seed: run for run in store.trainings(trial.id) if run.status == "ok"}.values():
+        for run in {run.seed: run for run in store.records(TRAINING, trial.id) if run.status == "ok"}.values():
             seconds = accumulate(map(seconds_of, run.epochs))
             for number, (epoch, passed) in enumerate(zip(run.epochs, seconds, strict=True), 1):
                 rate = epoch[0].learning_rate
@@ -181,5 +182,5 @@ def _names(trial: Trial, launch: Launch, size: int) -> dict[str, Any]:
 
 def _launches(store: Store) -> Iterator[tuple[Trial, Launch]]:
     for trial in store.trials():
-        for launch in store.iter_launches(trial.id):
+        for launch in store.iter_records(TIMING, trial.id):
             yield trial, launch

@@ -6,20 +6,20 @@ Of the counts nothing is kept between two calls: a cache would be one more file 
 import json
 import os
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 from pydantic import TypeAdapter
 
 from steptime.errors import StoreError
-from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.launch_times import step_times
 from steptime.measurements.record_fields import STRICT
+from steptime.measurements.record_kinds import RecordKind
 from steptime.measurements.records import Launch
+from steptime.measurements.stored_record import TrialLaunch
 from steptime.plain_file import PlainFolder
 from steptime.process_identity import ProcessIdentity
 from steptime.study.trial import Trial, Tuning
@@ -144,43 +144,38 @@ def last_line_age_s(folder: Path) -> float | None:
 
 
 def trial_progress(
-    trial: Trial,
-    launches: Iterable[Launch],
-    ablations: Iterable[AblationLaunch],
-    trainings: Iterable[TrainingRun],
-    verdict: Mapping[str, Any] | None,
+    trial: Trial, records: Mapping[RecordKind[Any], Iterable[TrialLaunch]], verdict: Mapping[str, Any] | None
 ) -> TrialProgress:
-    """Count the launches of ``trial``; ``verdict`` says why it is not launched again, if it is not.
+    """Count the launches of ``trial``; ``verdict`` is why it is not launched again, if it is not.
 
-    What was set aside is for the caller to add: it is known when all of these were read.
+    All ``records`` are read, those of kinds that are not counted too. What was set aside is for the caller to add: it
+    is known afterwards.
     """
     steps, epochs, last = 0, 0, None
-    ok, failed = Counter[str](), Counter[str]()
+    counts: dict[str, int] = {}
     reason = verdict["reason"] if verdict else None
-    for kind, found in (("timing", launches), ("ablation", ablations), ("training", trainings)):
+    for kind, found in records.items():
+        if kind.counted is not None:
+            counts |= {f"{kind.counted}{status}": 0 for status in ("ok", "failed")}
         for launch in found:
+            if kind.counted is None:
+                continue
+            counts[f"{kind.counted}{launch.status}"] += 1
             last = max(last or launch.started_at, launch.started_at)
-            if launch.status == "ok":
-                ok[kind] += 1
-            else:
-                failed[kind] += 1
+            if launch.status != "ok":
                 reason = reason or launch.reason
             if isinstance(launch, Launch):
                 steps += len(step_times(launch, trial.strategy))
             elif isinstance(launch, TrainingRun):
                 epochs += len(launch.epochs)
-    return TrialProgress(
-        trial=trial.id,
-        tuning=trial.tuning,
-        ok=ok["timing"],
-        failed=failed["timing"],
-        ablations_ok=ok["ablation"],
-        ablations_failed=failed["ablation"],
-        trainings_ok=ok["training"],
-        trainings_failed=failed["training"],
-        epochs=epochs,
-        steps=steps,
-        last_launch_at=last,
-        reason=reason,
-        set_aside=[],
-    )
+    progress: dict[str, Any] = {
+        "trial": trial.id,
+        "tuning": trial.tuning,
+        **counts,
+        "epochs": epochs,
+        "steps": steps,
+        "last_launch_at": last,
+        "reason": reason,
+        "set_aside": [],
+    }
+    return cast("TrialProgress", progress)

@@ -32,18 +32,16 @@ from typing import Any
 import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
-from steptime.measurements.ablation.records import AblationLaunch, read_ablation
-from steptime.measurements.accuracy.records import TrainingRun, read_training
-from steptime.measurements.consistency import AnyRecord, FileCheck
+from steptime.measurements.consistency import FileCheck
 from steptime.measurements.jsonlines import append_line
-from steptime.measurements.loaders.records import LoaderLaunch, read_loader
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
 from steptime.measurements.progress import TrialProgress, trial_progress
-from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence, read_launch
+from steptime.measurements.record_kinds import RECORD_KINDS, TIMING, KeptRecord, RecordKind, kind_of
+from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence
 from steptime.measurements.results_files import ResultsFiles
 from steptime.measurements.set_aside import SetAside, counted, sentences
-from steptime.measurements.stored_record import SCHEMA, Reader
+from steptime.measurements.stored_record import SCHEMA, TrialLaunch
 from steptime.measurements.verdicts import TrialVerdict, trial_verdicts
 from steptime.plain_file import PlainFolder, cannot_write, refuse_links
 from steptime.study.trial import Trial
@@ -236,35 +234,32 @@ class Store:
             self._trials = found
         return [self._trials[name] for name in sorted(self._trials)]
 
-    def append(self, launch: Launch) -> None:
-        """Add a launch to its trial and wait until it is on the disk.
+    def append(self, record: TrialLaunch) -> None:
+        """Add the record of a launch to those of its trial and kind, and wait until it is on the disk.
 
         Raises StoreError when it cannot be written (the file is then as it was before), ValueError when its trial
         was not added.
         """
-        self._append(launch.trial, "records.jsonl", launch.to_json())
-
-    def _append(self, trial_id: str, name: str, line: dict[str, Any]) -> None:
-        folder = self._folder_of(trial_id)
+        folder = self._folder_of(record.trial)
         if not (folder / "trial.json").exists():
-            message = f"launch of an unknown trial {trial_id}; add the trial first"
+            message = f"launch of an unknown trial {record.trial}; add the trial first"
             raise ValueError(message)
         with self._lock:
-            append_line(self._folder, folder / name, line)
+            append_line(self._folder, folder / kind_of(record).file, record.to_json())
+
+    def records(self, kind: RecordKind[KeptRecord], trial_id: str) -> list[KeptRecord]:
+        """Return a trial's launches of a kind in the order in which they ran; unfit and damaged lines are set aside."""
+        return list(self.iter_records(kind, trial_id))
+
+    def iter_records(self, kind: RecordKind[KeptRecord], trial_id: str) -> Iterator[KeptRecord]:
+        """Yield a trial's launches of a kind one by one, for callers that must not hold all of them."""
+        trial = cache(lambda: self._trial(trial_id))
+        check = FileCheck[KeptRecord](lambda _: trial(), only=trial_id)
+        return self._files.launches(self._folder_of(trial_id) / kind.file, kind.read, check)
 
     def launches(self, trial_id: str) -> list[Launch]:
-        """Return the launches of a trial in the order in which they ran; others and damaged lines are set aside."""
-        return list(self.iter_launches(trial_id))
-
-    def iter_launches(self, trial_id: str) -> Iterator[Launch]:
-        """Yield the launches of a trial one by one, for callers that must not hold all of them."""
-        return self._of_trial(trial_id, "records.jsonl", read_launch)
-
-    def _of_trial(self, trial_id: str, name: str, read: Reader[AnyRecord]) -> Iterator[AnyRecord]:
-        """Yield the records of one kind of a trial."""
-        trial = cache(lambda: self._trial(trial_id))
-        check = FileCheck[AnyRecord](lambda _: trial(), only=trial_id)
-        return self._files.launches(self._folder_of(trial_id) / name, read, check)
+        """Return the timed launches of a trial, as ``records`` does."""
+        return self.records(TIMING, trial_id)
 
     def _trial(self, trial_id: str) -> Trial:
         path = self._folder_of(trial_id) / "trial.json"
@@ -273,30 +268,6 @@ class Store:
             message = f"{path} is missing: it describes the launches of its trial; restore it from a copy"
             raise StoreError(message)
         return known or self._files.trial(path)
-
-    def append_ablation(self, launch: AblationLaunch) -> None:
-        """Add an ablation launch to its trial, as ``append`` adds a timing launch."""
-        self._append(launch.trial, "ablation.jsonl", launch.to_json())
-
-    def ablations(self, trial_id: str) -> list[AblationLaunch]:
-        """Return the ablation launches of a trial in the order in which they ran, as ``launches`` does."""
-        return list(self._of_trial(trial_id, "ablation.jsonl", read_ablation))
-
-    def append_loader(self, launch: LoaderLaunch) -> None:
-        """Add a loader launch to its trial, as ``append`` adds a timing launch."""
-        self._append(launch.trial, "loader.jsonl", launch.to_json())
-
-    def loader_launches(self, trial_id: str) -> list[LoaderLaunch]:
-        """Return the loader launches of a trial in the order in which they ran, as ``launches`` does."""
-        return list(self._of_trial(trial_id, "loader.jsonl", read_loader))
-
-    def append_training(self, run: TrainingRun) -> None:
-        """Add a training to its trial, as ``append`` adds a timing launch."""
-        self._append(run.trial, "training.jsonl", run.to_json())
-
-    def trainings(self, trial_id: str) -> list[TrainingRun]:
-        """Return the trainings of a trial in the order in which they ended, as ``launches`` does."""
-        return list(self._of_trial(trial_id, "training.jsonl", read_training))
 
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""
@@ -328,9 +299,8 @@ class Store:
         verdicts = self.verdicts()
         found = []
         for trial in self.trials():
-            kinds = (self.iter_launches(trial.id), self.ablations(trial.id), self.trainings(trial.id))
-            progress = trial_progress(trial, *kinds, verdicts.get(trial.id))
-            self.loader_launches(trial.id)  # nothing counts them, but some may have been set aside
+            kinds = {kind: self.iter_records(kind, trial.id) for kind in RECORD_KINDS}
+            progress = trial_progress(trial, kinds, verdicts.get(trial.id))
             progress["set_aside"] = [each.model_dump() for each in self.set_aside_of(trial.id)]
             found.append(progress)
         return found

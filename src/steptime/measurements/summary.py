@@ -35,6 +35,7 @@ from steptime.measurements.launch_spread import TrialSpread, pool_spread
 from steptime.measurements.loaders.records import LoaderLaunch
 from steptime.measurements.loaders.verdict import MeasuredLoading, loader_verdicts, step_cpu_s
 from steptime.measurements.published import average_ratio
+from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING
 from steptime.measurements.records import EquivalenceResult, Launch
 from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.simultaneous import sidak_level
@@ -190,15 +191,15 @@ def _result(
 ) -> _Result:
     ok: list[Launch] = []
     failures: list[Launch] = []
-    trainings = store.trainings(trial.id) if trial.training else []
+    trainings = store.records(TRAINING, trial.id) if trial.training else []
     failed = [run for run in trainings if run.status != "ok"]
-    for launch in store.iter_launches(trial.id):
+    for launch in store.iter_records(TIMING, trial.id):
         (ok if launch.status == "ok" else failures).append(launch)
     ran = ok or failures
     found = estimate(ok, trial.strategy) if ok else None
     timed = [math.exp(each.log_mean) for each in found.launches] if found else []
-    ablations = store.ablations(trial.id)
-    alone = [each for each in store.loader_launches(trial.id) if each.status == "ok"]
+    ablations = store.records(ABLATION, trial.id)
+    alone = [each for each in store.records(LOADING, trial.id) if each.status == "ok"]
     set_aside = store.set_aside_of(trial.id)
     flags = [*trial_flags(trial, ok, len(failures), cores, ablations), *set_aside_flags(set_aside)] if ok else []
     flags += [stall_flag(found.stalls)] if found and found.stalls else []

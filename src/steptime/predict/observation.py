@@ -15,6 +15,7 @@ from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import ablation_phases, stage_times_of
 from steptime.measurements.launch_times import launch_times
 from steptime.measurements.pooled_conditions import pooled_versions, versions_of
+from steptime.measurements.record_kinds import ABLATION, TIMING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.model.traffic import AS_PLANNED, Traffic
@@ -176,7 +177,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
     steps, counts, versions = [], 0, []
     links: list[tuple[float, float]] = []
     preemptions, token_buckets = [], False
-    for launch in store.iter_launches(trial.id):
+    for launch in store.iter_records(TIMING, trial.id):
         times = launch_times(launch, trial.strategy)
         if times is None:
             continue
@@ -186,7 +187,7 @@ def _observation(store: Store, trial: Trial) -> Observation:
         links += _links(launch)
         preemptions.append(preemptions_of(launch))
         token_buckets |= crossed_token_buckets(launch)
-    ablations = store.ablations(trial.id)
+    ablations = store.records(ABLATION, trial.id)
     versions += [versions_of(launch) for launch in ablations if launch.status == "ok"]
     launch_phases = [each for launch in ablations for each in _launch_phases(trial, launch)]
     return Observation(

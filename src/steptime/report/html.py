@@ -7,6 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import steptime
 from steptime.measurements.estimate import step_time_quantiles
 from steptime.measurements.net.form import NetSummary
+from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
 from steptime.report import accounts, accuracy, breakdown, clusters, conditions, links, loaders, tiers
@@ -39,7 +40,7 @@ def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | Non
     """
     ranked = {place.trial for place in summary.ranking}
     quantiles = {
-        trial.id: step_time_quantiles(store.iter_launches(trial.id), trial.strategy)
+        trial.id: step_time_quantiles(store.iter_records(TIMING, trial.id), trial.strategy)
         for trial in summary.trials
         if trial.id in ranked
     }

@@ -25,12 +25,6 @@ from steptime.runner.progress import Observer, Remaining
 
 START_S = 6.0
 """A guess of the time that starting a framework takes, until the first launch has shown it."""
-ABLATION_SHARE = 0.4
-LOADER_SHARE = 0.2
-TRAINING_SHARE = 0.3
-"""The parts of a budget that are kept for ablation launches, for loader launches, and for trainings in a study that
-times steps as well; each is of what the ones below it leave."""
-
 Verdict = Literal["continue", "settled", "abandoned"]
 BUDGET_SPENT = "the budget is spent; what was measured is kept"
 
@@ -326,17 +320,3 @@ class BlockRunner(Generic[Configuration, Record]):
 
     def _time_left_s(self) -> float | None:
         return None if self.deadline is None else self.deadline - self.clock()
-
-
-def deadlines(budget_s: float | None, *, ablation: bool, now: float) -> tuple[float | None, float | None]:
-    """Return when timed launches must end, and when all launches must.
-
-    Args:
-        budget_s: for both kinds together; None for no budget.
-        ablation: whether ablation launches follow the timed ones.
-        now: when the budget begins, on any clock.
-    """
-    if budget_s is None:
-        return None, None
-    kept = budget_s * ABLATION_SHARE if ablation else 0.0
-    return now + budget_s - kept, now + budget_s

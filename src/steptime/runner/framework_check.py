@@ -23,6 +23,7 @@ from steptime.frameworks.manifest import Manifest
 from steptime.measurements.ablation.accounts import MARKS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
+from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.measurements.verdicts import TrialVerdict
 from steptime.plugins import OWN
@@ -240,7 +241,7 @@ def _about_timing(store: Store, trial: Trial, subject: str) -> Finding:
 
 
 def _about_breakdown(store: Store, trial: Trial, subject: str) -> Iterator[Finding]:
-    ablations = list(store.ablations(trial.id))
+    ablations = list(store.records(ABLATION, trial.id))
     broken_down = break_down(trial, ablations, [])
     what = "phases of its step sum to the step"
     if broken_down is None:

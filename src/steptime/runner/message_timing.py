@@ -14,7 +14,7 @@ from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.store import Store
-from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule, deadlines
+from steptime.runner.block_runner import START_S, AbstractRuns, BlockRunner, Schedule, StoppingRule
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.host import usable_cores
 from steptime.runner.jobs import SCHEMA
@@ -176,7 +176,7 @@ class NetRun:
             settings = [each for each in self.plan.settings if names[environment_key(each)] in there]
             before = store.net()
             # Environments are made once per machine; the budget is for what every run does.
-            _, deadline = deadlines(self.budget_s, ablation=False, now=time.monotonic())
+            deadline = None if self.budget_s is None else time.monotonic() + self.budget_s
             cores, limit_s = usable_cores(), self.time_limit_s
             not_run = BlockRunner(
                 executor=Executor(

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from steptime.clusters.site import NeededPaths, Site
 from steptime.datasets.builtins import BUILTINS
@@ -17,17 +18,15 @@ from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
 from steptime.measurements.accelerators import Accelerators
 from steptime.plugins import OWN
-from steptime.runner.block_runner import START_S
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import LaunchSpec, environment_key
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
+from steptime.runner.run_kinds import RUN_KINDS, RunKind
 from steptime.runner.site import accelerators_of, site_of_study
-from steptime.runner.training_runs import GUESS_S
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import SMALL, Study
 from steptime.study.study_file import study_files, study_text
 from steptime.study.trial import Trial
@@ -64,46 +63,17 @@ class StudyPlan:
     @property
     def wanted_s(self) -> float:
         """About how long all launches take, whatever the budget."""
-        timed_s = len(self.timed) * self.study.launches.min * (START_S + self.study.seconds_per_launch)
-        return timed_s + self.training_s + self.ablation_s + self.loader_s
+        return sum(self.launches(kind)[1] for kind in RUN_KINDS)
 
-    @property
-    def training_launches(self) -> int:
-        """How many trainings there will be, one for each seed of each trial that is trained."""
-        trained = len(self.expansion.trials) - len(self.timed)
-        return trained * self.study.training.seeds if self.study.training else 0
-
-    @property
-    def training_s(self) -> float:
-        """A guess of how long they take: how long an epoch takes, nothing tells before the first."""
-        return self.training_launches * GUESS_S
+    def launches(self, kind: RunKind[Any]) -> tuple[int, float]:
+        """Return how many launches of a kind there will be at least, over all trials, and about how long they take."""
+        count = kind.count(self.study, self.expansion.trials)
+        return count, count * kind.each_s(self.study)
 
     @property
     def timed(self) -> list[Trial]:
         """The trials whose steps are timed; the others are trained until it is over."""
         return [trial for trial in self.expansion.trials if not trial.training]
-
-    @property
-    def ablation_launches(self) -> int:
-        """How many launches will take steps apart, over all trials."""
-        return len(self.timed) * self.study.breakdown.launches if self.study.breakdown else 0
-
-    @property
-    def ablation_s(self) -> float:
-        """About how long the ablation launches will take, if the budget suffices for all of them."""
-        return self.ablation_launches * (START_S + self.study.breakdown.seconds) if self.study.breakdown else 0.0
-
-    @property
-    def loader_launches(self) -> int:
-        """How many launches will take batches from a loader alone, over all trials."""
-        chosen = self.study.loader_alone
-        return chosen.launches * sum(trial.loader != SYNTHETIC.name for trial in self.timed) if chosen else 0
-
-    @property
-    def loader_s(self) -> float:
-        """About how long they will take, if the budget suffices for all of them."""
-        chosen = self.study.loader_alone
-        return self.loader_launches * (START_S + 2 * chosen.seconds) if chosen else 0.0
 
     @property
     def most_hosts(self) -> int:

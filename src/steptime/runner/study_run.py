@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from steptime.clusters.site import Site
 from steptime.datasets.dataset import Dataset
@@ -12,6 +12,7 @@ from steptime.foreign_writers import require_folder_for_launches
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
+from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
@@ -19,11 +20,10 @@ from steptime.measurements.tiers import merged_tiers
 from steptime.measurements.verdicts import TrialVerdict
 from steptime.runner.admission import Admission
 from steptime.runner.allocation import Allocation
-from steptime.runner.block_runner import LOADER_SHARE, TRAINING_SHARE, BlockRunner, deadlines
+from steptime.runner.block_runner import BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
-from steptime.runner.jobs import AblationSchedule
 from steptime.runner.largest_batch import BatchSearch
 from steptime.runner.plan import StudyPlan
 from steptime.runner.preparation import (
@@ -35,45 +35,13 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
+from steptime.runner.run_kinds import RUN_KINDS, RunInputs, deadlines
 from steptime.runner.site import probe_site
-from steptime.runner.training_runs import TrainingRuns, training_schedule
-from steptime.runner.trial_runs import (
-    TrialInputs,
-    ablation_runs,
-    ablation_schedule,
-    loader_runs,
-    loader_schedule,
-    timed_runs,
-    timed_schedule,
-    timing_of,
-)
+from steptime.runner.trial_runs import TrialInputs
 from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
 from steptime.study.loaders import SYNTHETIC
-from steptime.study.study import Study
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
-
-KeptRecord = TypeVar("KeptRecord", bound=TrialLaunch)
-
-
-@dataclass(frozen=True)
-class _Deadlines:
-    """When the launches of each kind must end, on the monotonic clock; None for no budget."""
-
-    timed: float | None
-    apart: float | None
-    alone: float | None
-    all: float | None
-
-    @classmethod
-    def of(cls, study: Study, budget_s: float | None, now: float, *, mixed: bool) -> "_Deadlines":
-        """Share the budget; ``mixed``: whether a study times steps and trains as well."""
-        if budget_s is None:
-            return cls(None, None, None, None)
-        measured_s = budget_s * (1.0 - TRAINING_SHARE) if mixed else budget_s
-        before_s = measured_s * (1.0 - LOADER_SHARE) if study.loader_alone else measured_s
-        timed, apart = deadlines(before_s, ablation=study.breakdown is not None, now=now)
-        return cls(timed, apart, now + measured_s, now + budget_s)
 
 
 @dataclass
@@ -133,31 +101,7 @@ class StudyRun:
                 trials = admission.equivalent(store, executor, trials, workloads, checked)
                 self._verdicts.accept(trials, self.plan.manifests)
                 inputs = TrialInputs(self.plan.folder, workloads, loaders)
-                # Environments, datasets and checks are made once per machine; the budget is for what every run does.
-                trained = [trial for trial in trials if trial.training]
-                trials = [trial for trial in trials if not trial.training]
-                until = _Deadlines.of(study, self.plan.budget_s, time.monotonic(), mixed=bool(trained and trials))
-                timed = timed_schedule(study, trials, store)
-                for sentence in store.problems:
-                    self.observer.note(sentence)
-                runs = timed_runs(inputs, timing_of(study), timed)
-                keep = self._keeping(store, store.append)
-                BlockRunner(
-                    executor,
-                    runs,
-                    keep,
-                    self.observer,
-                    until.timed,
-                    self.allocation,
-                    after_block=self.observer.block_over,
-                ).run(timed)
-                self._explain(store, executor, trials, inputs, timed.records, until)
-                if trained:
-                    self._train(store, executor, trained, TrainingRuns(inputs, splits), until.all)
-                self._find_largest_batches(executor, inputs, timed.records, until.all, store.get("verdicts") or {})
-                for trial in trials:
-                    if not timed.records.get(trial.id):
-                        self._verdicts.leave_out(trial, NOT_RUN)
+                self._launch(RunInputs(study, store, inputs, splits, executor.hosts), executor, trials)
             finally:
                 with shielded():
                     self._verdicts.keep(store)
@@ -189,28 +133,37 @@ class StudyRun:
             with shielded():
                 kept.end(how)
 
-    def _explain(  # noqa: PLR0913, PLR0917 - what a run has prepared
-        self,
-        store: Store,
-        executor: Executor,
-        trials: list[Trial],
-        inputs: TrialInputs,
-        timed: Mapping[str, Sequence[Launch]],
-        until: "_Deadlines",
-    ) -> None:
-        """Take the steps of timed trials apart, and time their loaders alone, where the study asks for either."""
-        study = self.plan.study
-        if study.breakdown is not None:
-            ablation = AblationSchedule(study.steps.warmup, study.breakdown.seconds)
-            schedule = ablation_schedule(study, trials, store, timed, ablation.seconds)
-            keep_ablation = self._keeping(store, store.append_ablation)
-            apart = ablation_runs(inputs, ablation)
-            BlockRunner(executor, apart, keep_ablation, self.observer, until.apart, self.allocation).run(schedule)
-        if study.loader_alone is not None:
-            alone = loader_runs(inputs, study.loader_alone.seconds, executor.hosts)
-            keep_alone = self._keeping(store, store.append_loader)
-            schedule_alone = loader_schedule(study, trials, store, timed)
-            BlockRunner(executor, alone, keep_alone, self.observer, until.alone, self.allocation).run(schedule_alone)
+    def _launch(self, run: RunInputs, executor: Executor, trials: Sequence[Trial]) -> None:
+        """Launch what is still wanted of each kind, and keep each record as soon as its launch is over."""
+        # Environments, datasets and checks are made once per machine; the budget is for what every run does.
+        ends = deadlines(run.study, trials, self.plan.budget_s, time.monotonic())
+        noted: set[str] = set()
+        for kind, deadline in zip(RUN_KINDS, ends, strict=True):
+            wanted = kind.trials(run.study, trials)
+            if not wanted:
+                continue
+            runs, schedule = kind.make(run, wanted)
+            for sentence in run.store.problems:
+                if sentence not in noted:
+                    self.observer.note(sentence)
+                    noted.add(sentence)
+            BlockRunner(
+                replace(executor, time_limit_s=kind.time_limit_s(run.study)),
+                runs,
+                self._keeping(run.store),
+                self.observer,
+                deadline,
+                self.allocation,
+                after_block=self.observer.block_over if kind.records is TIMING else lambda: None,
+            ).run(schedule)
+            if kind.records is TIMING:
+                run.timed = schedule.records
+            without = [trial for trial in wanted if next(run.store.iter_records(kind.records, trial.id), None) is None]
+            for trial in without if kind.is_result else ():
+                kept = runs.kept_progress(trial, 0)
+                begun = kept and (kept.is_begun or runs.folder(trial, 0).exists())
+                self._verdicts.leave_out(trial, HALF_TRAINED.format(kept.in_words) if kept and begun else NOT_RUN)
+        self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
 
     def _find_largest_batches(
         self,
@@ -234,38 +187,20 @@ class StudyRun:
                 verdict = {"status": "failed", "reason": f"{OUT_OF_MEMORY}: {found.in_words()}: {because}"}
             self._verdicts.against[trial.id] = verdict
 
-    def _train(
-        self, store: Store, executor: Executor, trials: list[Trial], runs: TrainingRuns, until: float | None
-    ) -> None:
-        """Train every trial with every seed, instead of timing its steps."""
-        study = self.plan.study
-        limit = study.training.time_limit if study.training else study.time_limit
-        schedule = training_schedule(study, trials, store, runs)
-        keep = self._keeping(store, store.append_training)
-        BlockRunner(replace(executor, time_limit_s=limit), runs, keep, self.observer, until, self.allocation).run(
-            schedule
-        )
-        for trial in trials:
-            if not store.trainings(trial.id):
-                kept = runs.kept_progress(trial, 0)
-                begun = kept.is_begun or runs.folder(trial, 0).exists()
-                reason = HALF_TRAINED.format(kept.in_words) if begun else NOT_RUN
-                self._verdicts.leave_out(trial, reason)
-
     def _implementations(self) -> dict[str, dict[str, str]]:
         """Return who implements the strategies that the frameworks themselves do not, by framework and strategy."""
         frameworks = {trial.framework for trial in self.plan.expansion.trials}
         return {name: self.plan.manifests[name].implementations for name in frameworks}
 
-    def _keeping(self, store: Store, append: Callable[[KeptRecord], None]) -> Callable[[KeptRecord], None]:
-        """Return ``append`` for records whose trial's folder somebody may remove during the run."""
+    def _keeping(self, store: Store) -> Callable[[TrialLaunch], None]:
+        """Return ``store.append`` for records whose trial's folder somebody may remove during the run."""
         trials = {trial.id: trial for trial in self.plan.expansion.trials}
 
-        def keep(record: KeptRecord) -> None:
+        def keep(record: TrialLaunch) -> None:
             if store.add_trial(trials[record.trial]):
                 folder = self.plan.folder / "trials" / record.trial
                 self.observer.note(f"{folder} was removed during the run, with its records; run again to repeat them")
-            append(record)
+            store.append(record)
             self.kept += 1
 
         return keep

@@ -18,6 +18,7 @@ from typing import Any
 from steptime.datasets.validation import Split
 from steptime.errors import StoreError
 from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
+from steptime.measurements.record_kinds import TRAINING
 from steptime.measurements.store import Store
 from steptime.plain_file import PlainFolder
 from steptime.runner.block_runner import START_S, AbstractRuns, LaunchProgress, Schedule, StoppingRule
@@ -222,7 +223,7 @@ def training_schedule(
     a training that reached its time limit twice goes on with the next run.
     """
     seeds = study.training.seeds if study.training else 0
-    records = {trial.id: [run for run in store.trainings(trial.id) if run.status == "ok"] for trial in trials}
+    records = {trial.id: [run for run in store.records(TRAINING, trial.id) if run.status == "ok"] for trial in trials}
 
     def prior_s(trial: Trial) -> float | None:
         return runs.expected_s(trial, sum(run.status == "ok" for run in records[trial.id]))

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache
+from steptime.measurements.record_kinds import ABLATION, LOADING
 from steptime.measurements.records import Launch
 from steptime.measurements.stopping_rule import suffices
 from steptime.measurements.store import Store
@@ -192,7 +193,7 @@ def ablation_schedule(
     """
     launches = study.breakdown.launches if study.breakdown else 0
     measured = [trial for trial in trials if timed.get(trial.id)]
-    good = {trial.id: [each for each in store.ablations(trial.id) if each.status == "ok"] for trial in measured}
+    good = {trial.id: [each for each in store.records(ABLATION, trial.id) if each.status == "ok"] for trial in measured}
     return Schedule(
         measured,
         StoppingRule(least=launches, most=launches),
@@ -209,7 +210,7 @@ def loader_schedule(
     chosen = study.loader_alone
     launches = chosen.launches if chosen else 0
     reading = [trial for trial in trials if trial.loader != SYNTHETIC.name and timed.get(trial.id)]
-    good = {trial.id: [each for each in store.loader_launches(trial.id) if each.status == "ok"] for trial in reading}
+    good = {trial.id: [each for each in store.records(LOADING, trial.id) if each.status == "ok"] for trial in reading}
     return Schedule(reading, StoppingRule(least=launches, most=launches), seed=f"{study.seed}/loader", records=good)
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from steptime.frameworks.manifest import Manifest
 from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.record_kinds import TIMING, TRAINING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.verdicts import TrialVerdict
@@ -80,4 +81,6 @@ class Verdicts:
 
 def _measured(store: Store, trial: Trial) -> Iterable[Launch | TrainingRun]:
     """Return what was measured of a trial: its trainings, or its timed launches."""
-    return store.trainings(trial.id) if trial.training else store.iter_launches(trial.id)
+    if trial.training:
+        return store.records(TRAINING, trial.id)
+    return store.iter_records(TIMING, trial.id)

@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from steptime.study.quantities import Accuracy, Count, Duration, NameAllowed, OneOrMany, Strict, from_name
-from steptime.worker.rate_schedules.moment import ScheduleParameter
-from steptime.worker.rate_schedules.table import RATE_SCHEDULES, learning_rate
+from steptime.worker.rate_schedules import RATE_SCHEDULES, ScheduleParameter, learning_rate
 
 ScheduleName = Literal[
     "constant",

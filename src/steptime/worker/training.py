@@ -9,7 +9,7 @@ import math
 import os
 import time
 
-from steptime.worker.rate_schedules.table import learning_rate
+from steptime.worker.rate_schedules import learning_rate
 from steptime.worker.shared_file import await_file, open_whole, read_arrays, read_json, write_json
 
 _EPOCHS = "epochs.json"

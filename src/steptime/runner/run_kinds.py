@@ -1,0 +1,168 @@
+"""The kinds of launches of a study, a row each, in the order in which a run makes them.
+
+A plan, a run and its budget loop over the rows; another kind of launch is another row, beside its record
+(measurements/record_kinds.py) and its job.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from steptime.datasets.validation import Split
+from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.loaders.records import LoaderLaunch
+from steptime.measurements.record_kinds import ABLATION, LOADING, TIMING, TRAINING, RecordKind
+from steptime.measurements.records import Launch
+from steptime.measurements.store import Store
+from steptime.measurements.stored_record import TrialLaunch
+from steptime.runner.block_runner import START_S, AbstractRuns, Schedule
+from steptime.runner.jobs import AblationSchedule
+from steptime.runner.living_hosts import LivingHosts
+from steptime.runner.training_runs import GUESS_S, TrainingRuns, training_schedule
+from steptime.runner.trial_runs import (
+    TrialInputs,
+    ablation_runs,
+    ablation_schedule,
+    loader_runs,
+    loader_schedule,
+    timed_runs,
+    timed_schedule,
+    timing_of,
+)
+from steptime.study.loaders import SYNTHETIC
+from steptime.study.study import Study
+from steptime.study.trial import Trial
+
+TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
+Launches = tuple[AbstractRuns[Trial, TrialRecord], Schedule[Trial, TrialRecord]]
+
+
+@dataclass
+class RunInputs:
+    """What the launches of a run are made from."""
+
+    study: Study
+    store: Store
+    inputs: TrialInputs
+    splits: Mapping[str, Split]
+    """The samples that are trained on and validated with, by trial id."""
+    hosts: LivingHosts | None = None
+    timed: Mapping[str, Sequence[Launch]] = field(default_factory=dict)
+    """Timed launches by trial id, which launches of later rows explain; empty before the first row was run."""
+
+
+@dataclass(frozen=True)
+class RunKind(Generic[TrialRecord]):
+    """One kind of launches of a study's trials."""
+
+    name: str
+    records: RecordKind[TrialRecord]
+    purpose: str
+    """What its launches do, behind "launches that"."""
+    share: float
+    """The part of a budget that is kept for it where rows before it are launched too, of what later rows leave."""
+    launches: Callable[[Study, Trial], int]
+    """How many a study wants of a trial at least; 0 where it wants none."""
+    each_s: Callable[[Study], float]
+    """A guess of the seconds of one."""
+    make: Callable[[RunInputs, Sequence[Trial]], Launches[TrialRecord]]
+    """Return the launches of trials and their schedule."""
+    time_limit_s: Callable[[Study], float]
+    is_result: bool
+    """Whether a trial has no result without it."""
+
+    def trials(self, study: Study, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the trials of which a study wants such launches."""
+        return [trial for trial in trials if self.launches(study, trial)]
+
+    def count(self, study: Study, trials: Sequence[Trial]) -> int:
+        """Return how many launches a study wants at least, over all trials."""
+        return sum(self.launches(study, trial) for trial in trials)
+
+
+def _timing(run: RunInputs, trials: Sequence[Trial]) -> Launches[Launch]:
+    schedule = timed_schedule(run.study, trials, run.store)
+    return timed_runs(run.inputs, timing_of(run.study), schedule), schedule
+
+
+def _ablation(run: RunInputs, trials: Sequence[Trial]) -> Launches[AblationLaunch]:
+    seconds = run.study.breakdown.seconds if run.study.breakdown else 0.0
+    stages = AblationSchedule(run.study.steps.warmup, seconds)
+    return ablation_runs(run.inputs, stages), ablation_schedule(run.study, trials, run.store, run.timed, seconds)
+
+
+def _loading(run: RunInputs, trials: Sequence[Trial]) -> Launches[LoaderLaunch]:
+    seconds = run.study.loader_alone.seconds if run.study.loader_alone else 0.0
+    return loader_runs(run.inputs, seconds, run.hosts), loader_schedule(run.study, trials, run.store, run.timed)
+
+
+def _training(run: RunInputs, trials: Sequence[Trial]) -> Launches[TrainingRun]:
+    runs = TrainingRuns(run.inputs, run.splits)
+    return runs, training_schedule(run.study, trials, run.store, runs)
+
+
+def _loads(study: Study, trial: Trial) -> int:
+    reads = study.loader_alone and not trial.training and trial.loader != SYNTHETIC.name
+    return study.loader_alone.launches if study.loader_alone and reads else 0
+
+
+TIMED = RunKind(
+    "timed",
+    TIMING,
+    purpose="time steps",
+    share=0.0,
+    launches=lambda study, trial: 0 if trial.training else study.launches.min,
+    each_s=lambda study: START_S + study.seconds_per_launch,
+    make=_timing,
+    time_limit_s=lambda study: study.time_limit,
+    is_result=True,
+)
+BREAKDOWNS = RunKind(
+    "ablation",
+    ABLATION,
+    purpose="take steps apart",
+    share=0.4,
+    launches=lambda study, trial: study.breakdown.launches if study.breakdown and not trial.training else 0,
+    each_s=lambda study: START_S + study.breakdown.seconds if study.breakdown else 0.0,
+    make=_ablation,
+    time_limit_s=lambda study: study.time_limit,
+    is_result=False,
+)
+LOADERS = RunKind(
+    "loader",
+    LOADING,
+    purpose="take batches from a loader alone",
+    share=0.2,
+    launches=_loads,
+    each_s=lambda study: START_S + 2 * study.loader_alone.seconds if study.loader_alone else 0.0,
+    make=_loading,
+    time_limit_s=lambda study: study.time_limit,
+    is_result=False,
+)
+TRAININGS = RunKind(
+    "training",
+    TRAINING,
+    purpose="train until the end",
+    share=0.3,
+    launches=lambda study, trial: study.training.seeds if study.training and trial.training else 0,
+    each_s=lambda _: GUESS_S,
+    make=_training,
+    time_limit_s=lambda study: study.training.time_limit if study.training else study.time_limit,
+    is_result=True,
+)
+
+RUN_KINDS: tuple[RunKind[Any], ...] = (TIMED, BREAKDOWNS, LOADERS, TRAININGS)
+
+
+def deadlines(study: Study, trials: Sequence[Trial], budget_s: float | None, now: float) -> list[float | None]:
+    """Return when the launches of each row must end, on the clock of ``now``; None without a budget."""
+    if budget_s is None:
+        return [None] * len(RUN_KINDS)
+    wanted = [bool(kind.trials(study, trials)) for kind in RUN_KINDS]
+    found: list[float | None] = []
+    for number, kind in reversed([*enumerate(RUN_KINDS)]):
+        found.insert(0, now + budget_s)
+        if wanted[number] and any(wanted[:number]):
+            budget_s *= 1.0 - kind.share
+    return found

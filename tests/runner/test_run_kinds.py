@@ -1,0 +1,45 @@
+"""How a budget is divided between the kinds of launches of a study, and that a plan counts each kind."""
+
+from typing import Any
+
+import pytest
+from trials import trial
+
+from steptime.runner.run_kinds import RUN_KINDS, deadlines
+from steptime.study.study import Study
+from steptime.study.training import Training
+
+TIMED = trial("a")
+READING = TIMED.model_copy(update={"loader": "native"})
+TRAINED = TIMED.model_copy(update={"training": Training(epochs=1)})
+
+
+def study(**keys: Any) -> Study:
+    return Study.model_validate({"name": "planned", "workloads": ["mlp"], "frameworks": ["a"], **keys})
+
+
+@pytest.mark.parametrize(
+    ("keys", "trials", "ends"),
+    [
+        pytest.param({}, [TIMED], [105.0, 105.0, 105.0, 105.0], id="timed launches have all of it"),
+        pytest.param({"breakdown": {}}, [TIMED], [65.0, 105.0, 105.0, 105.0], id="40 % for the breakdown"),
+        pytest.param({"loader_alone": {}}, [READING], [85.0, 85.0, 105.0, 105.0], id="20 % for loaders alone"),
+        pytest.param({"loader_alone": {}}, [TIMED], [105.0, 105.0, 105.0, 105.0], id="nothing for loaders of no trial"),
+        pytest.param({"train": {"epochs": 1}}, [TIMED, TRAINED], [75.0, 75.0, 75.0, 105.0], id="30 % for trainings"),
+        pytest.param({"train": {"epochs": 1}}, [TRAINED], [105.0, 105.0, 105.0, 105.0], id="trainings alone have all"),
+        pytest.param(
+            {"breakdown": {}, "loader_alone": {}}, [READING], [53.0, 85.0, 105.0, 105.0], id="of what is left"
+        ),
+    ],
+)
+def test_a_budget_keeps_a_part_for_each_kind_that_a_study_wants(keys, trials, ends):
+    assert deadlines(study(**keys), trials, 100.0, now=5.0) == pytest.approx(ends)
+
+
+def test_without_a_budget_no_kind_has_a_deadline():
+    assert deadlines(study(), [TIMED], None, now=5.0) == [None] * len(RUN_KINDS)
+
+
+def test_a_trial_is_either_timed_or_trained():
+    wanted = study(train={"epochs": 1, "seeds": 2}, breakdown={"launches": 3}, launches={"min": 4})
+    assert [kind.count(wanted, [READING, TRAINED]) for kind in RUN_KINDS] == [4, 3, 0, 2]
