@@ -5,6 +5,7 @@ import subprocess
 import textwrap
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -100,5 +101,8 @@ def test_nothing_survives_a_runner_that_is_killed(python, folder):
 
 
 def test_a_request_arrives_as_it_was_sent(tmp_path):
-    sent = request(tmp_path, "pass", cores=(0, 1), servers=1, scheduler=True, mpi=True, cluster=two_hosts())
+    placed = {"cores": (0, 1), "device_cores": ((0,), (1,)), "on_devices": True, "threads": 2}
+    where = {"cores_per_worker": 1, "cluster": two_hosts(), "environment": tmp_path, "container": ("apptainer", "exec")}
+    sent = request(tmp_path, "pass", servers=1, colocated_servers=True, scheduler=True, mpi=True, **placed, **where)
+    assert {each.name for each in fields(sent) if getattr(sent, each.name) == each.default} == {"site", "isolation"}
     assert request_from_text(request_to_text(sent), threading.Event()) == sent

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from pydantic import ConfigDict
+
 from steptime.clusters.cluster import Cluster, ClusterFindings
 from steptime.clusters.site import Site
 
@@ -16,6 +18,8 @@ LATE = "not finished after the time limit"
 @dataclass(frozen=True)
 class Request:
     """One launch: a staged run folder and who is to run in it."""
+
+    __pydantic_config__ = ConfigDict(arbitrary_types_allowed=True)
 
     folder: Path
     """The run folder, which holds ``start.py`` and ``job.json``."""

@@ -7,7 +7,7 @@ import resource
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.plain_file import PlainFolder
-from steptime.runner.launch_spec import EnvironmentKey, Launchable, LaunchSpec, environment_key
+from steptime.runner.launch_spec import EnvironmentKey, Launchable, environment_key, request_of
 from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.run_folder import Collected, collect, make_run_folder, stderr_tails
 from steptime.study.environment_variables import passed
@@ -142,14 +142,21 @@ class Executor:
         """
         manifest = self.manifests[configuration.framework]
         environment = self.environment(configuration)
-        spec = LaunchSpec.of(configuration, manifest)
-        cores = self.cores if pinned else ()
         limit_s = self.time_limit_s if at_most_s is None else max(0.0, min(self.time_limit_s, at_most_s))
-        request = spec.request(folder, environment.interpreter, cores, limit_s, self.isolation)
         site = self.hosts.current() if self.hosts else None
-        request = replace(request, cancelled=self.cancelled, environment=environment.folder)
-        request = replace(request, container=environment.container)
-        request = replace(request, site=site if spec.on_site else None)
+        request = request_of(
+            configuration,
+            manifest,
+            folder=folder,
+            interpreter=environment.interpreter,
+            cores=self.cores if pinned else (),
+            time_limit_s=limit_s,
+            site=site,
+            isolation=self.isolation,
+            environment=environment.folder,
+            container=environment.container,
+            cancelled=self.cancelled,
+        )
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         around = self._around(folder)
@@ -158,7 +165,7 @@ class Executor:
                 around.remove(folder)
                 around.make(folder, mode=0o700)
                 make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
-                outcome = launcher_named(spec.launcher).run(request)
+                outcome = launcher_named(configuration.launcher).run(request)
                 collected = collect(folder)
             except (LaunchError, StoreError) as error:
                 outcome, collected = _not_launched(str(error)), Collected({})
@@ -166,7 +173,7 @@ class Executor:
                 outcome = _not_launched(f"the run folder {folder} cannot be used: {error.strerror} ({error.filename})")
                 collected = Collected({})
             first_error = collected.first_error(request.site.clock_offsets_s if request.site else {})
-            reason = _reason(outcome, first_error, collected.missing(spec.workers, last_record))
+            reason = _reason(outcome, first_error, collected.missing(request.workers, last_record))
             if reason and any(sign in reason.lower() for sign in _NO_MEMORY):
                 reason = f"{OUT_OF_MEMORY}: {reason}"
             result = LaunchResult(

@@ -21,8 +21,9 @@ from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.framework_files import Finding, finding
 from steptime.runner.jobs import TimingSchedule, timing_job
+from steptime.runner.launch_spec import request_of
 from steptime.runner.run_folder import collect, make_run_folder
-from steptime.study.strategies import SINGLE, STRATEGIES
+from steptime.study.strategies import SINGLE
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
@@ -64,14 +65,8 @@ def _request(manifest: Manifest, trial: Trial, loader: Mapping[str, Any], interp
     workload = build_workload(trial.workload, input_shape=trial.input_shape, classes=trial.classes)
     job = timing_job(trial, workload, loader, _WITHOUT_END)
     make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
-    return Request(
-        folder=folder,
-        interpreter=interpreter,
-        workers=trial.workers,
-        servers=int(STRATEGIES[trial.strategy].servers),
-        scheduler=manifest.strategies[trial.strategy].scheduler,
-        threads=trial.threads,
-        time_limit_s=_OPEN_S + _LAUNCH_ENDS_S,
+    return request_of(
+        trial, manifest, folder=folder, interpreter=interpreter, cores=(), time_limit_s=_OPEN_S + _LAUNCH_ENDS_S
     )
 
 

@@ -20,7 +20,7 @@ from steptime.measurements.accelerators import Accelerators
 from steptime.plugins import OWN
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
-from steptime.runner.launch_spec import LaunchSpec, environment_key
+from steptime.runner.launch_spec import environment_key, request_of
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.run_kinds import RUN_KINDS, RunKind
@@ -102,7 +102,7 @@ class StudyPlan:
 
     def processes(self, trial: Trial, ports: Sequence[int]) -> list[Process]:
         """Return the processes of ``trial``'s first launch; raises LaunchError where they cannot be started."""
-        return LaunchSpec.of(trial, self.manifests[trial.framework]).processes(self._request(trial), ports)
+        return launcher_named(trial.launcher).plan(self._request(trial), "RUN", ports)
 
     def missing_requirement(self, trial: Trial, site: Site | None = None) -> str | None:
         """Say what the launcher of a trial misses here, and what would help; None where nothing is known.
@@ -123,12 +123,17 @@ class StudyPlan:
     def _request(self, trial: Trial) -> Request:
         """Return what the launcher is asked for in ``trial``'s first launch."""
         manifest = self.manifests[trial.framework]
-        spec = LaunchSpec.of(trial, manifest)
-        folder = trial_run_folder(self.folder, trial, "launch", 0)
-        interpreter = self._interpreter(manifest, trial)
-        request = spec.request(folder, interpreter, usable_cores(), self.study.time_limit, self.study.isolation)
-        container = self.environment_spec(*environment_key(trial)).container
-        return replace(request, container=container, site=self.site if spec.on_site else None)
+        return request_of(
+            trial,
+            manifest,
+            folder=trial_run_folder(self.folder, trial, "launch", 0),
+            interpreter=self._interpreter(manifest, trial),
+            cores=usable_cores(),
+            time_limit_s=self.study.time_limit,
+            site=self.site,
+            isolation=self.study.isolation,
+            container=self.environment_spec(*environment_key(trial)).container,
+        )
 
     def isolation(self) -> dict[str, str | None]:
         """Say for each launcher of the trials what keeps others out of its launches; None where nothing does."""

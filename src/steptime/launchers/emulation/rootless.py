@@ -15,12 +15,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.cluster import Cluster, ClusterFindings, HostFindings, PathFindings
+from pydantic import TypeAdapter
+
+from steptime.clusters.cluster import ClusterFindings, HostFindings, PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.network import attempt
 from steptime.launchers.namespaces import make_users, path_of
@@ -29,10 +31,7 @@ from steptime.launchers.request import LaunchOutcome, Request
 _PROGRAM = "steptime.launchers.unprivileged"
 _BELOW = ("unshare", "--user", "--map-root-user", "--net", "--mount", "--uts")
 _POLL_S = 0.1
-_SIMPLE = (
-    *("workers", "servers", "colocated_servers", "scheduler", "threads", "cores_per_worker", "environment_variables"),
-    *("mpi", "isolation", "time_limit_s"),
-)
+_REQUEST = TypeAdapter(Request)
 
 
 @cache
@@ -86,29 +85,13 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
 
 def request_to_text(request: Request) -> str:
     """Return what the process must know of a request, as one line of JSON."""
-    fields: dict[str, Any] = {name: getattr(request, name) for name in _SIMPLE}
-    fields["folder"] = str(request.folder.absolute())
-    fields["interpreter"] = str(request.interpreter)
-    fields["container"] = list(request.container)
-    fields["cores"] = list(request.cores)
-    fields["device_cores"] = [list(cores) for cores in request.device_cores]
-    fields["cluster"] = request.cluster.model_dump(mode="json") if request.cluster else None
-    return json.dumps(fields) + "\n"
+    sent = replace(request, folder=request.folder.absolute())
+    return _REQUEST.dump_json(sent, exclude={"cancelled", "site"}).decode() + "\n"
 
 
 def request_from_text(text: str, cancelled: threading.Event) -> Request:
     """Return the request that ``request_to_text`` wrote; ``cancelled`` ends it early."""
-    fields = json.loads(text)
-    return Request(
-        folder=Path(fields["folder"]),
-        interpreter=Path(fields["interpreter"]),
-        container=tuple(fields["container"]),
-        cores=tuple(fields["cores"]),
-        device_cores=tuple(map(tuple, fields["device_cores"])),
-        cluster=Cluster.model_validate(fields["cluster"]) if fields["cluster"] else None,
-        cancelled=cancelled,
-        **{name: fields[name] for name in _SIMPLE},
-    )
+    return replace(_REQUEST.validate_json(text), cancelled=cancelled)
 
 
 def outcome_to_text(outcome: LaunchOutcome) -> str:
