@@ -11,7 +11,7 @@ class Contestant:
     framework: str
     strategies: tuple[str, ...]
     back_ends: tuple[str, ...] = ()
-    """None where ``steptime net`` has no back end of the framework: the plain sockets before each launch stand in."""
+    """None if ``steptime net`` has no back end of the framework: the plain sockets before each launch stand in."""
 
 
 CONTESTANTS: Mapping[str, Contestant] = {

@@ -39,7 +39,7 @@ class ForecastCell:
     quiet: bool
     """Whether every launch that the cell stands on was quiet."""
     predicted_s: float | None
-    """None where the forecast was refused."""
+    """None if the forecast was refused."""
     predicted_low_s: float | None
     predicted_high_s: float | None
     refused: str | None
@@ -154,7 +154,7 @@ def _link_of(profile: Path, strategy: str) -> str:
 
 
 def _called(*arguments: str) -> dict[str, Any] | None:
-    """Return what a command of steptime prints as JSON; None where it fails, which it says."""
+    """Return what a command of steptime prints as JSON; None if it fails, which it says."""
     done = subprocess.run([STEPTIME, *arguments], check=False, capture_output=True, text=True)
     try:
         found: dict[str, Any] = json.loads(done.stdout)

@@ -155,7 +155,7 @@ def _official(arguments: argparse.Namespace) -> OfficialScript:
     if official is None:
         sys.exit(choices_message("official script", arguments.name, OFFICIAL_SCRIPTS))
     if arguments.script is None or not arguments.script.is_file():
-        sys.exit(f"fetch the script from {official.url} and give its path; {arguments.script} is no file")
+        sys.exit(f"fetch the script from {official.url} and give its path; {arguments.script} is not a file")
     if arguments.workers not in official.strategies:
         sys.exit(f"{arguments.name} runs with {sorted(official.strategies)} workers, not with {arguments.workers}")
     if arguments.workload and arguments.workload not in official.workloads:

@@ -114,7 +114,7 @@ class Campaign:
 
     def processes(self) -> list[str]:
         """Return what runs of launches or of steptime on any node."""
-        marks = ("start.py", "far_end.py", "-m steptime")
+        marks = ("start.py", "host_agent.py", "-m steptime")
         return [
             f"{node}: {line}"
             for node in self.bed.nodes

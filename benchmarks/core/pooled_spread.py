@@ -2,7 +2,7 @@
 
 ``python benchmarks/core/pooled_spread.py [REPETITIONS]`` prints a row per kind of study: the coverage of all trials'
 intervals, that of the half of trials that spreads more, and the median half-width relative to that of Student's t for
-each trial alone (docs/decisions/0018-mean-step.md). The ratio of two trials is held against the paired interval.
+each trial alone (docs/decisions/0018-mean-step.md). The ratio of two trials is compared with the paired interval.
 """
 
 import sys

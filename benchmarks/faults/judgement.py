@@ -42,7 +42,7 @@ def bad_manners(fault: Fault) -> list[str]:
 
 
 def launch_of(fault: Fault, results: Path) -> tuple[str | None, list[str]]:
-    """Return the status of the launch that ran when the fault happened, and what flags it; None where none was kept."""
+    """Return the status of the launch that ran when the fault happened, and what flags it; None if none was kept."""
     for path, line in lines_of_records(results):
         if not path.endswith("records.jsonl") or not fault.what:
             continue

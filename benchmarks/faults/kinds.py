@@ -49,7 +49,7 @@ class Fault:
     def done(self, what: str, *, hits_launch: bool = True) -> None:
         """Note what was done, right after it.
 
-        Where no worker is left of those that worked before, no launch was met: a far end that dies after the last
+        Where no worker is left of those that worked before, no launch was met: a host agent that dies after the last
         worker's end has harmed nothing. This program may be kept waiting for seconds, so that it must not look for
         others.
         """
@@ -57,7 +57,7 @@ class Fault:
         self.what, self.hits_launch = what, hits_launch and any(is_alive(each) for each in self._workers)
 
     def await_role(self, role: str) -> Found | None:
-        """Return a living process of a role, chosen by chance; None where the run ends before there is one."""
+        """Return a living process of a role, chosen by chance; None if the run ends before there is one."""
         deadline = time.monotonic() + _TARGET_S
         while self.run.poll() is None and time.monotonic() < deadline:
             if found := sorted(self.site.in_roles(role), key=lambda each: each.pid):
@@ -244,7 +244,7 @@ KINDS: dict[str, Kind] = {
     "controller": Kind(kill("controller"), ends_run=True),
     "worker": Kind(kill("worker")),
     "server": Kind(kill("server")),
-    "far end": Kind(kill("far end"), ("ssh", "slurm")),
+    "host agent": Kind(kill("host agent"), ("ssh", "slurm")),
     "line": Kind(kill("line"), ("ssh", "slurm")),
     "slurmd": Kind(kill_daemon("slurmd"), ("slurm",)),
     "slurmctld": Kind(kill_daemon("slurmctld"), ("slurm",)),

@@ -60,7 +60,7 @@ class Run(abc.ABC):
         """End it, whatever it does."""
 
     def wait(self, limit_s: float) -> int | None:
-        """Return the exit code; None where it still runs after ``limit_s``."""
+        """Return the exit code; None if it still runs after ``limit_s``."""
         deadline = time.monotonic() + limit_s
         while (code := self.poll()) is None and time.monotonic() < deadline:
             time.sleep(0.1)
@@ -274,14 +274,14 @@ def _of_the_bed(found: Found) -> bool:
 
 
 def role_of(found: Found) -> str | None:
-    """Return what a process is for: ``worker``, ``server``, ``far end``, ``line``, ``controller``, or None."""
+    """Return what a process is for: ``worker``, ``server``, ``host agent``, ``line``, ``controller``, or None."""
     arguments = found.arguments
     if len(arguments) > 1 and arguments[1] == "start.py":
         return found.variables.get("STEPTIME_ROLE")
     if arguments and arguments[0] in ("ssh", "srun"):
         return "line"
-    if any(each.endswith("far_end.py") for each in arguments):
-        return "far end"
+    if any(each.endswith("host_agent.py") for each in arguments):
+        return "host agent"
     if "steptime" in arguments and "run" in arguments and "-m" in arguments:
         return "controller"
     return None

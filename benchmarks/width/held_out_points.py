@@ -62,7 +62,7 @@ def held_out_point(  # noqa: PLR0913 - where the point comes from, and what is a
     kind: str,
     case: str,
 ) -> HeldOutPoint | None:
-    """Return the point of a step that the profile does not know; None where its prediction is refused."""
+    """Return the point of a step that the profile does not know; None if its prediction is refused."""
     try:
         found = model_step(profile, target, query, workers, np.random.default_rng(7))
     except Refusal:

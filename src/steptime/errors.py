@@ -6,7 +6,7 @@
     ├── UsageError                a mistake in what the user wrote; holds all mistakes found
     │   ├── StudyError            in a study file, with file, line and key
     │   └── WorkloadError         in the graph or the parameters of a workload
-    ├── FileError                 a file that the user named is no text, too long, or cannot be opened
+    ├── FileError                 a file that the user named is not text, too long, or cannot be opened
     ├── DatasetError              a folder without images, a broken image
     ├── EnvironmentFailure        a framework's environment cannot be made or used
     ├── PluginError               another distribution's framework, workload, … cannot be used
@@ -97,7 +97,7 @@ class Unfinished(SteptimeError):  # noqa: N818 - the run has not failed
 
 
 def choices_message(what: str, value: str, choices: Iterable[str]) -> str:
-    """Say that ``value`` is no ``what``, name the nearest choice, and list all of them."""
+    """Say that ``value`` is not a ``what``, name the nearest choice, and list all of them."""
     names = sorted(choices)
     near = get_close_matches(value, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

@@ -33,7 +33,7 @@ class FileLock:
 
     @property
     def lost(self) -> bool:
-        """Whether another process has taken the lock, because this one gave no sign of life for too long."""
+        """Whether another process has taken the lock, because this one gave no heartbeat for too long."""
         return self._lease.lost
 
     @property
@@ -42,7 +42,7 @@ class FileLock:
         return not self._kernel_locks
 
     def take(self) -> bool:
-        """Take the lock where nobody holds it; raises OSError where the file can be locked in no way."""
+        """Take the lock if it is free; raises OSError where the file can be locked in no way."""
         if self._kernel_locks:
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -24,7 +24,7 @@ _UNFINISHED = 4
 class Interrupted(BaseException):
     """A signal asks this process to end; its notes say how to go on later.
 
-    It is no KeyboardInterrupt, since the library of the command line would turn it into exit code 130 and nothing else.
+    It is not a KeyboardInterrupt, which the library of the command line would turn into exit code 130 and nothing else.
     """
 
     def __init__(self, number: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from steptime.process_identity import ProcessIdentity
 
 BEAT_S = 5.0
-"""Between two signs of life of a holder."""
+"""Between two heartbeats of a holder."""
 SILENCE_S = 600.0
 """A holder on another host that was silent for longer is dead; file servers that start again take minutes."""
 _FREE = b"free"
@@ -33,13 +33,13 @@ class _Found:
     text: bytes
     """The holder's identity, or that it is free; empty where its maker has not written yet, or died before it did."""
     silent_s: float
-    """Since its last sign of life, by the clock of the file system."""
+    """Since its last heartbeat, by the clock of the file system."""
 
 
 class Lease:
     """The lease of the open file ``descriptor`` at ``path``, from ``take`` to ``release``.
 
-    A thread gives a sign of life every ``beat_s`` seconds: the file's time of change, which the file server sets. The
+    A thread gives a heartbeat every ``beat_s`` seconds: the file's time of change, which the file server sets. The
     lease is taken from a holder that is known to be dead: a process of this boot and PID namespace that has ended, and
     was silent for ``grace_s`` so that what it started can end too, or any other that was silent for ``silence_s``.
     """
@@ -67,7 +67,7 @@ class Lease:
         return self._lost
 
     def take(self) -> bool:
-        """Take the lease where nobody holds it; raises OSError when no file can be made in the folder."""
+        """Take the lease if it is free; raises OSError when no file can be made in the folder."""
         found = self._highest()
         if found and not self._takeable(found):
             return False
@@ -130,7 +130,7 @@ class Lease:
         return holder is not None and holder.has_ended and found.silent_s >= self._grace_s
 
     def _highest(self) -> _Found | None:
-        """Return what the highest file says; None where there is none."""
+        """Return what the highest file says; None if there is none."""
         while number := max(self._numbers(), default=0):
             with contextlib.suppress(FileNotFoundError):  # a later holder has removed it
                 opened = os.open(self._file(number), os.O_RDONLY | _FLAGS)

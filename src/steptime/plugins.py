@@ -88,7 +88,7 @@ def plugins_of(kind: str) -> dict[str, Plugin]:
     Args:
         kind: ``framework``, ``workload``, ``launcher``, ``dataset`` or ``studies``.
 
-    Raises PluginError when two distributions give the same name, or a name is no name.
+    Raises PluginError when two distributions give the same name, or a name is not a name.
     """
     group = f"{OWN}.{kind if kind.endswith('s') else kind + 's'}"
     found: dict[str, Plugin] = {}

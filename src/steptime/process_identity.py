@@ -57,7 +57,7 @@ class ProcessIdentity:
 
 
 def start_ticks(pid: int) -> int | None:
-    """Return when a process of this PID namespace started, in ticks since boot; None where no such process runs.
+    """Return when a process of this PID namespace started, in ticks since boot; None if no such process runs.
 
     A zombie has ended; where process 1 reaps nothing, it stays.
     """

@@ -26,12 +26,12 @@ def parse_duration(text: str | float) -> float:
         while rest:
             match = _DURATION.match(rest)
             if match is None:
-                message = f"{text!r} is no duration; write for example 90s, 8m or 1h30m"
+                message = f"{text!r} is not a duration; write for example 90s, 8m or 1h30m"
                 raise ValueError(message)
             seconds += float(match[1]) * _SECONDS[_ascii_unit(match[2])]
             rest = rest[match.end() :].strip()
         if not text.strip():
-            message = "an empty text is no duration; write for example 90s, 8m or 1h30m"
+            message = "an empty text is not a duration; write for example 90s, 8m or 1h30m"
             raise ValueError(message)
     if seconds < 0:
         message = f"{text!r} is negative; a duration is not"
@@ -61,7 +61,7 @@ def parse_bit_rate(text: str) -> float:
     """
     match = _BIT_RATE.fullmatch(text.strip())
     if match is None or isinf(float(match[1])):
-        message = f"{text!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
+        message = f"{text!r} is not a bit rate; write for example 200Mbit/s or 1Gbit/s"
         raise ValueError(message)
     return float(match[1]) * _BITS[match[2].lower()]
 
@@ -74,7 +74,7 @@ def parse_bytes(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     count = float(match[1]) * (_KIBI if match[3] else 1e3) ** _POWERS[match[2].lower()] if match else 0.5
     if not count.is_integer():
-        message = f"{text!r} is no size; write for example 64KiB, 4MiB or 512B"
+        message = f"{text!r} is not a size; write for example 64KiB, 4MiB or 512B"
         raise ValueError(message)
     return int(count)
 

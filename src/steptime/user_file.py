@@ -25,8 +25,8 @@ def read_user_text(path: Path, most_bytes: int) -> str:
     A pipe is read where the caller has opened it and names its descriptor, as ``<(…)`` of a shell does, once, and for
     as long as something comes.
 
-    Raises FileError with the reason when the path is no regular file, when the file cannot be opened or is longer
-    than ``most_bytes``, and with the line where it is no UTF-8.
+    Raises FileError with the reason when the path is not a regular file, when the file cannot be opened or is longer
+    than ``most_bytes``, and with the line where it is not UTF-8.
     """
     try:
         opened = _opened_pipe(path)

@@ -19,7 +19,7 @@ def refusal(*arguments: str) -> str:
 
 @pytest.mark.parametrize("size", ["500", "500x", "x375", "500x375x3", "big"])
 def test_a_size_is_a_width_and_a_height(size):
-    assert f"{size!r} is no size; write width and height in pixels" in refusal("photos", "mine", "--size", size)
+    assert f"{size!r} is not a size; write width and height in pixels" in refusal("photos", "mine", "--size", size)
 
 
 def test_options_of_the_folder_need_one():
@@ -36,7 +36,7 @@ def test_a_folder_takes_one_dataset():
 
 def test_all_mistakes_are_said_at_once():
     text = refusal("photo", "mine", "--size", "big", "--to", "zip")
-    assert all(mistake in text for mistake in ("did you mean 'photos'", "is no size", "zip"))
+    assert all(mistake in text for mistake in ("did you mean 'photos'", "is not a size", "zip"))
 
 
 def test_the_forms_are_a_folder_and_those_of_the_loaders_that_read_a_stored_form():

@@ -162,7 +162,7 @@ def test_a_profile_of_another_schema_is_refused(profile, tmp_path):
 
 
 def test_a_folder_without_results_cannot_be_fitted(tmp_path):
-    assert "no results folder" in complaint("fit", tmp_path)
+    assert "not a results folder" in complaint("fit", tmp_path)
 
 
 def test_keys_are_completed():

@@ -78,7 +78,7 @@ def test_a_run_of_another_host_that_gives_no_sign_of_life_is_not_said_to_run(fol
     said(folder, elsewhere(RUNNING), capfd)
     make_silent(folder, 600)
     (now, remedy, *_) = said(folder, None, capfd)
-    assert now.startswith("no sign of life for 10 min ")
+    assert now.startswith("no heartbeat for 10 min ")
     assert now.endswith(f" from process 12 on n0, Slurm job 7, at: {RUNNING.item}")
     assert "if n0 is dead or cut off: steptime run goes on where it was" in remedy
     assert "scontrol requeue 7" in remedy

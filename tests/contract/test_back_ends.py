@@ -11,7 +11,7 @@ from steptime.study.strategies import STRATEGIES
 
 BACK_ENDS = back_ends_of(load_manifests())
 ON_CPU = [(each.manifest.name, name) for name, each in BACK_ENDS.items() if each.support.device == "cpu"]
-# The last one is no whole number of parts for any number of servers or workers here.
+# The last one is not a whole number of parts for any number of servers or workers here.
 SIZES = (1024, 1048572)
 ROUNDS, RUNS = 2, 3
 

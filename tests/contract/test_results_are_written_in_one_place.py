@@ -19,7 +19,7 @@ ELSEWHERE = {
     "launchers/emulation/control_groups.py": "makes control groups of the kernel",
     "launchers/emulation/verification.py": "sets a parameter of the kernel",
     "launchers/emulation/packet_relay.py": "opens a device of the network",
-    "launchers/hosts/far_end.py": "makes a folder of its own in the temporary one of its host",
+    "launchers/hosts/host_agent.py": "makes a folder of its own in the temporary one of its host",
     "launchers/hosts/local_copies.py": "copies environments into a folder of its own on the host's disk",
     "launchers/hosts/probe.py": "leaves a mark in the cache",
     "launchers/namespace_entry.py": "enters a control group of the kernel",

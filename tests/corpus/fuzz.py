@@ -1,7 +1,7 @@
 """Mutants of good inputs, fed to the program: ``python tests/corpus/fuzz.py --mutants 5000``.
 
 Studies, records, profiles, tables of points and manifests are changed in a few places, by hypothesis, and given to a
-verb within one process. A mutant fails by an exception that is no message, an exit code that is not documented, more
+verb within one process. A mutant fails by an exception that is not a message, an exit code that is not documented, more
 than ten seconds of processor time, or more than 500 MB. Failures are printed with their mutants, one for each place.
 """
 

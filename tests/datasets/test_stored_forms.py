@@ -155,7 +155,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(images, tmp_path):
 
 
 def test_an_array_has_no_other_form(digits, tmp_path):
-    with pytest.raises(DatasetError, match="digits is no folder of images"):
+    with pytest.raises(DatasetError, match="digits is not a folder of images"):
         store(digits, "decoded", tmp_path / "made")
 
 

@@ -83,7 +83,7 @@ def test_an_unknown_change_is_named_with_the_choices(folder):
 
 
 def test_a_folder_without_results_is_named(tmp_path):
-    with pytest.raises(StoreError, match="no results folder"):
+    with pytest.raises(StoreError, match="not a results folder"):
         steptime.read_results(tmp_path)
 
 

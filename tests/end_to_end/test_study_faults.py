@@ -179,7 +179,7 @@ def test_a_full_disk_is_reported_and_what_was_measured_stays(tmp_path):
 
 def test_a_folder_that_is_no_results_folder_is_named(tmp_path):
     said = steptime("report", ".", cwd=tmp_path, check=2).stderr
-    assert "no results folder" in said
+    assert "not a results folder" in said
 
 
 def test_a_newer_schema_is_refused_with_the_version_to_use(measured, tmp_path):

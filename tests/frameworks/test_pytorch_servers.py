@@ -114,7 +114,7 @@ print(json.dumps([waited, first.value()[0][0].item(), second.value()[0][0].item(
 
 @pytest.mark.parametrize("sharding", ["balanced", "round_robin"])
 def test_every_parameter_has_one_server(sharding: str) -> None:
-    """Balanced, no server holds more than a fair share and the largest parameter; a view is no copy."""
+    """Balanced, no server holds more than a fair share and the largest parameter; a view is not a copy."""
     code = """
 import torch
 from steptime.frameworks.pytorch.parameter_server import ServerShards

@@ -94,7 +94,7 @@ def test_every_wrong_key_is_in_one_error(tmp_path):
     )
     assert "unknown option 'compil'; did you mean 'compile'?" in text
     assert "unknown value of layout 'middle' (choices: first, last)" in text
-    assert "'wide' is no number, as bucket_mb needs" in text
+    assert "'wide' is not a number, as bucket_mb needs" in text
     assert "[tuned.strategies.zero1]: unknown strategy 'zero1'" in text
     assert "[tuned.strategies.fsdp] bucket_mb: the option means nothing under 'fsdp'" in text
     assert "[tuned.devices.tpu]: unknown device 'tpu'" in text

@@ -14,7 +14,7 @@ TIED = (*WHOLE, "--die-with-parent", "--unshare-pid", "--")
 
 @cache
 def missing_bubblewrap() -> str | None:
-    """Why no container can be made here; None where one can."""
+    """Why no container can be made here; None if one can."""
     if reason := missing("containers"):
         return reason
     done = subprocess.run([*CONTAINER, "true"], capture_output=True, text=True, check=False)

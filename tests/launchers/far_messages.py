@@ -1,6 +1,6 @@
-"""``python far_messages.py FOLDER REACH HOSTS``: long messages to and from far ends, on a node of a bed.
+"""``python far_messages.py FOLDER REACH HOSTS``: long messages to and from host agents, on a node of a bed.
 
-Each far end is asked to start programs whose names are too long for any system, which it answers with these names, and
+Each agent is asked to start programs whose names are too long for any system, which it answers with these names, and
 one with a large environment, which writes what it has. Printed as JSON: the answers of each host that are not right.
 """
 

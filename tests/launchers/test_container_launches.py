@@ -188,7 +188,7 @@ def test_a_program_that_a_container_lacks_fails_the_launch_with_what_the_contain
 def test_a_container_program_that_is_not_there_is_an_error_that_names_it(tmp_path, launcher):
     if launcher == "emulated":
         skip_where_impossible()
-    with pytest.raises(LaunchError, match="could not start no-such-apptainer: it is no program"):
+    with pytest.raises(LaunchError, match="could not start no-such-apptainer: it is not a program"):
         launch(tmp_path, "pass", launcher, container=("no-such-apptainer", "exec", "image.sif"))
 
 

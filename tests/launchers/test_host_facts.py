@@ -64,7 +64,7 @@ def test_a_host_without_gpus_has_none(tmp_path):
         ("GPU-1a2c", [[2, 3]]),
         ("GPU-9f000000-0000-0000-0000-000000000000,0", [[0, 1, 2, 3], [0, 1]]),
         ("GPU-1a2", []),  # the beginning of two
-        ("0,7,1", [[0, 1]]),  # the list ends at what is no GPU
+        ("0,7,1", [[0, 1]]),  # the list ends at what is not a GPU
         ("", []),
         ("NoDevFiles", []),
     ],

@@ -10,7 +10,7 @@ import pytest
 
 from steptime.errors import LaunchError
 from steptime.launchers.hosts import probe
-from steptime.launchers.hosts.commands import FAR_END
+from steptime.launchers.hosts.commands import HOST_AGENT
 from steptime.launchers.hosts.lines import Lines
 
 _ONE_OF_TWO_LIVES = """
@@ -50,7 +50,7 @@ def test_a_host_that_waits_for_a_file_says_that_it_lives(tmp_path):
     wanted = tmp_path / "shown"
     look = {"file": str(wanted), "text": "shown", "interpreter": sys.executable, "limit_s": 30.0}
     look |= {"cache": None, "cache_file": None, "folders": [], "programs": []}
-    with Lines({"host-n0": [sys.executable, "-I", "-S", FAR_END, "0"]}, ["n0"], tmp_path) as lines:
+    with Lines({"host-n0": [sys.executable, "-I", "-S", HOST_AGENT, "0"]}, ["n0"], tmp_path) as lines:
         lines.send(
             plan={
                 "hosts": ["n0"],
@@ -125,7 +125,7 @@ def test_a_message_for_one_host_goes_to_the_line_of_that_host_alone(tmp_path):
 
 def test_a_host_is_known_by_its_short_name_where_hosts_are_named_with_their_domain(tmp_path):
     names = ["n0.example.org", "n1.example.org"]
-    command = ["env", "SLURMD_NODENAME=n1", sys.executable, "-I", "-S", FAR_END]
+    command = ["env", "SLURMD_NODENAME=n1", sys.executable, "-I", "-S", HOST_AGENT]
     with Lines({"srun": command}, names, tmp_path) as lines:
         lines.send(plan=plan(tmp_path, names))
         assert "boot" in lines.gather("ready", 30.0, [1])[1]["ready"]
@@ -133,14 +133,14 @@ def test_a_host_is_known_by_its_short_name_where_hosts_are_named_with_their_doma
 
 @pytest.mark.parametrize("names", [["n0", "n1"], ["n7.a", "n7.b"]])
 def test_a_host_that_has_none_of_the_names_is_refused_with_the_names(tmp_path, names):
-    command = ["env", "SLURMD_NODENAME=n7", sys.executable, "-I", "-S", FAR_END]
+    command = ["env", "SLURMD_NODENAME=n7", sys.executable, "-I", "-S", HOST_AGENT]
     with Lines({"srun": command}, names, tmp_path) as lines:
         lines.send(plan=plan(tmp_path, names))
         with pytest.raises(LaunchError, match=rf"^n7 is started as a host, and is none of {', '.join(names)}: "):
             lines.gather("ready", 30.0)
 
 
-def test_a_far_end_that_waits_for_its_plan_is_not_yet_heard_as_a_host(tmp_path):
+def test_a_host_agent_that_waits_for_its_plan_is_not_yet_heard_as_a_host(tmp_path):
     command = [sys.executable, "-c", "import time; print('{\"host\": null}', flush=True); time.sleep(60)"]
     with (
         Lines({"srun": command}, ["n0"], tmp_path) as lines,

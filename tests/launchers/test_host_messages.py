@@ -1,4 +1,4 @@
-"""What far ends say arrives whole, however long it is and whoever speaks at the same time."""
+"""What host agents say arrives whole, however long it is and whoever speaks at the same time."""
 
 import json
 import sys
@@ -64,7 +64,7 @@ def test_a_torn_message_fails_the_launch_and_is_kept(tmp_path):
     with Lines({"srun": command}, ["n0"], tmp_path) as lines:
         while (failure := lines.failure()) is None:
             assert lines.receive() is None
-    assert failure.startswith("the line to srun damaged a message: a line is no JSON")
+    assert failure.startswith("the line to srun damaged a message: a line is not JSON")
     assert (tmp_path / "srun.launch").read_text() == f"{torn}\n"
 
 

@@ -299,7 +299,7 @@ def test_a_dead_host_is_lost_also_where_a_worker_that_misses_its_peer_fails_firs
 
 
 @pytest.mark.parametrize("framework", ["chainer", "cntk"])
-def test_an_mpiexec_reaches_other_hosts_through_the_far_ends(bed, tmp_path, framework):
+def test_an_mpiexec_reaches_other_hosts_through_the_host_agents(bed, tmp_path, framework):
     interpreter = ready_interpreter(framework)
     if interpreter is None:
         pytest.skip(f"no environment of {framework}, which brings an MPI: steptime env create {framework}")
@@ -489,7 +489,7 @@ def test_hosts_start_workers_in_a_container_and_end_them_there(bed, tmp_path, la
     assert await_quiet(bed, "n0", "n1") == []
 
 
-def test_the_probe_ends_what_a_killed_far_end_left_on_a_host_and_nothing_of_living_ones(bed, tmp_path):
+def test_the_probe_ends_what_a_killed_host_agent_left_on_a_host_and_nothing_of_living_ones(bed, tmp_path):
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     ended = f"999999:1:{bed.namespace('n1')}:{boot}"
     elsewhere = f"999999:1:{bed.namespace('n0')}:{boot}"

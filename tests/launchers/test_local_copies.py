@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from living_processes import has_ended
-from steptime.launchers.hosts import far_end
+from steptime.launchers.hosts import host_agent
 from steptime.launchers.hosts.local_copies import LocalCopyError, local_copy, moved
 
 
@@ -139,13 +139,13 @@ def number_in(file: Path, limit_s: float = 30.0) -> int:
     return int(file.read_text())
 
 
-class FarEndWithSlowDisk:
-    """A far end whose ``cp`` takes some seconds longer than the true one, and dies of a second of silence."""
+class HostAgentWithSlowDisk:
+    """A host agent whose ``cp`` takes some seconds longer than the true one, and dies of a second of silence."""
 
     def __init__(self, environment: Path, folder: Path, seconds: float = 0.0, cp: str | None = None) -> None:
         programs = programs_with_cp(folder, cp or f'sleep {seconds}\nexec /bin/cp "$@"')
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", far_end.__file__, "0"],
+            [sys.executable, "-I", "-S", host_agent.__file__, "0"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"},
@@ -160,8 +160,8 @@ class FarEndWithSlowDisk:
         self.process.stdin.flush()
 
 
-def test_a_far_end_listens_while_it_copies(environment: Path, tmp_path: Path) -> None:
-    slow = FarEndWithSlowDisk(environment, tmp_path, seconds=3.0)
+def test_a_host_agent_listens_while_it_copies(environment: Path, tmp_path: Path) -> None:
+    slow = HostAgentWithSlowDisk(environment, tmp_path, seconds=3.0)
     assert slow.process.stdout
     said: list[dict[str, Any]] = []
     beats = threading.Event()
@@ -179,11 +179,11 @@ def test_a_far_end_listens_while_it_copies(environment: Path, tmp_path: Path) ->
     slow.process.communicate(timeout=10.0)
 
     assert said[-1].get("copied") == str(tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name)
-    assert len(said) > 3  # its first word, and signs of life
+    assert len(said) > 3  # its first word, and heartbeats
 
 
-def test_a_far_end_whose_line_is_closed_does_not_wait_for_its_copy(environment: Path, tmp_path: Path) -> None:
-    slow = FarEndWithSlowDisk(environment, tmp_path, seconds=600.0)
+def test_a_host_agent_whose_line_is_closed_does_not_wait_for_its_copy(environment: Path, tmp_path: Path) -> None:
+    slow = HostAgentWithSlowDisk(environment, tmp_path, seconds=600.0)
     assert slow.process.stdout
     slow.process.stdout.readline()
     time.sleep(0.5)
@@ -193,8 +193,8 @@ def test_a_far_end_whose_line_is_closed_does_not_wait_for_its_copy(environment: 
     assert not (tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name).exists()
 
 
-def test_a_copy_ends_with_a_far_end_that_is_killed(environment: Path, tmp_path: Path) -> None:
-    slow = FarEndWithSlowDisk(environment, tmp_path, cp=f"echo $$ >{tmp_path}/pid\nexec sleep 600")
+def test_a_copy_ends_with_a_host_agent_that_is_killed(environment: Path, tmp_path: Path) -> None:
+    slow = HostAgentWithSlowDisk(environment, tmp_path, cp=f"echo $$ >{tmp_path}/pid\nexec sleep 600")
     copying = number_in(tmp_path / "pid")
     slow.process.kill()
     slow.process.communicate()
@@ -202,9 +202,9 @@ def test_a_copy_ends_with_a_far_end_that_is_killed(environment: Path, tmp_path: 
     assert has_ended(copying)
 
 
-def test_a_copy_waits_for_what_a_killed_far_end_has_left_of_the_same_one(environment: Path, tmp_path: Path) -> None:
+def test_a_copy_waits_for_what_a_killed_host_agent_has_left_of_the_same_one(environment: Path, tmp_path: Path) -> None:
     left = f'(echo >>{tmp_path}/begun; sleep 3; touch {tmp_path}/over; mkdir "$4"; touch "$4/late") &\nwait'
-    slow = FarEndWithSlowDisk(environment, tmp_path, cp=left)
+    slow = HostAgentWithSlowDisk(environment, tmp_path, cp=left)
     deadline = time.monotonic() + 30.0
     while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -217,7 +217,7 @@ def test_a_copy_waits_for_what_a_killed_far_end_has_left_of_the_same_one(environ
     assert sorted(each.name for each in Path(copy).iterdir()) == ["bin", "ready.json"]
 
 
-def test_a_copy_that_a_far_end_ended_and_awaited_is_not_taken_for_a_whole_one(
+def test_a_copy_that_a_host_agent_ended_and_awaited_is_not_taken_for_a_whole_one(
     environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half = f'mkdir "$4"; /bin/cp "$3/ready.json" "$4"; sleep 2 & echo $$ >{tmp_path}/pid; exec sleep 600'
@@ -238,8 +238,8 @@ def test_a_copy_that_a_far_end_ended_and_awaited_is_not_taken_for_a_whole_one(
     assert not (tmp_path / "disk" / f"steptime-{os.getuid()}" / environment.name).exists()
 
 
-def test_a_far_end_starts_without_site_packages_and_quickly() -> None:
-    program = [sys.executable, "-I", "-S", far_end.__file__, "0"]
+def test_a_host_agent_starts_without_site_packages_and_quickly() -> None:
+    program = [sys.executable, "-I", "-S", host_agent.__file__, "0"]
     started = time.monotonic()
     done = subprocess.run(program, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=30.0)
 

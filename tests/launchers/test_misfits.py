@@ -1,4 +1,4 @@
-"""The sentences by which the probe refuses hosts, from what far ends say."""
+"""The sentences by which the probe refuses hosts, from what host agents say."""
 
 from typing import Any
 

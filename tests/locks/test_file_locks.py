@@ -102,7 +102,7 @@ def test_the_lock_of_a_process_killed_on_another_host_is_taken_after_its_silence
 
 def test_a_living_process_on_another_host_keeps_its_lock(lockless: Path, start: Start) -> None:
     _held(start("hold", lockless / "lock", within=_OTHER_HOST))
-    lock = _lock(lockless / "lock", silence_s=8)  # the holder gives a sign of life every 5 s
+    lock = _lock(lockless / "lock", silence_s=8)  # the holder gives a heartbeat every 5 s
 
     deadline = time.monotonic() + 12
     while time.monotonic() < deadline:
@@ -180,7 +180,7 @@ def test_a_writer_whose_results_folder_was_taken_over_writes_no_more(lockless: P
     lock = FolderLock(lockless / "run.lock")
     with lock:
         lock._lock._lease._lost = True
-        with pytest.raises(StoreError, match="gave no sign of life for 10 min"), lock:
+        with pytest.raises(StoreError, match="gave no heartbeat for 10 min"), lock:
             pass
 
 

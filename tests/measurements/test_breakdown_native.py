@@ -1,4 +1,4 @@
-"""What frameworks say themselves, held against the ablation."""
+"""What frameworks say themselves, compared with the ablation."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A record that is no launch of its trial is set aside with the reason, whatever its kind; others are used."""
+"""A record that is not a launch of its trial is set aside with the reason, whatever its kind; others are used."""
 
 import json
 from dataclasses import replace

@@ -34,7 +34,7 @@ def refusal(store: Store) -> str:
 
 def test_who_holds_the_lock_is_named_with_its_job_and_its_last_sign_of_life(held):
     said = refusal(held)
-    assert "is in use: process 12 on n0 (Slurm job 7) gave its last sign of life" in said
+    assert "is in use: process 12 on n0 (Slurm job 7) gave its last heartbeat" in said
     assert said.endswith("Wait for it to end, or choose another folder")
 
 
@@ -42,11 +42,11 @@ def test_a_lock_whose_holder_is_silent_comes_with_what_to_do_where_its_host_is_d
     then = time.time() - 600
     os.utime(held.path / PROGRESS, (then, then))
     said = refusal(held)
-    assert "is locked by process 12 on n0 (Slurm job 7), which gave its last sign of life 10 min" in said
+    assert "is locked by process 12 on n0 (Slurm job 7), which gave its last heartbeat 10 min" in said
     assert "If n0 is dead, its file server frees the lock some time later: give the same command again" in said
     assert f"remove {held.path / 'run.lock'} to go on at once" in said
 
 
 def test_signs_of_life_of_an_earlier_run_are_not_those_of_the_process_that_holds_the_lock(held):
     (held.path / "run.lock").write_text(f"process 99 on {socket.gethostname()}\n")
-    assert "sign of life" not in refusal(held)
+    assert "heartbeat" not in refusal(held)

@@ -172,7 +172,7 @@ def outcome(verb, folder):
         raise error
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", result.output)
     if verb[-1] == "--json" and error is None:
-        json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     return result.output + str(error or "")
 
 
@@ -201,7 +201,7 @@ def test_a_record_with_any_value_in_any_key_ends_in_a_result_or_in_one_sentence(
 
 @pytest.mark.parametrize("name", ["launch", "ablation", "net", "equivalence"])
 def test_a_line_of_another_type_is_named_by_every_verb_that_reads_it(folder, name):
-    """The text of a number is no number: the line is left out, and the others count."""
+    """The text of a number is not a number: the line is left out, and the others count."""
     file = folder / FILES[name]
     before = file.read_text()
     lines = before.splitlines()

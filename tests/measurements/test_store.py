@@ -78,7 +78,7 @@ def test_records_are_standard_json_when_a_loss_is_not_a_number(store):
     store.add_trial(trial)
     store.append(a_launch(trial, workers=[diverged]))
     line = (store.path / "trials" / trial.id / "records.jsonl").read_text()
-    read = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    read = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert read["workers"][0]["loss_last"] is None
 
 

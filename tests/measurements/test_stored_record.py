@@ -119,7 +119,7 @@ def test_a_line_of_another_kind_is_refused(kind):
 
 @pytest.mark.parametrize("late", ["a", "-1", "1.5", ""])
 def test_updates_are_late_by_a_whole_number_of_others(late):
-    """A key of staleness that is no count damages the line, of a launch as of a training."""
+    """A key of staleness that is not a count damages the line, of a launch as of a training."""
     launch = a_launch(a_trial(), workers=[replace(a_worker([0.1]), staleness={late: 1})])
     training = a_training(a_trial(), epochs=[[an_epoch(staleness={late: 1})]])
 

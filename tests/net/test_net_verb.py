@@ -112,7 +112,7 @@ WRONG = {
     "nobody": ({"workers": ","}, ["--workers"]),
     "bandwidth without links": ({"bandwidth": "1Gbit/s"}, ["--bandwidth needs --launcher emulated"]),
     "hosts for this host alone": ({"hosts": "n0,n1", "launcher": "local"}, ["--hosts n0,n1 means nothing to"]),
-    "a host that is an option": ({"hosts": "n0,-oProxyCommand=x"}, ["'-oProxyCommand=x' is no name of a host"]),
+    "a host that is an option": ({"hosts": "n0,-oProxyCommand=x"}, ["'-oProxyCommand=x' is not a name of a host"]),
     "hosts that nobody names": ({"launcher": "ssh"}, ["--launcher ssh runs on hosts", "--hosts n0,n1"]),
     "too few hosts": ({"hosts": "n0"}, ["star, 2 workers: they need two hosts at least; there are 1"]),
     "foreign launcher": ({"launcher": "mpi"}, ["started by the launcher local"]),

@@ -108,5 +108,5 @@ def test_a_study_without_a_breakdown_says_that_nothing_can_be_compared(tmp_path)
     trial = add(store, 0.1, strategy="allreduce", workers=2)
     (store.path / "trials" / trial.id / "ablation.jsonl").unlink()
     text = answer(found(store))
-    assert "no model of synchronous SGD can be held against it" in text
+    assert "no model of synchronous SGD can be compared with it" in text
     assert "nothing is said of the load-imbalance factor" in text

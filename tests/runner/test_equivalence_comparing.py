@@ -1,4 +1,4 @@
-"""How sketches of a framework's weights are held against the right ones, and how good sketches are."""
+"""How sketches of a framework's weights are compared with the right ones, and how good sketches are."""
 
 import math
 

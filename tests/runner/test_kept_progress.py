@@ -1,4 +1,4 @@
-"""The progress that a run keeps in its results folder, and the signs of life that it gives there."""
+"""The progress that a run keeps in its results folder, and the heartbeats that it gives there."""
 
 import os
 import time

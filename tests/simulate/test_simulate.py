@@ -90,7 +90,7 @@ class TestEveryStep:
 
     @on_both
     def test_gets_no_shorter_with_workers(self, framework, strategy, device):
-        # Halving and doubling takes longer where the number of workers is no power of two.
+        # Halving and doubling takes longer where the number of workers is not a power of two.
         halves = _graph(framework, strategy, device).plan.algorithm == "halving_doubling"
         workers = 2.0 ** np.arange(7) if halves else np.arange(1.0, 65.0)
         steps = _simulate(framework, strategy, Link(1e8, 1e-4), workers=workers, device=device).step

@@ -28,15 +28,15 @@ def test_a_list_stands_for_these_names(text, names):
         ("n[0-3", "its brackets do not match"),
         ("n0-3]", "its brackets do not match"),
         ("n[[0-3]]", "its brackets do not match"),
-        ("n[]", "'' is no number and no range of numbers"),
-        ("n[a-c]", "'a-c' is no number and no range of numbers"),
+        ("n[]", "'' is not a number and no range of numbers"),
+        ("n[a-c]", "'a-c' is not a number and no range of numbers"),
         ("n[3-1]", "the range '3-1' ends before it begins"),
         ("n[0-1023],m", "it names 1025 hosts, and a study has at most 1024"),
         ("n[0-99999]m[0-99999]", "it names 10000000000 hosts"),
     ],
 )
 def test_what_is_no_list_is_refused_with_the_text_and_the_reason(text, reason):
-    with pytest.raises(ValueError, match="is no list of hosts") as caught:
+    with pytest.raises(ValueError, match="is not a list of hosts") as caught:
         expanded_hosts(text)
     assert str(caught.value).startswith(repr(text))
     assert reason in str(caught.value)

@@ -146,7 +146,7 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         TOP + "environments:\n  mxnet:\n    container: [apptainer, exec, 5]",
-        "race.yaml:5: environments.mxnet.container: 5 is no text; put it in quotes if it is meant as one",
+        "race.yaml:5: environments.mxnet.container: 5 is not text; put it in quotes if it is meant as one",
         id="number in a container",
     ),
     pytest.param(
@@ -158,39 +158,41 @@ ONE_MISTAKE = [
     pytest.param(
         TOP + "environments: {mxnet: {container: true}}",
         "race.yaml:3: environments.mxnet.container: True is neither a value nor a list of values",
-        id="container that is no command",
+        id="container that is not a command",
     ),
     pytest.param("workloads: lenet5\n", "race.yaml: frameworks: is missing; name at least one, as 'steptime list "
                  "frameworks' shows them", id="missing frameworks"),
     pytest.param("workloads: []\nframeworks: pytorch", "race.yaml:1: workloads: is an empty list; name at least one",
                  id="empty list"),
     pytest.param(TOP + "workers:\n", "race.yaml:3: workers: is empty; give it a value, or remove it", id="empty value"),
-    pytest.param(TOP + "workers: [1, two]", "race.yaml:3: workers: 'two' is no whole number", id="no number"),
-    pytest.param(TOP + "workers: true", "race.yaml:3: workers: True is no whole number", id="truth is no number"),
-    pytest.param(TOP + "workers: 1.5", "race.yaml:3: workers: 1.5 is no whole number", id="broken number"),
+    pytest.param(TOP + "workers: [1, two]", "race.yaml:3: workers: 'two' is not a whole number", id="no number"),
+    pytest.param(TOP + "workers: true", "race.yaml:3: workers: True is not a whole number", id="truth is not a number"),
+    pytest.param(TOP + "workers: 1.5", "race.yaml:3: workers: 1.5 is not a whole number", id="broken number"),
     pytest.param(TOP + "workers: [1,\n 0]", "race.yaml:4: workers: 0 is too small; the smallest is 1", id="too small"),
     pytest.param(TOP + "optimizer: {momentum: 1}", "race.yaml:3: optimizer.momentum: 1 is too large; it must be less "
                  "than 1", id="too large"),
     pytest.param(TOP + "optimizer: {learning_rate: .inf}",
-                 "race.yaml:3: optimizer.learning_rate: inf is no finite number", id="infinite"),
+                 "race.yaml:3: optimizer.learning_rate: inf is not a finite number", id="infinite"),
     pytest.param(TOP + "equivalence: {enabled: yes}",
                  "race.yaml:3: equivalence.enabled: 'yes' is neither true nor false", id="yes"),
-    pytest.param(TOP + "question: 5", "race.yaml:3: question: 5 is no text; put it in quotes if it is meant as one",
+    pytest.param(TOP + "question: 5", "race.yaml:3: question: 5 is not text; put it in quotes if it is meant as one",
                  id="number for text"),
-    pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is no mapping; it takes the keys warmup, min, max",
+    pytest.param(TOP + "steps: 100", "race.yaml:3: steps: 100 is not a mapping; it takes the keys warmup, min, max",
                  id="no mapping"),
-    pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is no share; write for example 1% or "
+    pytest.param(TOP + "target: 1 percent", "race.yaml:3: target: '1 percent' is not a share; write for example 1% or "
                  "0.01", id="no share"),
     pytest.param(TOP + "target: 1", "race.yaml:3: target: 1 is too large; the largest is 0.5", id="share above half"),
-    pytest.param(TOP + "budget: soon", "race.yaml:3: budget: 'soon' is no duration; write for example 90s, 8m or 1h30m",
+    pytest.param(TOP + "budget: soon",
+                 "race.yaml:3: budget: 'soon' is not a duration; write for example 90s, 8m or 1h30m",
                  id="no duration"),
     pytest.param(TOP + "version: 2", "race.yaml:3: version: version 2 is not known; this steptime reads version 1",
                  id="other version"),
-    pytest.param(TOP + "name: a/b", "race.yaml:3: name: 'a/b' is no name; it starts with a letter or digit and goes on "
-                 "with letters, digits, '.', '_', '-'", id="name that is no file name"),
+    pytest.param(TOP + "name: a/b",
+                 "race.yaml:3: name: 'a/b' is not a name: it starts with a letter or digit and goes on "
+                 "with letters, digits, '.', '_', '-'", id="name that is not a file name"),
     pytest.param(
         "frameworks: pytorch\nworkloads:\n- name: lenet5\n  image: [1, 2, 3]",
-        "race.yaml:4: workloads.0.image: [1, 2, 3] is no image size; write a side in pixels, or [height, width]",
+        "race.yaml:4: workloads.0.image: [1, 2, 3] is not an image size; write a side in pixels, or [height, width]",
         id="image size",
     ),
     pytest.param(
@@ -246,11 +248,11 @@ ONE_MISTAKE = [
         id="options of an unknown framework",
     ),
     pytest.param(TOP + "options: {pytorch: {bucket_mb: [1, big]}}", "race.yaml:3: options.pytorch.bucket_mb: 'big' is "
-                 "no number, as bucket_mb needs", id="option that is no number"),
-    pytest.param(TOP + "options: {pytorch: {threads: 1.5}}", "race.yaml:3: options.pytorch.threads: 1.5 is no whole "
-                 "number, as threads needs", id="option that is no whole number"),
-    pytest.param(TOP + "options: {pytorch: {compile: 1}}", "race.yaml:3: options.pytorch.compile: 1 is no true or "
-                 "false, as compile needs", id="option that is no truth"),
+                 "no number, as bucket_mb needs", id="option that is not a number"),
+    pytest.param(TOP + "options: {pytorch: {threads: 1.5}}", "race.yaml:3: options.pytorch.threads: 1.5 is not a whole "
+                 "number, as threads needs", id="option that is not a whole number"),
+    pytest.param(TOP + "options: {pytorch: {compile: 1}}", "race.yaml:3: options.pytorch.compile: 1 is not a true or "
+                 "false, as compile needs", id="option that is not a truth"),
     pytest.param(
         TOP + "options: {pytorch: {layout: nhcw}}",
         "race.yaml:3: options.pytorch.layout: unknown value of layout 'nhcw'; did you mean 'nhwc'? "
@@ -337,7 +339,7 @@ def test_a_mistake_in_one_item_does_not_hide_one_in_its_neighbour(mistakes):
     assert [sentence.split("; ")[0] for sentence in found] == [
         "race.yaml:1: frameworks: unknown framework 'pytroch'",
         "race.yaml:1: frameworks: unknown framework 'mxnett'",
-        "race.yaml:2: workloads.image: 'big' is no image size",
+        "race.yaml:2: workloads.image: 'big' is not an image size",
         "race.yaml:2: workloads.name: unknown workload 'lenet'",
     ]
 

@@ -74,7 +74,7 @@ def test_an_override_mends_a_mistake_of_the_file(read):
                 "(choices: mxnet, pytorch)"
             ),
         ),
-        ("workers=none", "override 'workers=none': workers: 'none' is no whole number"),
+        ("workers=none", "override 'workers=none': workers: 'none' is not a whole number"),
         ("workers=", "override 'workers=': workers: is empty; give it a value, or remove it"),
         ("workers", "override 'workers': write KEY=VALUE, for example workers=[1,2] or equivalence.enabled=false"),
         ("a..b=1", "override 'a..b=1': write KEY=VALUE, for example workers=[1,2] or equivalence.enabled=false"),

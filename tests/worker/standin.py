@@ -86,7 +86,7 @@ SCHEDULE = {"warmup_steps": 3, "seconds": 0.05, "min_steps": 4, "max_steps": 20}
 
 @cache
 def find_interpreter(version: str) -> Path | None:
-    """Return an interpreter of the version, such as ``3.6``, that starts; None where this machine has none.
+    """Return an interpreter of the version, such as ``3.6``, that starts; None if this machine has none.
 
     Unlike ``find_python`` it may lack what environments are made with, for the worker needs none of that.
     """

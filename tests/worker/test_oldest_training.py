@@ -1,4 +1,4 @@
-"""The worker half with numpy under Python 3.6: a real training, held against the same training here."""
+"""The worker half with numpy under Python 3.6: a real training, compared with the same training here."""
 
 from pathlib import Path
 

@@ -103,9 +103,9 @@ def test_exponential_falls_by_its_factor_in_every_epoch():
     ("name", "chosen", "said"),
     [
         ("step", {"every_epochs": 0}, "0 is not from 1"),
-        ("cosine", {"power": 2}, "'power' is no parameter"),
+        ("cosine", {"power": 2}, "'power' is not a parameter"),
         ("multi_step", {"at_epochs": [5, 2]}, "numbers that grow"),
-        ("plateau", {"patience": 1.5}, "no whole number"),
+        ("plateau", {"patience": 1.5}, "not a whole number"),
     ],
 )
 def test_a_wrong_parameter_is_named(name, chosen, said):

@@ -15,7 +15,7 @@ class Mistakes:
         self._found: list[str] = []
 
     def read(self, option: str, text: str | None, parse: Callable[[str], Value]) -> Value | None:
-        """Return the parsed text; None where none was given, or where it was wrong."""
+        """Return the parsed text; None if none was given, or where it was wrong."""
         if text is None:
             return None
         try:
@@ -44,6 +44,6 @@ class Mistakes:
 def count(text: str) -> int:
     """Return a number of things; raises ValueError for what is none."""
     if not text.isdigit():
-        message = f"{text!r} is no whole number"
+        message = f"{text!r} is not a whole number"
         raise ValueError(message)
     return int(text)

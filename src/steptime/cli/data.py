@@ -53,7 +53,7 @@ def make(
         mistakes.append(choices_message("form", to, FORMS))
     sides = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size) if size else None
     if size and not sides:
-        mistakes.append(f"{size!r} is no size; write width and height in pixels, such as 500x375")
+        mistakes.append(f"{size!r} is not a size; write width and height in pixels, such as 500x375")
     if mistakes:
         raise UsageError(mistakes)
     pixels = (int(sides[1]), int(sides[2])) if sides else None

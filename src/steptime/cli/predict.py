@@ -202,7 +202,7 @@ def _show_phases(group: "Sequence[Prediction]", keys: "Sequence[str]", changed: 
         for each in known
     ]
     titles = {phase.name: phase.short_title for phase in (*PHASES, HIDDEN)}
-    _print_columns("phases; what is hidden is no part of a step", keys, [titles[name] for name in names], rows)
+    _print_columns("phases; what is hidden is not part of a step", keys, [titles[name] for name in names], rows)
 
 
 def _show_uncertainty(group: "Sequence[Prediction]") -> None:

@@ -57,7 +57,7 @@ class LiveObserver:
         self._task: TaskID | None = None
         self._title = ""
         self._least: int | None = None
-        """Items of the stage in any case, those that are over included; None where that is not known."""
+        """Items of the stage in any case, those that are over included; None if that is not known."""
         self._most: int | None = None
         self._item = ""
         self._left = ""

@@ -99,7 +99,7 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
         "ended": [f"not running: {found.ended}, {format_seconds(since_s)} ago ({who})"],
         "killed": [f"not running: {who} was killed; steptime run goes on where it was"],
         "running": [f"running now: {doing}, for {format_seconds(since_s)} ({who})"],
-        "silent": [f"no sign of life for {format_seconds(last_sign_age_s(folder) or 0.0)} from {who}, at: {doing}"],
+        "silent": [f"no heartbeat for {format_seconds(last_sign_age_s(folder) or 0.0)} from {who}, at: {doing}"],
     }[state]
     if state == "silent":
         again = f"; scontrol requeue {found.job} does so in its job, if Slurm still has that" if found.job else ""
@@ -119,7 +119,7 @@ def _run_lines(found: "RunProgress", state: "RunState", folder: Path) -> list[st
 
 
 def _run_json(found: "RunProgress", state: "RunState", folder: Path) -> dict[str, Any]:
-    """Return the same for programs; ``silent_s`` are the seconds since the run's last sign of life."""
+    """Return the same for programs; ``silent_s`` are the seconds since the run's last heartbeat."""
     from steptime.measurements.progress import last_sign_age_s
 
     who = {"host": found.host, "pid": found.pid, "job": found.job}

@@ -44,7 +44,7 @@ class StandardStreams:
         sys.stderr = _as_text(self._error, getattr(sys.stderr, "encoding", None), lines=True)
 
     def output_failure(self) -> OSError | None:
-        """Write what is still held back; return the first failure of standard output, None where all was written."""
+        """Write what is still held back; return the first failure of standard output, None if all was written."""
         sys.stdout.flush()
         return self._output.failure
 

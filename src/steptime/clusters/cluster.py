@@ -19,7 +19,7 @@ class Host(_Settled):
     """One host and its link to the switch that joins all hosts."""
 
     bandwidth_bits_per_s: float | None = None
-    """Of its link, in each direction; None where nothing limits it."""
+    """Of its link, in each direction; None if nothing limits it."""
     cpu_share: float = 1.0
     """Of its cores that its processes may use; below 1 on a host that is meant to be slow."""
 
@@ -140,17 +140,17 @@ class HostFindings:
     roles: list[str]
     """``worker-0``, ``server-1``, …: who ran on it."""
     cores: list[int]
-    """That its workers were pinned to; empty where nobody was."""
+    """That its workers were pinned to; empty if none was."""
     bandwidth_bits_per_s: float | None
     """Of its link: as the kernel says, or as the switch was set where a program joins the hosts; None if unlimited."""
     burst_bytes: int | None
     cpu_quota_cores: float | None
-    """Cores' worth of time that the host may use; None where it has no limit."""
+    """Cores' worth of time that the host may use; None if it has no limit."""
     received_bytes: int
     """By its interface while the launch ran."""
     sent_bytes: int
     throttled_s: float | None = None
-    """How long the limit of processor time held the host back; None where there is none, or nobody counts."""
+    """How long the limit of processor time held the host back; None if there is none, or it is not counted."""
     throttled_periods: int | None = None
     periods: int | None = None
 
@@ -180,9 +180,9 @@ class ClusterFindings:
     """``emulated``: hosts are namespaces of one machine; ``found``: hosts of a site, as they are."""
     delay_s: float
     delay_by: str | None
-    """What makes the delay, ``netem`` of the kernel or a program, ``switch``; None where none was asked for."""
+    """What makes the delay, ``netem`` of the kernel or a program, ``switch``; None if none was asked for."""
     cpu_groups: str | None
-    """``cgroup v1`` or ``cgroup v2``; None where the machine has neither, and foreign load is not kept away."""
+    """``cgroup v1`` or ``cgroup v2``; None if the machine has neither, and foreign load is not kept away."""
     users: bool
     """Whether hosts have user namespaces of their own, without which some libraries see that they are one machine."""
     congestion_control: str

@@ -17,7 +17,7 @@ _CLOSE_CLOCK_S = 0.5
 
 @dataclass(frozen=True)
 class FoundGpu:
-    """One GPU of a host, as a worker there sees it; None where nobody says."""
+    """One GPU of a host, as a worker there sees it; None if unknown."""
 
     model: str | None = None
     cores: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class FoundHost:
     import_s: float | None = None
     """What an interpreter of steptime's own takes there until numpy is imported."""
     mpiexec: str | None = None
-    """The mpiexec on PATH there; None where there is none, and before the probe."""
+    """The mpiexec on PATH there; None if there is none, and before the probe."""
     is_open_mpi: bool = False
     """Whether that is Open MPI's, and not one of MPICH's family."""
 
@@ -99,7 +99,7 @@ class NeededPaths:
     """What every host must have at the same paths, beside steptime's installation and the results folder."""
 
     cache: str | None = None
-    """The cache of environments and datasets, which all hosts must share; None where nothing of it is needed."""
+    """The cache of environments and datasets, which all hosts must share; None if nothing of it is needed."""
     datasets: tuple[str, ...] = ()
     """Folders of the user's."""
     interpreters: tuple[str, ...] = ()
@@ -117,12 +117,12 @@ class Site:
     workers_per_host: int = 1
     gpus_per_host: int | None = None
     """That the study counts with: its own number, else what Slurm is asked for, else what the probe found; None before
-    the probe where nobody says.
+    the probe if it is not said.
     """
     interface: str | None = None
     """That the study wants on every host; None for the one that leads to the first host."""
     local_folder: str | None = None
-    """On each host's own disk, to which environments are copied; None where launches use the shared cache."""
+    """On each host's own disk, to which environments are copied; None if launches use the shared cache."""
     paths: tuple[PathFindings, ...] = field(default=())
     """From the first host to each other one, as measured by the probe."""
     is_example: bool = False
@@ -150,7 +150,7 @@ class Site:
         return min((len(host.cores) for host in self.first(count)), default=0)
 
     def least_memory_bytes(self, count: int) -> float | None:
-        """Return the least memory that a host has free, of the first ``count``; None where none is known."""
+        """Return the least memory that a host has free, of the first ``count``; None if none is known."""
         known = [host.memory_bytes for host in self.first(count) if host.memory_bytes is not None]
         return min(known, default=None)
 

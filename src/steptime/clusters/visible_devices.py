@@ -1,6 +1,6 @@
 """Which GPUs of a host its processes see: the meaning of ``CUDA_VISIBLE_DEVICES``.
 
-Far ends import this, so that it needs the standard library only.
+Host agents import this, so that it needs the standard library only.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 def visible_devices(visible: str, uuids: Sequence[str]) -> list[int]:
     """Return the indices of the devices that a value of ``CUDA_VISIBLE_DEVICES`` leaves visible, in its order.
 
-    As the CUDA programming guide has it, the list ends before its first entry that is no device; an empty value hides
-    all devices. An entry is an index, or ``GPU-`` with the beginning of one device's UUID. A device that is named
+    As the CUDA programming guide has it, the list ends before its first entry that is not a device; an empty value
+    hides all devices. An entry is an index, or ``GPU-`` with the beginning of one device's UUID. A device that is named
     twice makes the whole list invalid, so that none is visible.
 
     >>> visible_devices("1,-1,0", ["GPU-a", "GPU-b"])

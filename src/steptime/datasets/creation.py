@@ -232,7 +232,7 @@ def _full(name: str, folder: Path) -> str:
 
 
 def expected_bytes(name: str, interpreter: Path, **parameters: int) -> int | None:
-    """Return about how large a dataset will be, from a few of its samples; None where it cannot be made smaller.
+    """Return about how large a dataset will be, from a few of its samples; None if it cannot be made smaller.
 
     Raises DatasetError as ``make`` does.
     """

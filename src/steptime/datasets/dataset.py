@@ -21,11 +21,11 @@ class Dataset:
     samples: int
     class_names: tuple[str, ...]
     input_shape: tuple[int, ...] | None
-    """Channels, height, width; None where the loader cuts the shape that is asked for."""
+    """Channels, height, width; None if the loader cuts the shape that is asked for."""
     bytes: int
     """Of the files on disk."""
     validation: "Dataset | None" = None
-    """The samples that nobody trains on, with the same classes; None where the dataset has no folder of them."""
+    """The samples that are not trained on, with the same classes; None if the dataset has no folder of them."""
     skipped: tuple[str, ...] = ()
     """What was left out because it is broken, and why; only where that was asked for."""
 

@@ -42,7 +42,7 @@ def broken_images(folder: Path, paths: Sequence[str], most: int = MOST) -> tuple
     """
     chosen = list(paths)
     if len(chosen) > most:
-        # The same ones every time: an error that comes and goes helps nobody.
+        # The same ones every time: an error that comes and goes cannot be found.
         chosen = sorted(random.Random(0).sample(chosen, most))  # noqa: S311 - no secret
     # Pillow decodes outside the interpreter's lock.
     with _threads() as pool:
@@ -96,7 +96,7 @@ def _in_words(error: Exception, path: Path) -> str:
 
 
 def _unlike(image: Image.Image) -> str | None:
-    """Return why frameworks could not make the same pixels of an image; None where they can."""
+    """Return why frameworks could not make the same pixels of an image; None if they can."""
     if image.width * image.height > MOST_PIXELS:
         return f"{image.width} x {image.height} pixels; images may have {MOST_PIXELS // 10**6} million"
     if image.mode == "CMYK":
@@ -115,7 +115,7 @@ _KEPT_S = 7 * 24 * 3600.0
 
 TRAINING = "train"
 VALIDATION = ("validation", "val", "valid", "test")
-"""Names of the folder of samples that nobody trains on; the first that holds classes is taken."""
+"""Names of the folder of samples that are not trained on; the first that holds classes is taken."""
 
 
 def scan(name: str, folder: Path, cache: Path, *, skip_broken: bool = False) -> Dataset:
@@ -142,7 +142,7 @@ def scan(name: str, folder: Path, cache: Path, *, skip_broken: bool = False) -> 
 
 
 def _held_out(name: str, folder: Path) -> Path | None:
-    """Return the folder for validation where ``folder`` holds one and one for training; None where it does not."""
+    """Return the folder for validation where ``folder`` holds one and one for training; None if it does not."""
     try:
         if not _class_folders(folder / TRAINING):
             return None

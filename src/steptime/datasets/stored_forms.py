@@ -185,7 +185,7 @@ def stored_folder(dataset: Dataset, form: str, cache: Path) -> Path:
 
 
 def find_stored(dataset: Dataset, form: str, folder: Path) -> Dataset | None:
-    """Return the form of a dataset in ``folder``; None where it is not there, or not whole."""
+    """Return the form of a dataset in ``folder``; None if it is not there, or not whole."""
     try:
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.name != "index.json"}
@@ -257,7 +257,7 @@ def _fill(dataset: Dataset, form: StoredForm, folder: Path, progress: Progress) 
 
 def _index_path(dataset: Dataset) -> Path:
     if dataset.index is None or dataset.form != "image_folder":
-        message = f"{dataset.name} is no folder of images, so that it has no other stored form"
+        message = f"{dataset.name} is not a folder of images, so that it has no other stored form"
         raise DatasetError(message)
     return dataset.index
 

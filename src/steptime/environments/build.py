@@ -174,7 +174,7 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
         cancelled: ends the waiting.
 
     Raises EnvironmentFailure when cancelled, and when another host has taken the lock meanwhile because this process
-    gave no sign of life for minutes, or when others may write to the cache; OSError when the lock file cannot be
+    gave no heartbeat for minutes, or when others may write to the cache; OSError when the lock file cannot be
     written.
     """
     if refusal := foreign_writers(folder):
@@ -192,7 +192,7 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
         yield descriptor
         if lock.lost:
             message = (
-                f"another process makes {folder} since this one gave no sign of life for {format_seconds(SILENCE_S)}; "
+                f"another process makes {folder} since this one gave no heartbeat for {format_seconds(SILENCE_S)}; "
                 "wait for it, then give the same command again"
             )
             raise EnvironmentFailure(message)
@@ -202,7 +202,7 @@ def only_maker(folder: Path, waiting: Callable[[], None], cancelled: threading.E
 
 @contextmanager
 def idle(folder: Path, patience_s: float = 1.0) -> Iterator[None]:
-    """Hold the lock of an environment that nobody is making.
+    """Hold the lock of an environment that is not being made.
 
     Raises EnvironmentFailure when somebody still is after ``patience_s`` seconds.
     """

@@ -66,7 +66,7 @@ def address(spec: EnvironmentSpec, python: str, cache: Path) -> Path:
 def foreign_writers(folder: Path) -> str | None:
     """Say who besides its owner may write to the environment at ``folder``, to its parent or to the cache.
 
-    Returns a sentence with the next step; None where nobody may. The owner may be somebody else: who uses another's
+    Returns a sentence with the next step; None if no other user may. The owner may be somebody else: who uses another's
     cache trusts its owner. In a folder such as /tmp others rename nothing.
     """
     cache = folder.parent.parent
@@ -79,8 +79,8 @@ def foreign_writers(folder: Path) -> str | None:
             continue
         if who := writers_besides_owner(place, found):
             return (
-                f"{place} may be written by {who}, who could put code into what you run; see that nobody has, then "
-                f"take that right away (chmod -R go-w {cache}), or set STEPTIME_CACHE to another folder"
+                f"{place} may be written by {who}, who could put code into what you run; make sure that they did "
+                f"not, then take that right away (chmod -R go-w {cache}), or set STEPTIME_CACHE to another folder"
             )
     return None
 

@@ -179,7 +179,7 @@ def fingerprint_of(interpreter: Path) -> dict[str, Any]:
 
 
 def answer_in(said: str) -> dict[str, Any] | None:
-    """Return the object of JSON, a line of its own, in what a program said; None where there is none."""
+    """Return the object of JSON, a line of its own, in what a program said; None if there is none."""
     try:
         answer = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
     except (ValueError, StopIteration):

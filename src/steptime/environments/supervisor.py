@@ -60,7 +60,7 @@ def _await_end_of_input(ended: threading.Event) -> None:
 
 
 def _wait(main: int, unwanted: threading.Event) -> int:
-    """Wait until no child is left; kill the others once ``main`` has ended or nobody wants it any more."""
+    """Wait until no child is left; kill the others once ``main`` has ended or is not wanted any more."""
     code: int | None = None
     while True:
         try:

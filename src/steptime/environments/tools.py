@@ -26,7 +26,7 @@ class Command:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables of its own."""
     otherwise: "Command | None" = None
-    """What is run when this command fails; None where a failure ends the build."""
+    """What is run when this command fails; None if a failure ends the build."""
 
 
 class Tool(Protocol):

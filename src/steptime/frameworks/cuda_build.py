@@ -25,7 +25,7 @@ class CudaBuild(BaseModel):
     oldest: str
     """The lowest compute capability that the build has code for, as ``7.5``."""
     newest: str | None = None
-    """The highest one, where the build holds machine code alone, or its libraries do; None where a driver compiles
+    """The highest one, where the build holds machine code alone, or its libraries do; None if a driver compiles
     intermediate code (PTX) for later devices."""
     why_not_newer: str = ""
     """What limits ``newest``, in words."""
@@ -42,7 +42,7 @@ class CudaBuild(BaseModel):
         return self.requirements.removeprefix("requirements").removesuffix(".txt")
 
     def why_not(self, accelerators: Accelerators) -> str | None:
-        """Say why the build cannot run on these devices; None where it can, or where there are none to ask."""
+        """Say why the build cannot run on these devices; None if it can, or where there are none to ask."""
         if accelerators.driver is not None and version_of(accelerators.driver) < version_of(self.driver):
             return (
                 f"CUDA {self.toolkit} needs the driver {self.driver} or newer, and {accelerators.place} has "

@@ -92,7 +92,7 @@ class TunedOptions(_ManifestForm):
 
 
 class LoaderEnvironment(_ManifestForm):
-    """A table ``[loader_environments.NAME]``: the environment of a loader whose packages nobody else shall pay for."""
+    """A table ``[loader_environments.NAME]``: the environment of a loader whose packages only its users install."""
 
     requirements: str
     """A file ``requirements-NAME.txt`` in the framework's folder; the environment is named after it."""
@@ -250,11 +250,11 @@ class Manifest(_ManifestForm):
         }
 
     def altering(self, options: Mapping[str, OptionValue]) -> str | None:
-        """Return the options by which something else is computed on purpose, as text; None where there are none."""
+        """Return the options by which something else is computed on purpose, as text; None if there are none."""
         return _in_words({name: value for name, value in options.items() if value in self.options[name].alters})
 
     def unranked(self, options: Mapping[str, OptionValue]) -> str | None:
-        """Say why trials with ``options`` are not ranked; None where they are."""
+        """Say why trials with ``options`` are not ranked; None if they are."""
         altering = self.altering(options)
         if altering:
             return f"{altering} changes what is computed, which the equivalence check cannot hold"

@@ -22,7 +22,7 @@ LOCALHOST = "127.0.0.1"
 
 
 def free_ports(count: int, host: str = LOCALHOST) -> list[int]:
-    """Return ``count`` different ports on which nobody listens now.
+    """Return ``count`` different ports that are free now.
 
     Raises LaunchError when too few are free.
     """
@@ -51,7 +51,7 @@ class AbstractLauncher(abc.ABC):
         """
 
     def isolation(self, wanted: Isolation) -> str | None:
-        """Say in a few words what keeps others out of the sockets of a launch; None where nothing does.
+        """Say in a few words what keeps others out of the sockets of a launch; None if nothing does.
 
         A launcher that returns ``isolation_on_this_host(wanted)`` must plan processes with ``entry_of(request)``.
         """
@@ -59,7 +59,7 @@ class AbstractLauncher(abc.ABC):
         return None
 
     def missing_requirement(self, request: Request) -> str | None:
-        """Say in a sentence what is missing here to start a launch, and what would help; None where nothing is known.
+        """Say in a sentence what is missing here to start a launch, and what would help; None if nothing is known.
 
         Asked once for each trial before anything is launched, when its interpreter is there. A dry run asks too, so
         that it must start no process.

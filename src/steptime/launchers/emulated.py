@@ -44,7 +44,7 @@ class EmulatedLauncher(AbstractLauncher):
             raise LaunchError(reason)
         program = request.command[0]
         if not os.access(program, os.X_OK) and shutil.which(program) is None:
-            message = f"could not start {program}: it is no program"
+            message = f"could not start {program}: it is not a program"
             raise LaunchError(message)
         if not is_privileged():
             return run_below(request)

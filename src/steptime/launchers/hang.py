@@ -22,7 +22,7 @@ _REACHED = {"process": "its start", "session": "the opening of its session", "wa
 
 
 def cause_of_hang(running: Mapping[str, int], folder: Path, *, here: bool = True) -> str | None:
-    """Say which of the processes that still run keeps the launch from its end; None where nothing tells.
+    """Say which of the processes that still run keeps the launch from its end; None if nothing tells.
 
     Args:
         running: process numbers by name; those of workers that an mpiexec started are in their records.

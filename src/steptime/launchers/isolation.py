@@ -45,7 +45,7 @@ def isolation_kind() -> str | None:
 
 
 def isolation_on_this_host(wanted: Isolation) -> str | None:
-    """Return what keeps others out of the sockets of a launch on this host; None where nothing does."""
+    """Return what keeps others out of the sockets of a launch on this host; None if nothing does."""
     return None if wanted == "off" else isolation_kind()
 
 

@@ -25,7 +25,7 @@ class MpiLauncher(AbstractLauncher):
     """Starts one ``mpiexec`` that starts the workers; the environment's own is preferred to the system's.
 
     A launcher and a library of different MPI families do not work together, and the environment's library came
-    with the environment's launcher. On the hosts of a site, the mpiexec runs on the first, and has far ends of ssh or
+    with the environment's launcher. On the hosts of a site, the mpiexec runs on the first, and has agents of ssh or
     Slurm start its processes on the others.
     """
 

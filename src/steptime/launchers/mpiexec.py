@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from steptime.errors import LaunchError
 
-if TYPE_CHECKING:  # a far end imports this file, where nothing but the standard library is installed
+if TYPE_CHECKING:  # a host agent imports this file, where nothing but the standard library is installed
     from steptime.clusters.site import FoundHost
     from steptime.launchers.request import Request
 
@@ -44,7 +44,7 @@ def find_mpiexec(interpreter: Path, container: Sequence[str] = (), host: "FoundH
 
 
 def missing_mpiexec(request: "Request") -> str | None:
-    """Say in a sentence why no mpiexec can start the workers of a launch; None where one can.
+    """Say in a sentence why no mpiexec can start the workers of a launch; None if one can.
 
     None also before the first host of its site, on which the mpiexec runs, was asked whether it has one.
     """

@@ -1,6 +1,6 @@
 """``python namespace_entry.py PLAN HOST PROGRAM …``: enter the namespaces of a host, and become another program.
 
-A host is an emulated one, or what a launch has for itself of this machine: a network that nobody else is in.
+A host is an emulated one, or what a launch has for itself of this machine: a network of its own.
 
 ``HOST`` is a number. With ``+`` before it, the program keeps the right to enter other hosts, as an mpiexec must.
 

@@ -1,6 +1,6 @@
 """Processes that a launch left behind: found by the marks in their environment, and ended.
 
-The far end of a host imports this, so that it needs the standard library only.
+The host agent of a host imports this, so that it needs the standard library only.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def end_marked(marker: str) -> int:
 def end_orphans() -> int:
     """Kill the processes of launches whose runner no longer exists and wait for their ends; return their number.
 
-    The runner of processes on another host is the far end that started them. Only processes of this user and of this
+    The runner of processes on another host is the host agent that started them. Only processes of this user and of this
     PID namespace are touched, and of these only those whose marks name a runner that ran here, since this boot, and has
     ended. Everybody writes the environment of their own processes as they like: marks that cannot be read are no marks.
     """

@@ -58,7 +58,7 @@ def watch(
 
 def _start(process: Process, folder: Path) -> subprocess.Popen[bytes]:
     if process.entry and shutil.which(process.argv[0]) is None:
-        message = f"could not start {process.argv[0]}: it is no program"  # the entry would start, and fail later
+        message = f"could not start {process.argv[0]}: it is not a program"  # the entry would start, and fail later
         raise LaunchError(message)
     # The worker moves its output to files of its own; these take what is said before, or by an MPI launcher.
     with appending(folder, f"{process.name}.launch") as output:
@@ -112,7 +112,7 @@ def how_it_ended(code: int) -> str:
 
 
 def _was_stopped(pid: int) -> bool:
-    """Say whether a signal has stopped a child since the last call, as the far end of another host does, too."""
+    """Say whether a signal has stopped a child since the last call, as the host agent of another host does, too."""
     with contextlib.suppress(ChildProcessError):  # it has ended
         return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WCONTINUED | os.WNOHANG) is not None
     return False

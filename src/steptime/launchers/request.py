@@ -39,7 +39,7 @@ class Request:
     cores: tuple[int, ...] = ()
     """The cores that may be used; empty means: do not pin."""
     device_cores: tuple[tuple[int, ...], ...] = ()
-    """For each device that workers use, those of ``cores`` that are nearest to it; empty where nobody knows them."""
+    """For each device that workers use, those of ``cores`` that are nearest to it; empty if unknown."""
     on_devices: bool = False
     """Whether workers compute on a device each, by local rank, and belong next to it."""
     mpi: bool = False
@@ -119,11 +119,11 @@ class LaunchOutcome:
     cluster: ClusterFindings | None = None
     """What was found of the hosts that the launcher made or used, if there were any."""
     isolation: str | None = None
-    """What kept others out of the launch's sockets; None where nothing did."""
+    """What kept others out of the launch's sockets; None if nothing did."""
     host_loads: list[HostLoad] = field(default_factory=list)
     """Of a launch on other hosts: what their counters say; empty where all processes ran on this host."""
     passed: dict[str, str] | None = None
-    """The variables that processes inherited of their hosts although they change speed; None where all ran on this
+    """The variables that processes inherited of their hosts although they change speed; None if all ran on this
     host, and had those of this process."""
     lost_hosts: list[str] = field(default_factory=list)
     """The names of hosts that were not heard any more, of which at least one has died."""

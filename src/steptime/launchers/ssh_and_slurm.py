@@ -9,7 +9,7 @@ from steptime.launchers.request import LaunchOutcome, Process, Request
 
 
 class _SiteLauncher(AbstractLauncher):
-    """Starts one far end on each host of the site, which starts, watches and ends the processes there."""
+    """Starts one host agent on each host of the site, which starts, watches and ends the processes there."""
 
     def plan(self, request: Request, marker: str, ports: Sequence[int]) -> list[Process]:
         return planned_on_hosts(request, self.name, marker, ports)
@@ -34,7 +34,7 @@ class SshLauncher(_SiteLauncher):
 class SlurmLauncher(_SiteLauncher):
     """Reaches all nodes by one srun for each launch; steps of all frameworks share the nodes in turns.
 
-    The exit code of srun says nothing: it is 0 where a node died. Only what the far ends say counts.
+    The exit code of srun says nothing: it is 0 where a node died. Only what the host agents say counts.
     """
 
     name = "slurm"

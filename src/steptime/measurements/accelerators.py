@@ -11,7 +11,7 @@ Version = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Accelerator:
-    """One CUDA device; None where its driver does not say."""
+    """One CUDA device; None if its driver does not say."""
 
     name: str
     uuid: str = ""
@@ -42,7 +42,7 @@ class Accelerators:
 
     @property
     def memory_bytes(self) -> float | None:
-        """The memory of the smallest device; None where none tells."""
+        """The memory of the smallest device; None if none tells."""
         return min((each.memory_bytes for each in self.devices if each.memory_bytes is not None), default=None)
 
 

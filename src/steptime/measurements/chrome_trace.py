@@ -43,7 +43,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
         folder: is made if it is not there.
         only: id of the one trial to write.
 
-    Raises UsageError when ``only`` is no trial of the store or nothing was taken apart, StoreError as the store does.
+    Raises UsageError when ``only`` is not a trial of the store or nothing was profiled, StoreError as the store does.
     """
     trials = {trial.id: trial for trial in store.trials()}
     if only is not None and only not in trials:

@@ -36,7 +36,7 @@ class Comparison:
     launches: int
     """Of the trial that has fewer."""
     spread: float | None
-    """Standard deviation of the logarithm of the ratio of one launch each; None where launches do not show it."""
+    """Standard deviation of the logarithm of the ratio of one launch each; None if launches do not show it."""
     error: float
     """Standard error of the logarithm of the ratio."""
     freedom: float

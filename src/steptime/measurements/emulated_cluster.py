@@ -25,14 +25,14 @@ class HostForm(JsonForm):
     """``worker-0``, ``server-1``, …: who runs on it."""
     cores: list[int]
     nominal_bandwidth_bits_per_s: float | None
-    """Of its link, as set; None where nothing limits it."""
+    """Of its link, as set; None if nothing limits it."""
     cpu_quota_cores: float | None
-    """None where it may use all the time of its cores."""
+    """None if it may use all the time of its cores."""
     sent_bytes: Spread
     """By its interface while a launch ran."""
     received_bytes: Spread
     throttled_s: Spread | None
-    """How long its quota held it back; None where it has none, or nobody counts."""
+    """How long its quota held it back; None if it has none, or it is not counted."""
 
 
 class LinkForm(JsonForm):
@@ -55,19 +55,19 @@ class ClusterForm(JsonForm):
     kind: str
     launches: int
     delay_by: str | None
-    """What makes the delay; None where none was asked for."""
+    """What makes the delay; None if none was asked for."""
     cpu_groups: str | None
-    """What keeps foreign load away and holds quotas; None where the machine has nothing for it."""
+    """What keeps foreign load away and holds quotas; None if the machine has nothing for it."""
     hosts: list[HostForm]
     links: list[LinkForm]
     foreign_cores: Spread | None
-    """Cores' worth of work that was not the launch's; None where the system does not say."""
+    """Cores' worth of work that was not the launch's; None if the system does not say."""
     foreign_load: bool | None
     """Whether that was above 0.1 core in any launch: then the cluster was not alone, and its times are too long."""
 
 
 def cluster_of(launches: Sequence[Launch]) -> ClusterForm | None:
-    """Return the cluster that ``launches`` of one trial ran on; None where the launcher made none."""
+    """Return the cluster that ``launches`` of one trial ran on; None if the launcher made none."""
     found = [(launch, launch.cluster) for launch in launches if launch.cluster]
     if not found:
         return None

@@ -20,8 +20,8 @@ class JsonForm(BaseModel):
 class Interval(Generic[Number_co, Bound_co]):
     """A number with its interval.
 
-    A plain ``Interval`` has a number, and bounds that are None where a single unit cannot show them. The bounds of
-    ``Interval[float, float]`` are known; the number of ``Interval[float | None]`` is None where nothing was measured.
+    A plain ``Interval`` has a number, and bounds that are None if a single unit cannot show them. The bounds of
+    ``Interval[float, float]`` are known; the number of ``Interval[float | None]`` is None if nothing was measured.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

@@ -130,5 +130,5 @@ def _parse(raw: bytes) -> tuple[dict[str, Any] | None, str | None]:
     except ValueError as error:
         return None, str(error)
     if not isinstance(value, dict):
-        return None, "it is no JSON object"
+        return None, "it is not a JSON object"
     return value, None

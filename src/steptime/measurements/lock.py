@@ -20,7 +20,7 @@ class FolderLock:
     the lease. Who takes the lock removes what killed writers have left half-written in the folder.
 
     Raises FolderInUse when another process, or another object of this one, holds it; StoreError when it cannot be had,
-    or when another process took it from this one because it gave no sign of life for minutes.
+    or when another process took it from this one because it gave no heartbeat for minutes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,7 +66,7 @@ class FolderLock:
         return lock
 
     def _in_use(self, holder: str, *, is_lease: bool) -> str:
-        """Say who holds the lock, when that gave its last sign of life, and what to do.
+        """Say who holds the lock, when that gave its last heartbeat, and what to do.
 
         A file server may keep the lock of a host that died; who holds it then is silent.
         """
@@ -75,7 +75,7 @@ class FolderLock:
         signs, silent = "is writing to it", False
         if run is not None and age_s is not None and run.ended is None and holder == f"process {run.pid} on {run.host}":
             who += f" (Slurm job {run.job})" if run.job else ""
-            signs, silent = f"gave its last sign of life {format_seconds(age_s)} ago", age_s > SILENT_S
+            signs, silent = f"gave its last heartbeat {format_seconds(age_s)} ago", age_s > SILENT_S
         if is_lease:
             return (
                 f"{folder} is in use: {who} {signs}. Wait for it to end, or choose another folder. This file system "
@@ -99,7 +99,7 @@ class FolderLock:
 
     def _taken_over(self) -> str:
         return (
-            f"another process writes to {self._path.parent} since this one gave no sign of life for "
+            f"another process writes to {self._path.parent} since this one gave no heartbeat for "
             f"{format_seconds(SILENCE_S)}; what was measured before is kept. Wait for it to end, then give the same "
             "command again"
         )

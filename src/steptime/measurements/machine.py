@@ -18,7 +18,7 @@ from steptime.measurements.kernel_counters import meminfo
 
 @dataclass(frozen=True)
 class GpuState:
-    """One GPU at one moment; None where its driver does not say."""
+    """One GPU at one moment; None if its driver does not say."""
 
     name: str
     memory_bytes: float | None

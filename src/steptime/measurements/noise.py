@@ -87,7 +87,7 @@ def snapshot() -> Snapshot:
 
 
 def difference(before: Snapshot, after: Snapshot, own_cpu_s: float | None = None) -> dict[str, float | None]:
-    """Return what happened between two snapshots, in SI units; None where the system does not say.
+    """Return what happened between two snapshots, in SI units; None if the system does not say.
 
     Args:
         before: taken before the launch.
@@ -133,12 +133,12 @@ def difference(before: Snapshot, after: Snapshot, own_cpu_s: float | None = None
 
 
 def of_counters(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what happened on another host between two readings of its counters, as its far end wrote them."""
+    """Return what happened on another host between two readings of its counters, as its host agent wrote them."""
     return difference(_read_there(before), _read_there(after))
 
 
 def _read_there(counters: Mapping[str, Any]) -> Snapshot:
-    """Return the snapshot of another host; what a far end does not read is None."""
+    """Return the snapshot of another host; what a host agent does not read is None."""
     loads = counters["loads"]
     network = counters["network"]
     loopback = float(sum(network.get("lo", (0, 0))))

@@ -50,12 +50,12 @@ class TrialProgress(TypedDict):
 
 
 PROGRESS = "progress.json"
-"""The file of a results folder in which a run keeps how far it is; its time of change is the run's last sign of life,
+"""The file of a results folder in which a run keeps how far it is; its time of change is the run's last heartbeat,
 which needs no other write and is the file server's time, where a server keeps the folder."""
 BEAT_S = 10.0
-"""From one sign of life to the next."""
+"""From one heartbeat to the next."""
 SILENT_S = 120.0
-"""After so long without a sign of life a run is said to be silent: many times the beat, since a busy file server and a
+"""After so long without a heartbeat a run is said to be silent: many times the beat, since a busy file server and a
 cache of attributes, of a minute in NFS, hold signs up."""
 RunState = Literal["running", "silent", "killed", "ended"]
 
@@ -78,10 +78,10 @@ class RunProgress:
     done: int = 0
     """Items of the stage."""
     least: int | None = None
-    """Items of the stage in any case, those that are over included; None where that is not known."""
+    """Items of the stage in any case, those that are over included; None if that is not known."""
     most: int | None = None
     least_s: float | None = None
-    """Seconds that the stage still takes, when its item began; None where nothing tells."""
+    """Seconds that the stage still takes, when its item began; None if nothing tells."""
     most_s: float | None = None
     at: str = ""
     """When the item began, or the run ended: UTC, ISO 8601."""
@@ -100,7 +100,7 @@ class RunProgress:
 
 
 def run_progress(folder: Path) -> RunProgress | None:
-    """Return how far the latest run of a results folder is; None where none has said so in a form that is known."""
+    """Return how far the latest run of a results folder is; None if none has said so in a form that is known."""
     try:
         return TypeAdapter(RunProgress).validate_json(PlainFolder(folder).read(folder / PROGRESS))
     except (OSError, StoreError, ValueError):
@@ -118,7 +118,7 @@ def run_state(folder: Path, found: RunProgress) -> RunState:
 
 
 def last_sign_age_s(folder: Path) -> float | None:
-    """Return the seconds since the latest run of a results folder gave a sign of life; None where none ever did.
+    """Return the seconds since the latest run of a results folder gave a heartbeat; None if none ever did.
 
     By the clock of the file system, which may differ from that of this host.
     """
@@ -135,7 +135,7 @@ def last_sign_age_s(folder: Path) -> float | None:
 
 
 def last_line_age_s(folder: Path) -> float | None:
-    """Return the seconds since a launch was last kept in a results folder; None where none was.
+    """Return the seconds since a launch was last kept in a results folder; None if none was.
 
     By the clock of the file system, which may differ from that of this host.
     """

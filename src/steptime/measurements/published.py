@@ -15,7 +15,7 @@ from steptime.study.trial import Trial
 
 @dataclass(frozen=True)
 class AverageRatio:
-    """The geometric mean of ratios of step times; all None where no pair was measured."""
+    """The geometric mean of ratios of step times; all None if no pair was measured."""
 
     value: float | None = None
     low: float | None = None

@@ -34,7 +34,7 @@ class WorkerSteps:
     opened_in_s: Seconds
     """From the start of the process to a session that is ready to step."""
     staleness: Staleness | None = None
-    """None where no update can be late."""
+    """None if no update can be late."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ class EquivalenceResult(StoredRecord):
     environment_variables: dict[str, str] = field(default_factory=dict)
     """That the study set, which may change arithmetic."""
     crashes: Count = 0
-    """Runs that a signal ended and that were repeated: a crash is no wrong number, but worth knowing."""
+    """Runs that a signal ended and that were repeated: a crash is not a wrong number, but worth knowing."""
     learning_rate: float | None = None
     """With which all were trained; below the trial's where its own makes the loss grow. None in older records, and
     where the reference failed."""

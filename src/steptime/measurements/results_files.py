@@ -158,7 +158,7 @@ class ResultsFiles:
             raise StoreError(message) from error
 
     def json_object(self, path: Path) -> dict[str, Any] | None:
-        """Return the JSON object of a file; None where there is no file."""
+        """Return the JSON object of a file; None if there is no file."""
         try:
             data = self._folder.read(path)
         except FileNotFoundError:
@@ -179,7 +179,7 @@ class ResultsFiles:
         """Raise StoreError for what a newer steptime wrote, naming that one, and ValueError for no schema."""
         schema = value.get("schema")
         if not isinstance(schema, int) or schema < 1:
-            problem = "schema: it is no number from 1 on"
+            problem = "schema: it is not a number from 1 on"
             raise ValueError(problem)
         if schema <= SCHEMA:
             return

@@ -116,7 +116,7 @@ class Store:
         except OSError as error:
             raise cannot_write(path, error) from error
         if strangers:
-            message = f"{path} is not empty (it holds {strangers[0]}) and is no results folder; choose another"
+            message = f"{path} is not empty (it holds {strangers[0]}) and is not a results folder; choose another"
             raise StoreError(message)
         store = cls(path)
         store.set_study(study_text, study_json)
@@ -126,7 +126,7 @@ class Store:
     def open(cls, path: Path) -> "Store":
         """Open a results folder; raises StoreError when it is none or when a newer steptime wrote it."""
         if not cls.exists(path):
-            message = f"{path} is no results folder: it has no study.json"
+            message = f"{path} is not a results folder: it has no study.json"
             raise StoreError(message)
         refuse_links(path)
         store = cls(path)
@@ -313,7 +313,7 @@ class Store:
 
 
 def _may_precede(name: str) -> bool:
-    """Say whether a file may lie in a folder that is no results folder yet: the study, the lock and its leases."""
+    """Say whether a file may lie in a folder that is not a results folder yet: the study, the lock and its leases."""
     return name in ("run.lock", "study.yaml") or name.startswith("run.lock.")
 
 

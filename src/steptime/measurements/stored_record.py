@@ -78,17 +78,17 @@ class LaunchRecord(StoredRecord, abc.ABC):
     stderr: dict[str, str] = field(default_factory=dict)
     """The last lines of each process's standard error, for a failed launch."""
     cluster: FoundCluster | None = None
-    """None where the launcher made no hosts.
+    """None if the launcher made no hosts.
     A model of the launch takes alpha and bandwidth from here, never from what was asked for."""
     isolation: str | None = None
-    """What kept others out of the sockets of the launch; None where nothing did, and in older records."""
+    """What kept others out of the sockets of the launch; None if nothing did, and in older records."""
     steptime: str | None = None
     """The version that ran the launch; None in records from before it was kept."""
     environment_variables: dict[str, str] | None = None
     """What changes speed and was in the environment of the processes on purpose: what the study set, and what of the
     user's shell is passed (``PASSED`` of study/environment_variables.py); None in records from before it was kept."""
     site: list[str] | None = None
-    """The names of all hosts that the run could use, in order: launches on another list ran on another site. None where
+    """The names of all hosts that the run could use, in order: launches on another list ran on another site. None if
     the study names no hosts, and in records from before it was kept."""
     lost_hosts: list[str] = field(default_factory=list)
     """Hosts that were not heard any more, so that the launch says nothing of what it launched and is repeated. One of

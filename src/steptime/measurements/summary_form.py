@@ -95,7 +95,7 @@ class TrialSummary(JsonForm):
     workers: int
     servers: int
     server_placement: str | None = None
-    """None where there are no servers."""
+    """None if there are no servers."""
     hosts: int
     threads: int
     batch_per_worker: int
@@ -113,7 +113,7 @@ class TrialSummary(JsonForm):
     environment_variables: dict[str, str] = Field(default_factory=dict)
     """What the study set for the processes of the launches."""
     container: str | None = None
-    """The command that started the interpreter in a container, as a shell reads it; None where it ran in none."""
+    """The command that started the interpreter in a container, as a shell reads it; None if it ran in none."""
     varied_variables: dict[str, str] = Field(default_factory=dict)
     """Those of them in which trials of this framework, strategy and tier differ."""
     launches: int
@@ -129,21 +129,21 @@ class TrialSummary(JsonForm):
     loss_rate_per_s: Interval[float | None] = NOT_MEASURED
     """By how much the loss sank per second of training; negative where it rose."""
     staleness: Staleness | None = None
-    """None where updates cannot be stale."""
+    """None if updates cannot be stale."""
     phases: dict[str, Phase | None] | None = None
     """Where the time of a step goes, by phase; None without ablation runs. An undetermined phase is None."""
     closure_error: float | None = None
     overlap: float | None = None
-    """comm_hidden / communication; None where it is not known or nothing is communicated."""
+    """comm_hidden / communication; None if it is not known or nothing is communicated."""
     imbalance: Imbalance | None = None
     native: list[Account] | None = None
-    """What the framework's own timers and marks say, each with the ablation's account; None where it says nothing."""
+    """What the framework's own timers and marks say, each with the ablation's account; None if it says nothing."""
     breakdown: StepBreakdown | None = None
     """All that the ablation runs found, the five above among it."""
     training: TrainingSummary | None = None
-    """What the trial's trainings reached; None where steps are timed, or no training has ended."""
+    """What the trial's trainings reached; None if steps are timed, or no training has ended."""
     cluster: ClusterForm | None = None
-    """The hosts that the launcher made; None where it made none."""
+    """The hosts that the launcher made; None if it made none."""
     status: TrialStatus
     """``unranked`` of a trial that was measured and changes what is computed, as ``reason`` says."""
     reason: str | None
@@ -166,7 +166,7 @@ class RankedTrial(JsonForm):
     """Step time divided by the best's, from launches of the same blocks where there are such."""
     tied_with_best: bool
     launches_to_settle: int | None
-    """About how many more launches would make the ratio's interval narrower than 3 % to each side; None where it is."""
+    """About how many more launches would make the ratio's interval narrower than 3 % to each side; None if it is."""
 
 
 class OptionChange(JsonForm):
@@ -183,12 +183,12 @@ class TunedTrial(JsonForm):
     trial: str
     """The tuned one."""
     documented_trial: str | None
-    """Its counterpart in the tier ``documented``; None where the study has none."""
+    """Its counterpart in the tier ``documented``; None if the study has none."""
     changed: dict[str, OptionChange]
     """By name of the option."""
     speedup: IntervalOverLaunches[float | None] | None
     """Step time of the documented trial divided by that of the tuned one, from launches of the same blocks where there
-    are such; None where one of them was not measured."""
+    are such; None if one of them was not measured."""
 
 
 class EquivalenceSummary(JsonForm):
@@ -228,7 +228,7 @@ class PublishedRatio(JsonForm):
     machine: str | None = None
     """What it was measured on."""
     published: float | None
-    """None where only the direction was published."""
+    """None if only the direction was published."""
     measured: Interval[float | None]
     least: float | None
     most: float | None
@@ -287,7 +287,7 @@ class Summary(JsonForm):
     models: list[ModelComparison] = Field(default_factory=list)
     """Performance models that the study asks for; empty until the predicting half adds them."""
     prediction: StudyPrediction | None = None
-    """What the study predicts; None where it asks for nothing, and until the predicting half adds it."""
+    """What the study predicts; None if it asks for nothing, and until the predicting half adds it."""
     skipped: list[str]
     """Combinations that the study asked for and that cannot be, one line per reason."""
     problems: list[str]

@@ -30,11 +30,11 @@ class Link:
 
     rendezvous: Real = np.inf
     """Bytes from which a message waits until its receiver says that it is ready, over the connection that carries the
-    messages of both; infinite where they have one each, or where nobody waits."""
+    messages of both; infinite where they have one each, or without waiting."""
     ramp_s: Real = 0.0
     """Seconds that a further connection needs until it has its share of the link; 0 where all share it at once."""
     sends_ahead: bool = False
-    """Whether workers that have nobody to wait for were seen to send while their partner still receives."""
+    """Whether workers without others to wait for were seen to send while their partner still receives."""
     medium: Literal["nvlink", "pcie", "network"] = "network"
     """What the link is made of, as far as NCCL's protocols differ on it."""
     switch_share: Real = 0.0
@@ -62,7 +62,7 @@ def ring(size: Real, workers: Real, link: Link) -> Real:
 
     Args:
         size: bytes that every worker contributes.
-        workers: p; one worker has nobody to talk to.
+        workers: p; one worker does not communicate.
         link: between neighbours, used in both directions at once.
 
     >>> ring(1e9, 4, Link(rate=1e9))
@@ -149,7 +149,7 @@ def reduce_scatter(size: Real, workers: Real, link: Link) -> Real:
 
 
 def recursive_doubling(size: Real, workers: Real, link: Link) -> Real:
-    """Return the seconds of ``ceil(log2 p) (a + n/B)``, and of two more whole messages where p is no power of two.
+    """Return the seconds of ``ceil(log2 p) (a + n/B)``, and of two more whole messages where p is not a power of two.
 
     >>> float(recursive_doubling(1e9, 4, Link(rate=1e9)))
     2.0

@@ -11,7 +11,7 @@ from steptime.model.collectives import Real
 Array = NDArray[np.float64]
 
 BALANCE = 10.0
-"""FLOPs per byte of a processor whose rates nobody measured; only proportions of a measured time depend on it."""
+"""FLOPs per byte of an unmeasured processor; only proportions of a measured time depend on it."""
 
 
 def pass_seconds(batch: Real, fixed: Real, per_sample: Real) -> Real:

@@ -1,4 +1,4 @@
-"""Computing on a device that nobody measured: what its data sheet says, in proportion to one that somebody did.
+"""Computing on an unmeasured device: what its data sheet says, in proportion to one that somebody did.
 
 A roofline per layer (S. Williams et al., Commun. ACM 52 (2009) 65) knows neither kernels nor caches, so that its
 uncertainty is stated and wide: a factor of 1.6 to either side is meant for nine of ten. Between published single-device
@@ -31,7 +31,7 @@ class Device:
     memory: float
     """Bytes."""
     tensor_rate: float | None = None
-    """FLOPs per second of 16-bit matrix products, without sparsity; None where it has no units for them."""
+    """FLOPs per second of 16-bit matrix products, without sparsity; None if it has no units for them."""
 
     def rate(self, precision: str) -> float:
         """Return the FLOPs per second of a precision; 32 bits are computed without tensor cores."""

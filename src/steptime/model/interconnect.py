@@ -43,7 +43,7 @@ class Interconnect:
     switches: tuple[Switch, ...] = ()
     """By ascending size."""
     inner: Link | None = None
-    """Of a worker to the others of its host; None where they cost nothing beside the cards."""
+    """Of a worker to the others of its host; None if they cost nothing beside the cards."""
     nics_per_host: Real = 1.0
     """Cards of a host, over which rings are spread."""
 

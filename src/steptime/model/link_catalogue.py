@@ -1,4 +1,4 @@
-"""Links by name: what data sheets state, for those that nobody measured; believed, with the widths given here.
+"""Links by name: what data sheets state, for unmeasured ones; believed, with the widths given here.
 
 Rates of NVLink and PCIe are those that NCCL expects of them (``src/graph/topo.h`` of https://github.com/NVIDIA/nccl: 20
 GB/s for each link of the V100 and A100, 20.6 of the H100, 40.1 of the B200, 12 for PCIe 3 x16), a fifth below the

@@ -21,7 +21,7 @@ _FEWEST_SIZES = 2
 
 
 def stored_links(store: Store) -> NetSummary | None:
-    """Return what the network benchmark found in a results folder; None where it was not run."""
+    """Return what the network benchmark found in a results folder; None if it was not run."""
     launches = store.net()
     return net_summary(launches) if launches else None
 
@@ -40,7 +40,7 @@ def net_summary(launches: Iterable[NetLaunch]) -> NetSummary:
 
 
 def link_of(row: NetRow) -> Link | None:
-    """Return the link that a row found, for the models of its operation; None where nothing was fitted.
+    """Return the link that a row found, for the models of its operation; None if nothing was fitted.
 
     Where alpha or the latencies are unknown, the latency of a step is all in ``latency``.
     """

@@ -95,7 +95,7 @@ STEP: Mapping[Medium, float] = _LL.ring_step
 OTHER_STEP: Mapping[Medium, float] = {
     medium: float(np.sqrt(_LL.ring_step[medium] * _SIMPLE.ring_step[medium])) for medium in STEP
 }
-"""Seconds of one step of another library's ring over a link of that medium, where nobody measured it: in the middle, by
+"""Seconds of one step of another library's ring over a link of that medium, unless measured: in the middle, by
 ratio, of LL, which is quick and sends a flag with every 4 bytes, and of Simple, which reaches a link's whole rate."""
 
 

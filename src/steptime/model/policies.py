@@ -83,7 +83,7 @@ def has_own_policy(framework: str, strategy: str) -> bool:
 
 
 def policies_of(framework: str) -> Mapping[str, Policy]:
-    """Return a framework's own policies by strategy; none for a framework that nobody has installed."""
+    """Return a framework's own policies by strategy; none for a framework that is not installed."""
     known = manifest.load_manifests().get(framework)
     return {} if known is None else policies_in(known.folder)
 
@@ -115,7 +115,7 @@ def _loaded(path: Path) -> ModuleType:
         return import_module(f"steptime.frameworks.{name}.communication")
     spec = spec_from_file_location(f"steptime_communication_of_{name}", path)
     if spec is None or spec.loader is None:
-        message = f"{path} is no Python file"
+        message = f"{path} is not a Python file"
         raise ImportError(message)
     module = module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -25,7 +25,7 @@ class Anomaly:
     measured_s: float
     expected: PredictedSeconds
     phase: str | None
-    """The phase that is farthest outside its own interval; None where the step is normal or no phase was measured."""
+    """The phase that is farthest outside its own interval; None if the step is normal or no phase was measured."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the object that a report has for a trial."""

@@ -63,7 +63,7 @@ class ExchangeObservation:
     error: float
     """Relative standard error of ``step_s``, with that of its computing."""
     communication_s: float | None
-    """All communication of a step, as ablation measured it; None where no ablation did."""
+    """All communication of a step, as ablation measured it; None if no ablation did."""
 
 
 def sample_posterior(

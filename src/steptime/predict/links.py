@@ -80,7 +80,7 @@ def measured_link(observation: Observation, net: Sequence[NetLink], machine: Mac
 
 
 def inner_link(key: GroupKey, deployment: Deployment, net: Sequence[NetLink], machine: Machine) -> LinkEstimate | None:
-    """Return the link between workers of one host that exchange with other hosts too; None where each is alone."""
+    """Return the link between workers of one host that exchange with other hosts too; None if each is alone."""
     if not deployment.crosses or min(deployment.workers_per_host, deployment.workers) == 1:
         return None
     row = benchmark_of(key, inside_of(deployment), net)

@@ -35,7 +35,7 @@ NO_EFFECTS = MachineEffects()
 
 
 def preemptions_of(launch: Launch) -> float | None:
-    """Return the involuntary switches of a worker in a step; None where the system did not count them."""
+    """Return the involuntary switches of a worker in a step; None if the system did not count them."""
     counts = [
         worker.usage["involuntary_switches"] / len(worker.ends_s)
         for worker in launch.workers
@@ -54,8 +54,8 @@ def effects_of(preemptions: float | None, alone: Iterable[float], *, token_bucke
     """Return the effects in a configuration.
 
     Args:
-        preemptions: per worker and step; None where nobody counted.
-        alone: the same of one worker that exchanges with nobody.
+        preemptions: per worker and step; None if not counted.
+        alone: the same of one worker by itself.
         token_buckets: whether its messages crossed some.
     """
     usual = max(alone, default=0.0)

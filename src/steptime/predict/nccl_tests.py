@@ -120,7 +120,7 @@ def parse_nccl_tests(text: str, name: str) -> NcclTable:
 
 
 def _row(row: re.Match[str]) -> tuple[NcclRow, float | None]:
-    """Return a row and the ratio of its ``busbw`` to its ``algbw``; None where both are too small to tell."""
+    """Return a row and the ratio of its ``busbw`` to its ``algbw``; None if both are too small to tell."""
     size = int(row["size"])
     words = row["rest"].split()
     groups = [words[:3], words[4:7]]

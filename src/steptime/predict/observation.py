@@ -45,7 +45,7 @@ class GroupKey:
     """Trials of two tiers are never one group, even where they differ in nothing but an option that ``Deployment``
     has."""
     cores_per_worker: int | None = None
-    """None where a worker has as many cores as compute threads."""
+    """None if a worker has as many cores as compute threads."""
     environment_variables: tuple[tuple[str, str], ...] = ()
     """That the study set, sorted by name."""
     container: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ class Deployment:
     emulated: bool = False
     """Whether the hosts are parts of one machine and share its cores."""
     bandwidth: float | None = None
-    """Bytes per second that links between hosts were asked to have; None where nothing limits them."""
+    """Bytes per second that links between hosts were asked to have; None if nothing limits them."""
     delay_s: float = 0.0
     bucket_mb: float | None = None
     nics_per_host: int = 1
@@ -151,7 +151,7 @@ class Observation:
     pooled: tuple[str, ...] = field(default=())
     """Flags of launches under several versions, whose times are none of either version."""
     preemptions: float | None = None
-    """Involuntary switches of a worker in a step, median over launches; None where nobody counted."""
+    """Involuntary switches of a worker in a step, median over launches; None if not counted."""
     token_buckets: bool = False
     """Whether messages crossed the token buckets of emulated links."""
 

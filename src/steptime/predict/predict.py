@@ -62,9 +62,9 @@ class Prediction:
     refused: str | None
     notes: tuple[str, ...] = ()
     shares: IntervalShares | None = None
-    """How the interval of the step splits; None where it is refused."""
+    """How the interval of the step splits; None if it is refused."""
     narrowing: str | None = None
-    """The one measurement that would narrow that interval most, with its command; None where it is refused."""
+    """The one measurement that would narrow that interval most, with its command; None if it is refused."""
 
 
 def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) -> list[Prediction]:
@@ -111,7 +111,7 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
     group = _computing_group(target)
     if strategy_named(target.key.strategy).single_baseline and workers > 1:
         message = (
-            f"only one worker of {target.key.framework} was measured, which exchanges with nobody; ask for a "
+            f"only one worker of {target.key.framework} was measured, which does not communicate; ask for a "
             "strategy=allreduce with interconnect.bandwidth=RATE, or measure workers: 2"
         )
         raise Refusal(message)

@@ -72,7 +72,7 @@ class LinkEstimate(_ProfileForm):
     source: LinkSource
     between_hosts: bool
     nominal_rate: float | None = None
-    """The bandwidth that was asked for; None where nobody asked."""
+    """The bandwidth that was asked for, or None."""
     alpha_s: float | None = None
     """One way of one byte over a plain socket."""
     error: float = 0.0
@@ -119,7 +119,7 @@ class MeasuredConfiguration(_ProfileForm):
     phases: dict[str, float | None]
     """Means of its ablation launches, seconds; empty where there are none."""
     link: LinkEstimate | None
-    """None where its workers have nothing between them."""
+    """None if its workers have nothing between them."""
     inner: LinkEstimate | None = None
     """Inside hosts, where several workers of each exchange with other hosts."""
     pieces: list[tuple[float, float]]
@@ -165,7 +165,7 @@ class ProfileGroup(_ProfileForm):
     notes: list[str]
     """Gaps of the data, in sentences."""
     refused: str | None = None
-    """Why nothing can be predicted at all, and which measurement would help; None where something can."""
+    """Why nothing can be predicted at all, and which measurement would help; None if something can."""
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
@@ -250,10 +250,10 @@ def read_profile(path: Path) -> Profile:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"{path} is no profile or a damaged one ({error}); make it again: steptime fit RESULTS -o {path}"
+        message = f"{path} is not a profile or a damaged one ({error}); make it again: steptime fit RESULTS -o {path}"
         raise StoreError(message) from error
     if not isinstance(data, dict) or "groups" not in data:
-        message = f"{path} is no profile: it has no groups; make one: steptime fit RESULTS -o {path}"
+        message = f"{path} is not a profile: it has no groups; make one: steptime fit RESULTS -o {path}"
         raise StoreError(message)
     if data.get("schema") != SCHEMA:
         message = (

@@ -29,7 +29,7 @@ _MOST_DIGITS = 12
 
 @dataclass(frozen=True)
 class Query:
-    """Changes to measured configurations; None where a field stays as it was measured."""
+    """Changes to measured configurations; None if a field stays as it was measured."""
 
     framework: str | None = None
     strategy: str | None = None
@@ -71,7 +71,7 @@ class Query:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
-        message = f"{text[:40]!r} is no number of at least 1 and at most {_MOST_DIGITS} digits"
+        message = f"{text[:40]!r} is not a number of at least 1 and at most {_MOST_DIGITS} digits"
         raise ValueError(message)
     return int(text)
 
@@ -82,7 +82,7 @@ def _size(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0.0 < value < float("inf"):
-        message = f"{text!r} is no size in MiB above 0"
+        message = f"{text!r} is not a size in MiB above 0"
         raise ValueError(message)
     return value
 
@@ -90,7 +90,7 @@ def _size(text: str) -> float:
 def _share(text: str) -> float:
     share = parse_share(text)
     if not 0.0 < share <= 1.0:
-        message = f"{text!r} is no share; write for example 1% or 0.01"
+        message = f"{text!r} is not a share; write for example 1% or 0.01"
         raise ValueError(message)
     return share
 
@@ -156,10 +156,10 @@ def read_workers(text: str) -> list[int]:
         try:
             count = int(part)
         except ValueError:
-            wrong.append(f"--workers: {part!r} is no whole number; write for example --workers 4,8,16")
+            wrong.append(f"--workers: {part!r} is not a whole number; write for example --workers 4,8,16")
             continue
         if not 1 <= count <= _MOST_WORKERS:
-            wrong.append(f"--workers: {count} is no number of workers; give numbers from 1 to {_MOST_WORKERS}")
+            wrong.append(f"--workers: {count} is not a number of workers; give numbers from 1 to {_MOST_WORKERS}")
             continue
         if dots:
             found += _between(found, count, wrong)

@@ -82,7 +82,7 @@ class StepModel:
     graph: StepGraph
     """The framework's tasks of a step and their dependences."""
     link: Link | None
-    """Between hosts, or between the workers of the only host; None for a worker that exchanges with nobody."""
+    """Between hosts, or between the workers of the only host; None for a worker by itself."""
     contention: Contention
     ready: Array | None = None
     """Share of the backward pass after which each message can go, where it was measured."""
@@ -212,7 +212,7 @@ def graph_of(key: GroupKey, deployment: Deployment) -> StepGraph:
 def measured_readiness(graph: StepGraph, measured: Iterable[Sequence[tuple[float, float]]]) -> Array | None:
     """Return after which share of the backward pass each message can go, averaged over measured pieces of its sizes.
 
-    None where no pieces of these sizes were measured: the simulator then takes the layers' arithmetic.
+    None if no pieces of these sizes were measured: the simulator then takes the layers' arithmetic.
     """
     sizes = np.array([message.bytes for message in graph.messages], dtype=np.float64)
     seen = [

@@ -86,7 +86,7 @@ def _same_question(one: GroupKey, other: GroupKey) -> bool:
 
 
 def measured_device(machine: Machine) -> Device | None:
-    """Return the data sheet of the devices of a machine; None where it has none, or one that is not in the table."""
+    """Return the data sheet of the devices of a machine; None if it has none, or one that is not in the table."""
     if machine.gpu is None:
         return None
     words = re.sub(r"[^a-z0-9]+", " ", machine.gpu.lower().replace("hbm3", "sxm")).split()

@@ -148,7 +148,7 @@ def topology_of(profile: Profile, target: Target, query: Query, workers: int) ->
         return Topology(deployment, contention, None, _EXACT, factors=False, nearest=own)
     if not has_policy(target.key.strategy):
         message = (
-            f"nobody has a formula for what {target.key.strategy} exchanges, and a step of {workers} workers does "
+            f"there is no communication model for {target.key.strategy}, and a step of {workers} workers does "
             f"not follow from others; measure it: workers: {workers}"
         )
         raise Refusal(message)
@@ -270,7 +270,7 @@ def _contention(
 def _check_memory(
     profile: Profile, target: Target, deployment: Deployment, own: Sequence[MeasuredConfiguration]
 ) -> None:
-    """Raise Refusal where a worker's estimated memory is more than its device has, and nobody saw that it fits."""
+    """Raise Refusal where a worker's estimated memory is more than its device has, and was not seen to fit."""
     key = target.key
     device = target.transferred[1] if target.transferred else measured_device(profile.machine)
     fits = any(each.deployment.batch >= deployment.batch for each in own)
@@ -376,7 +376,7 @@ def _link_by_query(
     if base is None:
         if query.bandwidth is None:
             message = (
-                "interconnect.delay alone says nothing of a link that nobody measured; give interconnect.bandwidth "
+                "interconnect.delay alone does not describe an unmeasured link; give interconnect.bandwidth "
                 "too, or measure it: `steptime net`"
             )
             raise Refusal(message)

@@ -80,7 +80,7 @@ class BreakdownRow:
 
     @property
     def blame(self) -> str:
-        """``worker 1 on host h1 is to blame``, or that nobody is."""
+        """``worker 1 on host h1 is to blame``, or that no worker is."""
         found = self.breakdown.imbalance
         if found is None or found.blamed_worker is None:
             return "no one worker is to blame"

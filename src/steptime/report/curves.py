@@ -67,7 +67,7 @@ def _curves(trials: Sequence[TrialSummary], names: Names, *, weak: bool) -> Iter
 
 
 def _beginning(own: Sequence[TrialSummary], trials: Sequence[TrialSummary], *, weak: bool) -> TrialSummary | None:
-    """Return the trial of another strategy that a curve begins at; None where it begins at its own."""
+    """Return the trial of another strategy that a curve begins at; None if it begins at its own."""
     named = {(each.efficiency.baseline_workers, each.efficiency.baseline_strategy) for each in own}
     for other in trials:
         same = (other.framework, other.threads) == (own[0].framework, own[0].threads)

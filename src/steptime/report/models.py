@@ -81,7 +81,7 @@ def _modelled(each: ModelError) -> str:
 
 def _ssgd_sentences(found: ModelComparison) -> Iterator[str]:
     if not found.errors:
-        yield "No trial has a breakdown yet, so that no model of synchronous SGD can be held against it."
+        yield "No trial has a breakdown yet, so that no model of synchronous SGD can be compared with it."
         return
     for case, model in found.best.items():
         error = next(each for each in found.errors if (each.case, each.model) == (case, model))

@@ -36,7 +36,7 @@ class ScheduleTable:
 
 
 def schedule_table(group: AccuracyGroup) -> ScheduleTable | None:
-    """Return the table of a group; None where it has one schedule or one row, or two trainings for one cell."""
+    """Return the table of a group; None if it has one schedule or one row, or two trainings for one cell."""
     names = shared_names([row.trial for row in group.rows], without=("schedule",))
     found: dict[str, dict[str, AccuracyRow]] = {}
     for row in group.rows:

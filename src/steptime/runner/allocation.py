@@ -40,18 +40,18 @@ class Allocation:
 
     job: str
     most_requeues: int | None = None
-    """How often a run queues its job again; None where the user did not ask for it."""
+    """How often a run queues its job again; None if the user did not ask for it."""
     clock: Callable[[], float] = time.monotonic
     was_requeued: bool = False
     """Whether this is not the job's first start."""
     _ends: float | None = field(default=None, init=False)
-    """When the job ends, on ``clock``; None where nobody says."""
+    """When the job ends, on ``clock``; None if unknown."""
 
     @classmethod
     def found(
         cls, most_requeues: int | None = None, environment: Mapping[str, str] = os.environ
     ) -> "Allocation | None":
-        """Return the allocation around this process; None where there is none."""
+        """Return the allocation around this process; None if there is none."""
         job = environment.get("SLURM_JOB_ID")
         if not job:
             return None
@@ -69,7 +69,7 @@ class Allocation:
             self._ends = self.clock() + left - RESERVE_S
 
     def left_s(self) -> float | None:
-        """Return the seconds that launches have; None where nobody says when the job ends."""
+        """Return the seconds that launches have; None if its end is unknown."""
         return None if self._ends is None else self._ends - self.clock()
 
     def require(self, seconds: float, what: str) -> None:

@@ -73,7 +73,7 @@ class AbstractRuns(abc.ABC, Generic[Configuration, Record]):
         configuration: Configuration,  # noqa: ARG002 - most launches begin anew
         number: int,  # noqa: ARG002
     ) -> LaunchProgress | None:
-        """Return how far a launch is; None where launches begin anew, so that one that is ended would be lost."""
+        """Return how far a launch is; None if launches begin anew, so that one that is ended would be lost."""
         return None
 
     def followed(

@@ -24,13 +24,13 @@ class ExpansionContext:
     manifests: Mapping[str, Manifest]
     shapes: WorkloadShapes
     accelerators: Accelerators
-    """The CUDA devices of this machine, or of the site's hosts; before the probe nobody knows what these are."""
+    """The CUDA devices of this machine, or of the site's hosts; unknown before the probe."""
     interpreters: frozenset[str]
     """Frameworks that run in an interpreter of the user's own."""
     launcher: str
     threads: int
     cores_per_worker: int | None
-    """None where they are as many as threads."""
+    """None if they are as many as threads."""
     seed: int
     site: Site | None = None
     """The hosts that there are, for the launchers that use some."""
@@ -54,7 +54,7 @@ class Combination:
     workers: int
     servers: int
     server_placement: ServerPlacement | None
-    """None where there are no servers."""
+    """None if there are no servers."""
     batch: int
     batch_is_global: bool
     optimizer: Optimizer

@@ -26,7 +26,7 @@ from steptime.runner.run_folder import Collected, collect, make_run_folder, stde
 from steptime.study.environment_variables import passed
 
 DIFFERENT_HOSTS = "hosts of different kinds"
-DIVERGED = "training diverged: its loss is no number (lower optimizer.learning_rate)"
+DIVERGED = "training diverged: its loss is not a number (lower optimizer.learning_rate)"
 """Steps on such numbers may take another time, and old frameworks die of them: Caffe's pooling then writes in front of
 its memory."""
 OUT_OF_MEMORY = "out of memory, which is a finding and no fault"
@@ -65,7 +65,7 @@ class LaunchResult:
     wall_s: float = 0.0
     noise: dict[str, float | None] = field(default_factory=dict)
     site: list[str] | None = None
-    """The names of the hosts that the run could use; None where it uses this one."""
+    """The names of the hosts that the run could use; None if it uses this one."""
 
     @property
     def crashed(self) -> bool:
@@ -100,13 +100,13 @@ class Executor:
     time_limit_s: float
     """Of one launch."""
     isolation: Isolation = "preferred"
-    """Whether nobody else may reach the sockets of a launch."""
+    """Whether others are kept from the sockets of a launch."""
     results: Path | None = None
     """The folder below which run folders are made and reached through no link; None for the one around each."""
     environment_names: Mapping[EnvironmentKey, str] = field(default_factory=dict)
     """The environment of a framework on a device with a loader, where it is not named after the framework alone."""
     hosts: LivingHosts | None = None
-    """Of launches that use some; None where all run on this host."""
+    """Of launches that use some; None if all run on this host."""
     cancelled: threading.Event = field(default_factory=threading.Event)
     """Set to end launches that run in other threads."""
 

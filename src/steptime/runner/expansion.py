@@ -57,7 +57,7 @@ def expand(
         manifests: of every framework that the study names.
         datasets: facts of the datasets, by the name or folder that the study gives.
         accelerators: of this machine, or of the site's hosts, as far as they are known.
-        site: the hosts that launches use; None where they use this one.
+        site: the hosts that launches use; None if they use this one.
     """
     own = frozenset(name for name, chosen in study.environments.items() if chosen.kind == "existing")
     context = ExpansionContext(
@@ -138,7 +138,7 @@ def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", 
 
     CUDA where this machine, or each host of the site, has devices enough for the study's fewest workers, and any of its
     frameworks can use them; those that cannot are left out of the study, with their reason. The launchers that know no
-    CUDA device mean the processor, and so does a site of which nobody says how many devices its hosts have.
+    CUDA device mean the processor, and so does a site whose number of devices is unknown.
     """
     inclusions = [named_axes(each) for each in study.include]
     frameworks = {*study.frameworks, *(name for axes in inclusions for name in axes.get("frameworks", ()))}

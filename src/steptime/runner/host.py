@@ -32,7 +32,7 @@ def device_cores(cores: Sequence[int]) -> tuple[tuple[int, ...], ...]:
 
 
 def cores_near(address: str | None, cores: Sequence[int], devices: Path = _PCI_DEVICES) -> tuple[int, ...]:
-    """Return those of ``cores`` that are on the NUMA node of the PCI device ``address``; all where nobody says which.
+    """Return those of ``cores`` that are on the NUMA node of the PCI device ``address``; all if that is unknown.
 
     Args:
         address: as the kernel writes it, ``0000:3b:00.0``; NVIDIA's library writes the domain with eight digits.
@@ -71,7 +71,7 @@ def memory_shortage(
         trial: to be launched.
         workload: its own.
         available_bytes: free on the host; asked of the system by default.
-        device_bytes: of the smallest CUDA device; None where nobody knows, so that a device says itself when it is
+        device_bytes: of the smallest CUDA device; None if unknown, so that a device says itself when it is
             full.
         sharing: workers that share the host; all of them by default.
     """

@@ -47,7 +47,7 @@ def search_largest_batch(fails: int, attempt: Callable[[int], bool | str]) -> La
 
     Args:
         fails: the batch.
-        attempt: says whether a batch fits, or in words why nobody can tell any more.
+        attempt: says whether a batch fits, or in words why that cannot be found out any more.
     """
     fits, launches = 0, 0
     while fails - fits > max(1, _WITHIN * fits) and launches < _MOST_LAUNCHES:
@@ -68,7 +68,7 @@ class BatchSearch:
     inputs: TrialInputs
     observer: Observer
     deadline: float | None
-    """The end of the study's budget on the monotonic clock; None where it has none."""
+    """The end of the study's budget on the monotonic clock; None if it has none."""
 
     def run(self, trial: Trial, launch_s: float) -> LargestBatch:
         """Search below the batch of ``trial``, whose own launches took about ``launch_s`` seconds each."""

@@ -52,7 +52,7 @@ def request_of(  # noqa: PLR0913 - what a configuration does not say of its laun
         cores: that processes are pinned to; none leaves them unpinned.
         time_limit_s: after which the launch has failed.
         site: the hosts that are there; launches that run on this host alone, or on hosts that are made, get none.
-        isolation: whether nobody else may reach the launch's sockets.
+        isolation: whether others are kept from the launch's sockets.
         environment: the folder of the framework's environment, if steptime made it.
         container: the words by which the interpreter is started in a container.
         cancelled: ends the launch early when it is set.

@@ -68,7 +68,7 @@ class NetQuery:
     device_count: int = 0
     """CUDA devices of this host."""
     site: Site | None = None
-    """The hosts between which messages go; None where this host alone is used, or makes hosts."""
+    """The hosts between which messages go; None if this host alone is used, or makes hosts."""
 
 
 @dataclass
@@ -126,7 +126,7 @@ def parse_operation(name: str) -> str:
 def parse_hosts(
     text: str, launcher: str = "auto", interface: str | None = None
 ) -> tuple[int | None, HostsChoice | None]:
-    """Return a number of emulated hosts, or the real hosts that are named; both None where only an interface is.
+    """Return a number of emulated hosts, or the real hosts that are named; both None if only an interface is.
 
     Args:
         text: a number, or names that commas separate, n[0-3] for several.
@@ -151,7 +151,7 @@ def parse_hosts(
         return counted, HostsChoice(names=names, interface=interface)
     except ValidationError as error:
         wrong = ", ".join(repr(each["input"]) for each in error.errors())
-        message = f"{wrong} is no name of a host or an interface"
+        message = f"{wrong} is not a name of a host or an interface"
         raise UsageError(message) from error
 
 
@@ -254,7 +254,7 @@ def _workers_per_host(back_end: FrameworkBackEnd, workers: int, query: NetQuery)
 
 
 def _cluster(back_end: FrameworkBackEnd, workers: int, query: NetQuery) -> Cluster | None:
-    """Return the hosts of a setting, those of a site or emulated ones; None where this host alone is used."""
+    """Return the hosts of a setting, those of a site or emulated ones; None if this host alone is used."""
     if query.site is None and query.launcher != "emulated":
         return None
     return cluster_for(

@@ -109,7 +109,7 @@ def _drop(path: Path) -> bool:
 
 
 def cached_share(files: Sequence[Path]) -> float | None:
-    """Return the share of the pages of ``files`` that are in memory; None where the system does not say."""
+    """Return the share of the pages of ``files`` that are in memory; None if the system does not say."""
     counts = [_pages(path) for path in files]
     if any(count is None for count in counts):
         return None

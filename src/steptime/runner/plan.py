@@ -53,7 +53,7 @@ class StudyPlan:
     accelerators: Accelerators = NO_ACCELERATORS
     """The CUDA devices of this machine, or of the hosts as the probe found them."""
     site: Site | None = None
-    """The hosts that launches use; None where they use this one."""
+    """The hosts that launches use; None if they use this one."""
 
     @property
     def estimate_s(self) -> float:
@@ -105,7 +105,7 @@ class StudyPlan:
         return launcher_named(trial.launcher).plan(self._request(trial), "RUN", ports)
 
     def missing_requirement(self, trial: Trial, site: Site | None = None) -> str | None:
-        """Say what the launcher of a trial misses here, and what would help; None where nothing is known.
+        """Say what the launcher of a trial misses here, and what would help; None if nothing is known.
 
         Nothing is known before the environment of the trial is made, which may bring what is missing.
 
@@ -136,13 +136,13 @@ class StudyPlan:
         )
 
     def isolation(self) -> dict[str, str | None]:
-        """Say for each launcher of the trials what keeps others out of its launches; None where nothing does."""
+        """Say for each launcher of the trials what keeps others out of its launches; None if nothing does."""
         launchers = dict.fromkeys(trial.launcher for trial in self.expansion.trials)
         wanted = self.study.isolation
         return {name: None if self.site else launcher_named(name).isolation(wanted) for name in launchers}
 
     def check_isolation(self) -> None:
-        """Raise LaunchError where the study wants launches that nobody else can reach, and others could."""
+        """Raise LaunchError where the study wants launches that others cannot reach, and they could."""
         exposed = [name for name, isolation in self.isolation().items() if isolation is None]
         if exposed and self.study.isolation == "required":
             message = (

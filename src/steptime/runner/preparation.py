@@ -303,7 +303,7 @@ def reference_loader_of(trial: Trial, source: Dataset, loader: Mapping[str, Any]
     """Return the ``loader`` object by which the reference reads what ``trial`` reads, in the same order.
 
     Args:
-        trial: whose loader is to be held against the reference's.
+        trial: whose loader is to be compared with the reference's.
         source: the dataset that the loader's stored form was made of, or that it reads as it is.
         loader: the ``loader`` object of the trial's job.
     """

@@ -86,7 +86,7 @@ class KeptProgress:
         )
 
     def begin(self) -> None:
-        """Say that the run has begun, and give signs of life until it ends; the folder's lock is held until then."""
+        """Say that the run has begun, and give heartbeats until it ends; the folder's lock is held until then."""
         self._write(stage="Starting")
         self._beating.start()
 

@@ -62,7 +62,7 @@ def _mistakes(manifest: Manifest, rows: list[SettingsRow]) -> Iterator[str]:
             if not _says(row.tuned if value == common else f"{row.tuned} {row.source}", value):
                 yield f"{name}: the tuned value is {_written(value)}, which {row.tuned!r} does not say"
         if any(value != option.default for value in tuned) and not _LINK.search(row.source):
-            yield f"{name}: its source is no link to a guide, an example or an issue"
+            yield f"{name}: its source is not a link to a guide, an example or an issue"
 
 
 def _tuned_values(manifest: Manifest, name: str) -> list[OptionValue]:

@@ -28,9 +28,9 @@ _LIMIT_S = 60.0
 
 
 def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> Site | None:
-    """Return the hosts that a study's launches use; None where they use this host alone.
+    """Return the hosts that a study's launches use; None if they use this host alone.
 
-    Raises StudyError where the study wants hosts and nobody names any, LaunchError where a scheduler does not answer.
+    Raises StudyError where the study wants hosts and none are named, LaunchError where a scheduler does not answer.
     """
     try:
         return find_site(study.launcher, study.hosts, study.slurm, "the study", environment)
@@ -42,9 +42,9 @@ def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> 
 def site_of_messages(
     launcher: str, hosts: HostsChoice | None, environment: Mapping[str, str] = os.environ
 ) -> Site | None:
-    """Return the hosts between which messages are timed; None where this host alone is used, or makes hosts.
+    """Return the hosts between which messages are timed; None if this host alone is used, or makes hosts.
 
-    Raises UsageError where hosts are wanted and nobody names any, LaunchError where a scheduler does not answer.
+    Raises UsageError where hosts are wanted and none are named, LaunchError where a scheduler does not answer.
     """
     try:
         site = find_site(launcher, hosts, None, "the command line", environment)
@@ -67,7 +67,7 @@ def find_site(
     source: str,
     environment: Mapping[str, str] = os.environ,
 ) -> Site | None:
-    """Return the hosts of launches; None where they use this host alone.
+    """Return the hosts of launches; None if they use this host alone.
 
     In this order: hosts that the user names; the nodes of the Slurm job that steptime runs in; hosts that PBS, LSF or
     Flux names; placeholders where launches wait for an allocation.
@@ -79,7 +79,7 @@ def find_site(
         source: where the user named the hosts.
         environment: of this process.
 
-    Raises UsageError where hosts are wanted and nobody names any, LaunchError where a scheduler does not answer.
+    Raises UsageError where hosts are wanted and none are named, LaunchError where a scheduler does not answer.
     """
     if launcher not in _MAY_USE_HOSTS:
         return None
@@ -99,7 +99,7 @@ def find_site(
         return None
     names, scheduler = _scheduled_hosts(environment)
     if not names:
-        message = "runs on hosts, and nobody names any"
+        message = "runs on hosts, and none are named"
         raise UsageError([message])
     return _site(names, "ssh", scheduler, chosen)
 
@@ -171,7 +171,7 @@ def machine_of_checks(site: Site) -> dict[str, Any]:
 
 
 def _gpus_per_host(chosen: HostsChoice, slurm: SlurmChoice | None) -> int | None:
-    """Return how many GPUs each host of an allocation is to have; None where nobody says before the probe."""
+    """Return how many GPUs each host of an allocation is to have; None if unknown before the probe."""
     if chosen.gpus_per_host is not None:
         return chosen.gpus_per_host
     return slurm.gpu_count if slurm else None

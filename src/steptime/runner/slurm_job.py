@@ -115,7 +115,7 @@ class SlurmJob:
         """Whether Slurm is to keep the job where a node dies, so that the study goes on with the spare ones.
 
         Slurm (22.05) then keeps the job also where the first node dies, on which steptime runs, and does not queue it
-        again: without a time limit the other nodes would be held by nobody's job for ever.
+        again: without a time limit the other nodes would be held for ever, by no job.
         """
         return self.plan.spare_hosts > 0 and (self.plan.study.slurm or SlurmChoice()).time is not None
 

@@ -19,7 +19,7 @@ class DatasetFacts:
     shape: tuple[int, ...] | None = None
     """Of every sample, channels first; None for image files, which are resized and decoded as the workload needs."""
     classes: int | None = None
-    """How many classes its labels name; None where that is not known yet."""
+    """How many classes its labels name; None if that is not known yet."""
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ def _queued(configurations: Configurations) -> ExchangeTimes:
     unshared = _step(configurations, servers)
     most_bytes = (_pushed_keys(configurations).shares * configurations.sizes[:, None]).sum(axis=0).max()
     applying = np.clip(most_bytes / servers.update_rate, np.finfo(float).tiny, unshared)
-    # What is pulled while the rest is still pushed waits for nobody; only what comes behind is a link of its own.
+    # What is pulled while the rest is still pushed does not wait; only what comes behind is a link of its own.
     behind_pushes = _bare(configurations, servers) * servers.rate / most_bytes - 1.0
     if configurations.group.colocated:
         # In each direction a server's host carries what others push to it and what its own worker pulls of others.

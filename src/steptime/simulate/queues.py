@@ -41,7 +41,7 @@ def updates_in_turn(
     """Return the updates per second of all workers together where they are served one after the other.
 
     A worker computes for Z seconds, then waits for S seconds of a server, or of several. Where times hardly vary,
-    workers fall into turns and nobody waits until a server is saturated: ``min(p/(Z + sum S), 1/max S)``. Where they
+    workers fall into turns without waiting until a server is saturated: ``min(p/(Z + sum S), 1/max S)``. Where they
     vary as widely as exponential ones, mean-value analysis is exact. What lies between is taken from how widely a
     worker's arrival strays, in units of the time between two arrivals, ``1 - exp(-p s / (0.8 (Z + sum S)))``, and from
     what even services of random arrivals wait, a little more than half (Pollaczek). The two numbers were found by

@@ -28,7 +28,7 @@ def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mista
         yield from _empty_range(document, key)
     yield from _loaders_without_data(document, vocabulary)
     yield from _interpreters(document)
-    if document.at(("launcher",)) in (None, AUTO, *vocabulary.launchers):  # else nobody knows what its keys would mean
+    if document.at(("launcher",)) in (None, AUTO, *vocabulary.launchers):  # else the meaning of its keys is unknown
         yield from _cluster(document)
         yield from _hosts(document)
     for top in _with_inclusions(document):
@@ -141,9 +141,11 @@ def _numbers_of_hosts(document: Document, cluster: Path) -> Iterator[Mistake]:
     for key in ("cpu_share", "host_bandwidth"):
         for host, _ in document.items(*cluster, key):
             if not str(host).isdecimal():
-                yield Mistake((*cluster, key, host), "is no host; hosts are numbered from 0")
+                yield Mistake((*cluster, key, host), "is not a host; hosts are numbered from 0")
             elif _is_count(hosts) and isinstance(hosts, int) and int(host) >= hosts:
-                yield Mistake((*cluster, key, host), f"is no host of workers; they are numbered from 0 to {hosts - 1}")
+                yield Mistake(
+                    (*cluster, key, host), f"is not a host of workers; they are numbered from 0 to {hosts - 1}"
+                )
 
 
 def _hosts(document: Document) -> Iterator[Mistake]:

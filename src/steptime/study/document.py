@@ -39,7 +39,7 @@ class Document:
     """Mistakes found while reading; what they are about is judged no further."""
 
     def at(self, path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
-        """Return the value at ``path``, or None where there is none."""
+        """Return the value at ``path``, or None if there is none."""
         value: Any = self.data
         for key in path:
             inside = isinstance(value, list) and isinstance(key, int) and key < len(value)
@@ -132,7 +132,7 @@ def read_yaml(text: str, name: str) -> Document:
         text: the file's content.
         name: the file, as it is named in messages.
 
-    Raises StudyError where the text is no YAML, or is not a mapping.
+    Raises StudyError where the text is not YAML, or is not a mapping.
     """
     root = _compose(text, name)
     if root is None:
@@ -151,7 +151,7 @@ def read_yaml(text: str, name: str) -> Document:
 def read_value(text: str, name: str) -> tuple[Any, list[Mistake]]:
     """Read one value, as it stands behind the equals sign of an override, and the mistakes in it.
 
-    Raises StudyError where the text is no YAML.
+    Raises StudyError where the text is not YAML.
     """
     root = _compose(text, name, with_lines=False)
     if root is None:
@@ -281,7 +281,7 @@ class _Walk:
                 continue
             for source in value_node.value if isinstance(value_node, SequenceNode) else [value_node]:
                 if not isinstance(source, MappingNode):
-                    self._fault((*path, "<<"), "merges something that is no mapping")
+                    self._fault((*path, "<<"), "merges something that is not a mapping")
                     continue
                 rest = [(key, value) for key, value in source.value if key.value not in own | set(result)]
                 part = MappingNode(source.tag, rest, source.start_mark, source.end_mark)

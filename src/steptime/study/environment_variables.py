@@ -117,9 +117,9 @@ def passed(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def refusal(name: str) -> str | None:
-    """Say why a study cannot set the variable ``name``; None where it can."""
+    """Say why a study cannot set the variable ``name``; None if it can."""
     if not _NAME.fullmatch(name):
-        return "is no name of an environment variable; a name has letters, digits and underscores"
+        return "is not a name of an environment variable; a name has letters, digits and underscores"
     families = (reason for family, reason in _CONTROLLED_FAMILIES.items() if name.startswith(family))
     if reason := _CONTROLLED.get(name) or next(families, None):
         return f"cannot be set by a study: {reason}"
@@ -127,7 +127,7 @@ def refusal(name: str) -> str | None:
         return f"cannot be set by a study: {_RUNS_CODE}; name an interpreter of your own that sets it (environments)"
     if not changes_speed(name):
         known = ", ".join(f"{family}*" for family in FAMILIES if family not in _CONTROLLED_FAMILIES)
-        return f"is no variable by which a library is tuned; a study can set those named {known}"
+        return f"is not a variable by which a library is tuned; a study can set those named {known}"
     of_mpi = name in _TRANSPORTS_OF_MPI or name.startswith(_SETTABLE_OF_MPI)
     if _CODE_WORDS.search(name.upper()) or (name.startswith(_MPI_PROGRAMS) and not of_mpi):
         return f"cannot be set by a study: {_RUNS_CODE}"
@@ -142,10 +142,10 @@ def variable_text(value: Any) -> str | None:  # noqa: ANN401 - whatever the file
     if value is None:
         return None
     if isinstance(value, bool):
-        message = f"{str(value).lower()} is no text; write what the library expects: 1, 0, or 'true' in quotes"
+        message = f"{str(value).lower()} is not text; write what the library expects: 1, 0, or 'true' in quotes"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     if not isinstance(value, (int, float, str)):
-        message = f"{value!r} is no value of an environment variable; write a text or a number"
+        message = f"{value!r} is not a value of an environment variable; write a text or a number"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     text = str(value)
     if not text.isprintable():

@@ -43,7 +43,7 @@ def _numbers(text: str, written: str) -> tuple[range, int]:
     """Return the numbers of a range such as ``08-10``, and how many digits each has at least."""
     match = _RANGE.fullmatch(written.strip())
     if match is None:
-        raise _no_list(text, f"{written!r} is no number and no range of numbers")
+        raise _no_list(text, f"{written!r} is not a number and no range of numbers")
     first, last = match[1], match[2] or match[1]
     if int(last) < int(first):
         raise _no_list(text, f"the range {written!r} ends before it begins")
@@ -51,4 +51,4 @@ def _numbers(text: str, written: str) -> tuple[range, int]:
 
 
 def _no_list(text: str, reason: str) -> ValueError:
-    return ValueError(f"{text!r} is no list of hosts: {reason}; write for example n[0-3,7] or n[00-15]")
+    return ValueError(f"{text!r} is not a list of hosts: {reason}; write for example n[0-3,7] or n[00-15]")

@@ -41,13 +41,13 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,@:+-]*$", max_le
 
 def _on_each_host(path: str) -> str:
     if re.fullmatch(r"(/|\$[A-Za-z_])[A-Za-z0-9_./@+-]*", path) is None:
-        message = f"{path!r} is no place on each host; write a whole path, as /scratch, or $TMPDIR"
+        message = f"{path!r} is not a place on each host; write a whole path, as /scratch, or $TMPDIR"
         raise ValueError(message)
     return path
 
 
 def _expanded(value: Any) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return a list of hosts whose ranges are written out; what is no text stays, for the message of its own."""
+    """Return a list of hosts whose ranges are written out; what is not text stays, for the message of its own."""
     values = value if isinstance(value, list) else [value]
     if not all(isinstance(each, str) for each in values):
         return value
@@ -94,6 +94,6 @@ class SlurmChoice(Strict):
 
     @property
     def gpu_count(self) -> int | None:
-        """How many GPUs of all kinds ``gpus_per_node`` asks for on each node; None where it names no number."""
+        """How many GPUs of all kinds ``gpus_per_node`` asks for on each node; None if it names no number."""
         counts = [kind.rpartition(":")[2] for kind in (self.gpus_per_node or "").split(",")]
         return sum(map(int, counts)) if all(count.isdecimal() for count in counts) else None

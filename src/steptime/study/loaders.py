@@ -17,7 +17,7 @@ class Loader:
     name: str
     summary: str
     form: str | None = "image_folder"
-    """The form of ``Dataset`` that it reads images in; None where nothing is read."""
+    """The form of ``Dataset`` that it reads images in; None if nothing is read."""
     reads_arrays: bool = False
     """Whether a dataset that is one small array in memory can be its input."""
 

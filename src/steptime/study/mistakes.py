@@ -70,7 +70,7 @@ def _unknown_key(_: object, path: Path, __: Mapping[str, Any]) -> str:
 
 def _no_mapping(value: object, path: Path, _: Mapping[str, Any]) -> str:
     keys = allowed_keys(path)
-    return f"{_shown(value)} is no mapping" + (f"; it takes the keys {', '.join(keys)}" if keys else "")
+    return f"{_shown(value)} is not a mapping" + (f"; it takes the keys {', '.join(keys)}" if keys else "")
 
 
 def _no_choice(value: object, path: Path, limits: Mapping[str, Any]) -> str:
@@ -96,12 +96,12 @@ _NEEDED = {
     "name": "it says which one is meant",
 }
 _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
-    "int_type": lambda value, _: f"{_shown(value)} is no whole number",
-    "int_from_float": lambda value, _: f"{_shown(value)} is no whole number",
-    "float_type": lambda value, _: f"{_shown(value)} is no number",
-    "finite_number": lambda value, _: f"{_shown(value)} is no finite number",
+    "int_type": lambda value, _: f"{_shown(value)} is not a whole number",
+    "int_from_float": lambda value, _: f"{_shown(value)} is not a whole number",
+    "float_type": lambda value, _: f"{_shown(value)} is not a number",
+    "finite_number": lambda value, _: f"{_shown(value)} is not a finite number",
     "bool_type": lambda value, _: f"{_shown(value)} is neither true nor false",
-    "string_type": lambda value, _: f"{_shown(value)} is no text; put it in quotes if it is meant as one",
+    "string_type": lambda value, _: f"{_shown(value)} is not text; put it in quotes if it is meant as one",
     "list_type": lambda value, _: f"{_shown(value)} is neither a value nor a list of values",
     "greater_than": lambda value, limits: f"{_shown(value)} is too small; it must be more than {limits['gt']:g}",
     "greater_than_equal": lambda value, limits: f"{_shown(value)} is too small; the smallest is {limits['ge']:g}",

@@ -1,4 +1,4 @@
-"""The paper that a study follows: what it published, which models it held against its steps, and what is predicted."""
+"""The paper that a study follows: what it published, which models it compared with its steps, and what is predicted."""
 
 from typing import Annotated, Literal
 
@@ -16,7 +16,7 @@ from steptime.study.quantities import (
 )
 
 ModelFamily = Literal["load_imbalance", "s_sgd"]
-"""Performance models that published papers hold against measured steps: docs/paper-studies.md has their formulas."""
+"""Performance models that published papers compare with measured steps: docs/paper-studies.md has their formulas."""
 
 
 class Side(Strict):

@@ -115,12 +115,12 @@ class TrueAllowed:
 def as_sides(value: Any) -> Any:  # noqa: ANN401
     """Return (height, width) for a side or a pair; raises ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, list, tuple)):
-        message = f"{value!r} is no image size; write a side in pixels, or [height, width]"
+        message = f"{value!r} is not an image size; write a side in pixels, or [height, width]"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     if isinstance(value, int):
         return (value, value)
     if len(value) != 2:  # noqa: PLR2004 - height and width
-        message = f"{value!r} is no image size; write a side in pixels, or [height, width]"
+        message = f"{value!r} is not an image size; write a side in pixels, or [height, width]"
         raise ValueError(message)
     return tuple(value)
 
@@ -129,7 +129,7 @@ def as_option_value(value: Any) -> Any:  # noqa: ANN401
     """Return an option's value unchanged; raises ValueError where it is not a single value."""
     finite = isinstance(value, (bool, int, str)) or (isinstance(value, float) and isfinite(value))
     if not finite:
-        message = f"{value!r} is no value of an option; write true or false, a number or a text"
+        message = f"{value!r} is not a value of an option; write true or false, a number or a text"
         raise ValueError(message)
     return value
 
@@ -142,14 +142,14 @@ def as_text_of_option() -> JsonSchemaValue:
 def seconds(value: Any) -> float:  # noqa: ANN401
     """Return the seconds of a duration such as ``90``, ``8m`` or ``1h30m``; raises ValueError for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        message = f"{value!r} is no duration; write for example 90s, 8m or 1h30m"
+        message = f"{value!r} is not a duration; write for example 90s, 8m or 1h30m"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     return parse_duration(value)
 
 
 def share(value: Any) -> float:  # noqa: ANN401
     """Return a share such as ``1%`` or ``0.01`` as a number; raises ValueError for anything else."""
-    message = f"{value!r} is no share; write for example 1% or 0.01"
+    message = f"{value!r} is not a share; write for example 1% or 0.01"
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     try:
@@ -161,7 +161,7 @@ def share(value: Any) -> float:  # noqa: ANN401
 def bit_rate(value: Any) -> float:  # noqa: ANN401
     """Return the bits per second of a rate such as ``200Mbit/s``, or of a number; raises ValueError otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        message = f"{value!r} is no bit rate; write for example 200Mbit/s or 1Gbit/s"
+        message = f"{value!r} is not a bit rate; write for example 200Mbit/s or 1Gbit/s"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     return parse_bit_rate(value) if isinstance(value, str) else float(value)
 
@@ -199,14 +199,14 @@ def variable_values(value: Any) -> Any:  # noqa: ANN401
         return {name: variable_values(_no_mapping(below)) for name, below in value.items()}
     values = value if isinstance(value, list) else [value]
     if not values:
-        message = "an empty list is no choice; give a value, or leave the key out"
+        message = "an empty list is not a choice; give a value, or leave the key out"
         raise ValueError(message)
     return [variable_text(each) for each in values]
 
 
 def _no_mapping(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
-        message = f"{value!r} is no value of an environment variable; write a text or a number"
+        message = f"{value!r} is not a value of an environment variable; write a text or a number"
         raise ValueError(message)  # noqa: TRY004 - pydantic collects ValueErrors
     return value
 

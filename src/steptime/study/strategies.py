@@ -40,14 +40,14 @@ class Strategy:
     shards: tuple[State, ...] = ()
     """The state of training that is split over the workers instead of being held by each."""
     single_baseline: bool = False
-    """Whether this is one worker that exchanges with nobody: the first point of every other strategy's curve."""
+    """Whether this is one worker by itself: the first point of every other strategy's curve."""
     aliases: tuple[str, ...] = ()
     """Other names of it in tables of published points."""
     curve_model: bool = True
     """Whether the model of scaling curves describes its exchange."""
 
 
-SINGLE = Strategy("single", "one worker that agrees with nobody", single_baseline=True)
+SINGLE = Strategy("single", "one worker by itself", single_baseline=True)
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy

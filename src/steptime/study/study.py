@@ -85,7 +85,7 @@ class EnvironmentChoice(Strict):
 
     @property
     def interpreter(self) -> str | None:
-        """The interpreter, of a container the one in it; None where steptime makes the environment."""
+        """The interpreter, of a container the one in it; None if steptime makes the environment."""
         return self.python or (PYTHON_OF_CONTAINER if self.container else None)
 
     @property
@@ -136,7 +136,7 @@ class EquivalenceSettings(Strict):
     """The equivalence check: do all frameworks train the same thing?"""
 
     enabled: bool = True
-    """False ranks frameworks that nobody compared; the report says so."""
+    """False ranks frameworks without comparing them; the report states it."""
     steps: Count = 19
     """Training steps of a launch, at most, that are compared with the reference in rounds of one to three."""
     repeats: Count = 2
@@ -334,7 +334,7 @@ class Study(Strict):
     published_efficiency: list[PublishedEfficiency] = []
     """Points of scaling curves that others published, which the report shows beside the predicted ones."""
     performance_models: OneOrMany[ModelFamily] = []
-    """Families of performance models that the report holds against the measured steps."""
+    """Families of performance models that the report compares with the measured steps."""
     predictions: PredictionChoice | None = None
     """What the report predicts from what was measured."""
     equivalence: EquivalenceSettings = EquivalenceSettings()

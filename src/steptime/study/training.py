@@ -88,7 +88,7 @@ def full_parameters(name: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in chosen.items():
         if key not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            mistakes.append(f"{key!r} is no parameter of the learning-rate schedule {name}; {has}")
+            mistakes.append(f"{key!r} is not a parameter of the learning-rate schedule {name}; {has}")
         elif mistake := _mistake(value, known[key]):
             mistakes.append(f"{key} of the learning-rate schedule {name}: {mistake}")
     if mistakes:
@@ -108,9 +108,9 @@ def _mistake(value: object, parameter: ScheduleParameter) -> str | None:
 
 def _number_mistake(value: object, parameter: ScheduleParameter) -> str | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"{value!r} is no number"
+        return f"{value!r} is not a number"
     if parameter.whole and not isinstance(value, int):
-        return f"{value!r} is no whole number"
+        return f"{value!r} is not a whole number"
     if not parameter.least <= value <= parameter.most:
         return f"{value!r} is not from {parameter.least:g} to {parameter.most:g}"
     return None
@@ -208,7 +208,7 @@ class Training(BaseModel):
     warmup_epochs: int = 0
     label_smoothing: float = 0.0
     validation: str | None = None
-    """A folder to validate on; None where a share of the dataset is held out."""
+    """A folder to validate on; None if a share of the dataset is held out."""
 
     def learning_rate(self, base: float, global_batch: int) -> float:
         """Return the learning rate ``base`` after the scaling rule."""

@@ -44,13 +44,13 @@ class Trial(BaseModel):
     workers: int
     servers: int = 0
     server_placement: ServerPlacement | None = None
-    """None where the strategy has no servers."""
+    """None if the strategy has no servers."""
     hosts: int = 1
     batch_per_worker: int
     threads: int = 1
     """Compute threads of each worker and each server."""
     cores_per_worker: int | None = None
-    """Cores that a worker and its helpers run on; None where they are as many as its compute threads."""
+    """Cores that a worker and its helpers run on; None if they are as many as its compute threads."""
     environment_variables: dict[str, str] = Field(default_factory=dict)
     """Variables that the study sets for the processes of a launch, by name."""
     container: tuple[str, ...] = ()
@@ -62,10 +62,10 @@ class Trial(BaseModel):
     """Of a tuned trial: the values in the tier ``documented`` of the options that the tier ``tuned`` changes."""
     optimizer: Optimizer = Optimizer()
     training: Training | None = None
-    """None where steps are timed and accuracy is nobody's question."""
+    """None if steps are timed and accuracy is not asked for."""
     launcher: str = "local"
     cluster: Cluster | None = None
-    """The hosts and links that the launcher makes; None where the launcher takes what is there."""
+    """The hosts and links that the launcher makes; None if the launcher takes what is there."""
     seed: int = 0
 
     @computed_field  # type: ignore[prop-decorator]  # mypy cannot see through two decorators

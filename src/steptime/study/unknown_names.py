@@ -26,15 +26,15 @@ class OptionFacts:
     """Where it means something; empty means everywhere."""
 
     def mistake(self, name: str, value: object) -> str | None:
-        """Say in words why the option ``name`` cannot have ``value``; None where it can."""
+        """Say in words why the option ``name`` cannot have ``value``; None if it can."""
         if not _fits(value, self.type):
-            return f"{value!r} is no {_TYPES[self.type]}, as {name} needs"
+            return f"{value!r} is not {_TYPES[self.type]}, as {name} needs"
         if self.choices and value not in self.choices:
             return choices_message(f"value of {name}", str(value), map(str, self.choices))
         return None
 
 
-_TYPES = {"bool": "true or false", "int": "whole number", "float": "number", "str": "text"}
+_TYPES = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}
 
 
 def _fits(value: object, kind: str) -> bool:

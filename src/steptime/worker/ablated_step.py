@@ -30,7 +30,7 @@ class AblatedStep(abc.ABC):
         ``forward``
             The forward pass and the loss, as in training, on a batch that is held (on the device).
         ``backward``
-            And the gradients, which are exchanged with nobody and applied to nothing.
+            And the gradients, which are neither exchanged nor applied.
         ``local``
             And the update of the weights with them, on this worker alone. Absent where servers update.
         ``exchange``
@@ -56,7 +56,7 @@ class AblatedStep(abc.ABC):
         raise NotImplementedError
 
     def transfers(self):
-        """Return what was exchanged in marked steps since the last call, and forget it; None where nobody can see it.
+        """Return what was exchanged in marked steps since the last call, and forget it; None if it cannot be seen.
 
         A list of ``[name, bytes, ready_s, done_s]``: one piece of gradients (a bucket, a key), when it could be sent
         and when its result was there, in seconds of the host's monotonic clock, in the order of ``ready_s``.

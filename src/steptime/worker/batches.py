@@ -40,7 +40,7 @@ class Batches(object):
             ahead: how many batches may be ready before they are asked for.
             close: ends what reads ahead.
             send: takes an iterator of batches in the host's memory and returns one of the same batches on the device.
-                None where ``batches`` lie on the device already, or there is none.
+                None if ``batches`` lie on the device already, or there is none.
         """
         self._of_host = iter(batches)
         self._send = send

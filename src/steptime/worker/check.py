@@ -1,7 +1,7 @@
 """The loop of the equivalence check: steps on known batches from known weights, in rounds that run ahead.
 
 Within a round nothing is waited for, as in the timed steps. Behind each round the loss is read, and a sketch is made of
-the weights (``sketch.py``), which the core holds against those of the reference.
+the weights (``sketch.py``), which the core compares with those of the reference.
 """
 
 import os

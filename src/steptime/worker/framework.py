@@ -25,13 +25,13 @@ class Framework(NamedTuple):
     open_session: Callable[[Job, ProcessContext], Session]
     """Start this worker's training; called in processes of the role ``worker``."""
     serve: Optional[Callable[[Job, ProcessContext], Optional[Dict[str, Any]]]] = None
-    """Be a parameter server or the scheduler until all workers have left; None where no strategy needs either. What is
+    """Be a parameter server or the scheduler until all workers have left; None if no strategy needs either. What is
     returned goes into the process's record ``threads``: the number of a server's, where only the framework knows it."""
     open_back_end: Optional[Callable[[Job, ProcessContext], BackEnd]] = None
-    """Start this worker's communication without training, for the message benchmark; None where the manifest names no
+    """Start this worker's communication without training, for the message benchmark; None if the manifest names no
     ``[back_ends]``."""
     serve_back_end: Optional[Callable[[Job, ProcessContext], None]] = None
-    """Be a server or the scheduler of the message benchmark; None where no back end needs either."""
+    """Be a server or the scheduler of the message benchmark; None if no back end needs either."""
 
 
 def require_own_device(local_rank, found, title):

@@ -79,7 +79,7 @@ def connect_peer(find_address, secret, name, limit_s):
     """Return a connection to the process that accepts peers, which has proven that it belongs to this launch.
 
     Args:
-        find_address: called before each attempt; returns ``(host, port)``, or None while nobody listens.
+        find_address: called before each attempt; returns ``(host, port)``, or None while no process listens.
         secret: of the launch, bytes.
         name: of this process.
         limit_s: seconds for all attempts.
@@ -87,7 +87,7 @@ def connect_peer(find_address, secret, name, limit_s):
     Raises RuntimeError that says what went wrong last.
     """
     deadline = time.monotonic() + limit_s
-    failure = "nobody listens yet"
+    failure = "no process listens yet"
     while True:
         try:
             address = find_address()

@@ -43,7 +43,7 @@ def run_loader(session, job, context, records):
         if rendezvous.from_first(len(stretches[0]["ends_s"]) == counted):
             rendezvous.barrier()
             stretches.append(_stretch(LATER, take, session.clock(), ready, None, schedule["seconds"]))
-        rendezvous.barrier()  # nobody ends its helpers while others are timed
+        rendezvous.barrier()  # no worker ends its helpers while others are timed
     records.write("loader", stretches=stretches, batches_per_epoch=epoch, batches_ahead=session.batches_ahead())
 
 

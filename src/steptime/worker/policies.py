@@ -1,6 +1,6 @@
 """Communication policies that belong to no framework, and the parts that frameworks' own policies are made of.
 
-``PLAINEST`` holds textbook policies, for frameworks whose own way nobody has written down.
+``PLAINEST`` holds textbook policies, for frameworks without policies of their own.
 """
 
 import math

@@ -83,7 +83,7 @@ class Session(abc.ABC):
         raise NotImplementedError
 
     def state(self):
-        """Return ``{name: array}`` of all that this worker needs to go on from here; None where that cannot be.
+        """Return ``{name: array}`` of all that this worker needs to go on from here; None if that cannot be.
 
         That is the weights, the running statistics, the optimizer's state (its step count too) and the state of random
         numbers, or this worker's share of them. Called between steps by every worker.
@@ -102,7 +102,7 @@ class Session(abc.ABC):
         return HostClock(self.wait)
 
     def staleness(self):
-        """Return ``{staleness: count}`` of this worker's updates since the last call; None where nothing can be stale.
+        """Return ``{staleness: count}`` of this worker's updates since the last call; None if nothing can be stale.
 
         The staleness of an update is how many updates of other workers came between this worker's pull of the
         weights, from which the gradient was computed, and the application of that gradient. What is returned is
@@ -111,7 +111,7 @@ class Session(abc.ABC):
         return
 
     def ablate(self):
-        """Return this session's step as an ``AblatedStep``; None where the framework's step cannot be taken apart.
+        """Return this session's step as an ``AblatedStep``; None if the framework's step cannot be taken apart.
 
         Called at most once, before the first step of an ablation run: hooks and second graphs that ablation needs and
         ``step`` does not are made here. Weights may be anything afterwards; the session is closed.

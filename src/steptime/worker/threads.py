@@ -56,7 +56,7 @@ def found_threads():
 
 
 def compute_threads():
-    """Return the size of the largest pool that this process has loaded; None where it has loaded none."""
+    """Return the size of the largest pool that this process has loaded; None if it has loaded none."""
     return max(_pools().values(), default=None)
 
 

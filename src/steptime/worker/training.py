@@ -19,7 +19,7 @@ def run_training(session, job, context, records):
     """Train the epochs of ``job["training"]``, and write one record of each.
 
     It ends ahead of the last where the validation accuracy has reached ``target_accuracy``, or where the validation
-    loss is no number.
+    loss is not a number.
     """
     from steptime.worker.validation import Validation  # needs numpy, which not every process of a launch has
 
@@ -78,7 +78,7 @@ def _loss(workers):
 
 
 def _is_over(training, epochs):
-    """Return whether the last epoch reached the target accuracy, or has a validation loss that is no number."""
+    """Return whether the last epoch reached the target accuracy, or has a validation loss that is not a number."""
     if not epochs:
         return False
     target, workers = training["target_accuracy"], epochs[-1]

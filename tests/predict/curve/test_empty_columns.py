@@ -27,7 +27,7 @@ def width(prediction):
 
 @pytest.mark.parametrize("accelerator", ["V100", "A100-SXM4-80GB", "H100", "MI250X", "TPU v4", "RTX 3090", ""])
 def test_a_network_that_nobody_stated_is_not_a_slow_one(tmp_path, accelerator):
-    """Networks that do not slow at all are among those believed, and the middle is no network of ten years ago."""
+    """Networks that do not slow at all are among those believed, and the middle is not a network of ten years ago."""
     found = step(tmp_path, INSIDE, 32, accelerator=accelerator, **NO_NETWORK)
     slow = step(tmp_path, INSIDE, 32, accelerator=accelerator, inter_host_gbps="5", nics_per_host="1")
     assert found.low < 1.05 * INSIDE[8]

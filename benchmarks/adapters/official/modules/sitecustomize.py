@@ -10,7 +10,7 @@ _RANKS = ("LOCAL_RANK", "HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI
 
 
 def own_rank():
-    """Return the rank among the workers of this host, as the launcher says it; None where it says none."""
+    """Return the rank among the workers of this host, as the launcher says it; None if it says none."""
     return next((int(os.environ[name]) for name in _RANKS if name in os.environ), None)
 
 

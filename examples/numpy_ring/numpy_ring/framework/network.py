@@ -19,7 +19,7 @@ class Network(object):
     ``gradients``
         The same of the gradients, which lie in ``slopes``.
 
-    Raises ValueError for a workload that is no chain of layers of ``KINDS`` below a softmax cross-entropy.
+    Raises ValueError for a workload that is not a chain of layers of ``KINDS`` below a softmax cross-entropy.
     """
 
     def __init__(self, workload, initial, label_smoothing=0.0):

@@ -10,7 +10,7 @@ from steptime.worker.ablated_step import AblatedStep
 
 
 class CaffeAblation(AblatedStep):
-    """``reduction`` is None where one worker trains alone."""
+    """``reduction`` is None if one worker trains alone."""
 
     def __init__(self, solver, loader, reduction):
         self._solver = solver

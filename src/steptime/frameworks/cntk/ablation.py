@@ -23,7 +23,7 @@ class CntkAblation(AblatedStep):
             batches: of the session.
             whole_step: a function that trains on ``(inputs, targets)`` as the session does, with an exchange; None
                 for one worker.
-            communicator: sums arrays over the workers as whole steps do; None where they do not, or for one worker.
+            communicator: sums arrays over the workers as whole steps do; None if they do not, or for one worker.
             distributed: whether the session's learner is a distributed one.
         """
         self._function = function

@@ -23,10 +23,10 @@ def open_session(job, context):
     """
     require_fp32(job, "CNTK")
     if "OMPI_COMM_WORLD_RANK" not in os.environ and os.path.exists(os.path.join(sys.prefix, "lib", "libmpi.so.40")):
-        # mpiexec tells the library where its own files lie; without mpiexec nobody does.
+        # mpiexec tells the library where its own files lie; without mpiexec nothing does.
         os.environ["OPAL_PREFIX"] = sys.prefix
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that this is no Ubuntu 16.04 and has no GPU
+        warnings.simplefilter("ignore")  # that this is not Ubuntu 16.04 and has no GPU
         import cntk
     cntk.device.try_set_default_device(cntk.device.cpu())
     cntk.cntk_py.set_max_num_cputhreads(job["threads"])
@@ -82,7 +82,7 @@ class CntkSession(Session):
         return self._function.outputs(inputs)
 
     def state(self):
-        """Return None where a distributed learner holds more between steps than the local one."""
+        """Return None if a distributed learner holds more between steps than the local one."""
         if self._strategy not in _WITH_STATE:
             return None
         from steptime.frameworks.cntk.learners import learner_state

@@ -65,7 +65,7 @@ class WorkloadFunction(object):
         return value
 
     def parameter(self, layer, role, shape=None, transposed=False):
-        """Return the layer's parameter of a role as CNTK's own, with its start value; None where there is none.
+        """Return the layer's parameter of a role as CNTK's own, with its start value; None if there is none.
 
         Args:
             layer: of the workload.

@@ -23,7 +23,7 @@ class CollectiveHook(object):
         Whether nothing is sent: reductions leave a worker its own values, and what would be gathered is as far as
         possible what lies there already.
     ``calls``
-        What was called with since ``watch``, ``(function, positional, named)``; None while nobody watches.
+        What was called with since ``watch``, ``(function, positional, named)``; None while it is not watched.
     ``seen``
         Likewise ``[name, bytes, ready_s, done_s]`` of each call.
     ``at_next``

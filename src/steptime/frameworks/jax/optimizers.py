@@ -56,7 +56,7 @@ def _adam(settings, rate, gradients, before):
 
 
 def _adamw(settings, rate, gradients, before):
-    """Loshchilov, Hutter 2019: the decay is no part of the gradient."""
+    """Loshchilov, Hutter 2019: the decay is not part of the gradient."""
     variables, kept, step = before
     change, kept = _normalised(settings, gradients, kept, step)
     return _descended(variables, _decayed(settings, change, variables), rate), kept

@@ -213,7 +213,7 @@ class ServerUpdate(object):
         """Return None: no message of MXNet's brings the optimizer's state back from a server."""
 
     def staleness(self):
-        """Return ``{staleness: count}`` since the last call; None where all workers update together."""
+        """Return ``{staleness: count}`` since the last call; None if all workers update together."""
         return self._lateness.counts() if self._lateness else None
 
     def stored_weights(self):
@@ -238,7 +238,7 @@ class KeyValuePushPull(Message):
     """A gradient under a key, and the weight that comes back.
 
     MXNet pulls into the memory that it pushed from before it copies into the weight: what was a gradient is the
-    weight afterwards. In training nobody looks, since the next backward pass writes a new one.
+    weight afterwards. Training does not read it, since the next backward pass writes a new one.
     """
 
     becomes = FED

@@ -66,7 +66,7 @@ class _Wire(object):
     ``quiet``
         Whether nothing is sent.
     ``calls``
-        Of the step that is under way, ``(function, what its tensors are like)``; None where nobody wants to know.
+        Of the step that is under way, ``(function, what its tensors are like)``; None if they are not noted.
     ``seen``
         Likewise ``[name, bytes, ready_s, done_s]``.
     """

@@ -116,7 +116,7 @@ def serve_shard(job, context):
     set_threads(job)
     kind = {"ps_sync": SynchronousShard, "ps_async": AsynchronousShard}[job["strategy"]]
     _held["shard"] = kind(_first_weights(job, context), job["optimizer"], update_option(job), context.workers)
-    # Nobody can call before everybody is here, so that no gradient comes to a server without weights.
+    # No worker can call before all are here, so that no gradient comes to a server without weights.
     RpcGroup(context).leave()
     return {"threads": torch.get_num_threads()}
 
@@ -407,7 +407,7 @@ class ParameterServers(TorchStrategy):
 
 
 class AsynchronousParameterServers(ParameterServers):
-    """Nobody waits for anybody, so that updates may be late: of several servers, the latest counts."""
+    """Workers do not wait for each other, so that updates may be late: of several servers, the latest counts."""
 
     def refresh(self):
         self._pull()

@@ -162,7 +162,7 @@ class FullyShardedStrategy(_ProcessGroupStrategy):
                 unit.set_modules_to_backward_prefetch(groups[max(0, place - ahead) : place][::-1])
 
     def ablate(self):
-        """Return the ablation; None where torch is too old to let anybody else send for FSDP2 (before 2.8)."""
+        """Return the ablation; None if torch is too old to let anybody else send for FSDP2 (before 2.8)."""
         try:
             from steptime.frameworks.pytorch.fsdp_ablation import ShardAblation
         except ImportError:

@@ -23,7 +23,7 @@ def connect(context):
 
 
 class NoAverage(object):
-    """One worker has nobody to ask."""
+    """A single worker has all values."""
 
     def __call__(self, vector):
         """Leave ``vector`` as it is: it is the average of one."""

@@ -102,7 +102,7 @@ class ReferenceOptimizer(object):
         self._values -= self._values.dtype.type(self.rate) * self._normalised(self._decayed(slopes))
 
     def _adamw(self, slopes):
-        """Loshchilov, Hutter 2019: the decay is no part of the gradient."""
+        """Loshchilov, Hutter 2019: the decay is not part of the gradient."""
         step = self._normalised(slopes)
         self._values *= self._values.dtype.type(1.0 - self.rate * self._settings["weight_decay"])
         self._values -= self._values.dtype.type(self.rate) * step

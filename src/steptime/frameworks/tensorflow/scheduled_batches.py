@@ -122,7 +122,7 @@ class ScheduledFiles(object):
         return tf.function(lambda: next(iterator), autograph=False)
 
     def fault(self):
-        """Return which file of the dataset cannot be decoded, and why; None where all can."""
+        """Return which file of the dataset cannot be decoded, and why; None if all can."""
         for order in self._orders:
             for _, chosen in order:
                 found = file_at_fault(self._source, chosen, self._source.pixels)

@@ -114,7 +114,7 @@ class OneProcessTraining(object):
         return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, gradients)
 
     def leave(self):
-        """Nobody else computes."""
+        """No other worker computes."""
 
 
 class ReplicaBatches(object):

@@ -48,7 +48,7 @@ class HeldBatches(object):
     """Batches as a step takes them, or the same one over and over.
 
     A switch in the graph chooses, because feeding a batch instead would change what TensorFlow makes of the graph: it
-    leaves operations unfused, or still takes the batch that nobody needs.
+    leaves operations unfused, or still takes the batch that is not needed.
 
     ``hold``
         The tensor to feed: whether ``tensors`` are those of the held batch.

@@ -29,7 +29,7 @@ def import_graph_mode(*, xla=False):
 
 
 def version_of(tensorflow):
-    """Return what the library is: a later TensorFlow that plays version 1 is no version 1."""
+    """Return what the library is: a later TensorFlow that plays version 1 is not version 1."""
     return tensorflow.VERSION if tensorflow.VERSION.startswith("1.") else "%s (compat.v1)" % tensorflow.VERSION
 
 

@@ -46,7 +46,7 @@ def build_gradients(network, optimizer, batch):
 def stage_fetches(network, loss, pairs):
     """Return what the stages before the update run: ``{"forward": fetches, "backward": fetches}``.
 
-    Gradients are run and not fetched: what nobody asks for is not handed to Python.
+    Gradients are run and not fetched: only what is asked for is handed to Python.
     """
     forward = [loss] + network.running
     return {"forward": forward, "backward": forward + [gradient.op for gradient, _ in pairs]}
@@ -112,16 +112,16 @@ class SingleGraph(object):
         """All stages are parts of the step."""
 
     def begin(self, session):
-        """There is nobody to wait for."""
+        """There is no other worker to wait for."""
 
     def begun(self, session):
         """Nor anybody who waits."""
 
     def agree_on_state(self, session):
-        """There is nobody to agree with."""
+        """There is no other worker to agree with."""
 
     def close(self, session):
-        """There is nobody to part from."""
+        """There is no group to leave."""
 
 
 class BalancedSharding(object):
@@ -149,7 +149,7 @@ def device_setter(tf1, sharding, cluster, worker_device):
         tf1: TensorFlow.
         sharding: ``round_robin`` or ``balanced``.
         cluster: ``{"ps": addresses, "worker": addresses}``.
-        worker_device: of the worker, where all that is no variable goes.
+        worker_device: of the worker, where all that is not a variable goes.
     """
     chosen = BalancedSharding(len(cluster["ps"])) if sharding == "balanced" else None  # round robin is TensorFlow's own
     return tf1.train.replica_device_setter(cluster=cluster, worker_device=worker_device, ps_strategy=chosen)

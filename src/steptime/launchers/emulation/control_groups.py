@@ -74,7 +74,7 @@ class Groups:
             (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
 
     def quota_of(self, folder: Path) -> float | None:
-        """Read back how many cores' worth of time a group may use; None where it has no limit."""
+        """Read back how many cores' worth of time a group may use; None if it has no limit."""
         if self.version == 1:
             quota, period = ((folder / name).read_text() for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
         else:
@@ -108,7 +108,7 @@ class Groups:
 
 
 def find_groups() -> Groups | None:
-    """Return where control groups of the processor can be made; None where the machine has none for us."""
+    """Return where control groups of the processor can be made; None if the machine has none for us."""
     for version, root in _candidates():
         if os.access(root, os.W_OK):
             return Groups(version, root)

@@ -31,7 +31,7 @@ def running_switch(owner: Owner, rates: Sequence[float | None], delay_s: float) 
 
     Args:
         owner: whose they are.
-        rates: bits per second of each host's link; None where nothing limits it.
+        rates: bits per second of each host's link; None if nothing limits it.
         delay_s: from one host to another.
 
     Raises LaunchError when the switch does not start.

@@ -49,7 +49,7 @@ class Hosts:
     request: Request
     groups: Groups | None
     users: list[Path] | None
-    """What opens the hosts' user namespaces; None where nobody may make any."""
+    """What opens the hosts' user namespaces; None if none may be made."""
     folders: list[Path]
     """The hosts' control groups; empty where there are none."""
     paths: list[PathFindings]
@@ -60,7 +60,7 @@ class Hosts:
     """The program that joins the hosts, where the kernel does not."""
 
     def broken(self) -> str | None:
-        """Say what of the hosts ended before the launch did; None where all is still there."""
+        """Say what of the hosts ended before the launch did; None if all is still there."""
         if self.switch is None or self.switch.poll() is None:
             return None
         return "the delay switch between the emulated hosts ended before the launch did"

@@ -136,7 +136,7 @@ def make_network(owner: Owner, gso_max_bytes: Sequence[int | None]) -> None:
     for index in range(count):
         lines = [
             "link set lo up",
-            # No addresses that nobody asked for: some libraries take the first one of an interface.
+            # No addresses that were not asked for: some libraries take the first one of an interface.
             f"link set {INTERFACE} {_size(gso_max_bytes[index])}addrgenmode none",
             f"addr add {address(index)}/{BITS} dev {INTERFACE}",
             f"link set {INTERFACE} up",

@@ -23,7 +23,7 @@ def missing_program() -> str | None:
 
 
 def missing_requirement() -> str | None:
-    """Say in a sentence why no cluster can be emulated here; None where one can."""
+    """Say in a sentence why no cluster can be emulated here; None if one can."""
     if reason := missing_program():
         return reason
     if not (is_privileged() or user_namespaces_work()):

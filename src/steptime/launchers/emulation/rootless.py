@@ -109,7 +109,7 @@ def _findings(fields: dict[str, Any] | None) -> ClusterFindings | None:
 
 @contextlib.contextmanager
 def made_users(count: int) -> Iterator[list[Path] | None]:
-    """Make ``count`` user namespaces and yield what opens them; None where the kernel lets nobody make any.
+    """Make ``count`` user namespaces and yield what opens them; None if the kernel refuses to make any.
 
     They exist as long as this process holds them, so that nothing is left when it is killed.
     """

@@ -12,7 +12,7 @@ from steptime.launchers.mpiexec import OPEN_MPI_FLAGS, find_mpiexec, is_open_mpi
 from steptime.launchers.process_env import cores_in_words, foreign_variables, pins, server_pins, shared_variables
 from steptime.launchers.request import Process, Request
 
-FAR_END = str(Path(__file__).with_name("far_end.py"))
+HOST_AGENT = str(Path(__file__).with_name("host_agent.py"))
 _LOOPBACK, _LOOPBACK_ADDRESS = "lo", "127.0.0.1"
 _OPTIONS_OF_SSH = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-T", "-a", "-x")
 """Nobody answers questions; a far process gets neither the agent nor the screen of the user."""
@@ -25,7 +25,7 @@ _OPTIONS_OF_SRUN = (
     "--cpu-bind=none",  # every process is pinned by itself
     "--kill-on-bad-exit=0",
     "--wait=0",
-    "--export=ALL",  # a site's SLURM_EXPORT_ENV=NONE would leave the far end without its variables
+    "--export=ALL",  # a site's SLURM_EXPORT_ENV=NONE would leave the host agent without its variables
     "--quiet",
 )
 """Without ``--unbuffered``, by which Slurm cuts lines anywhere, and mixes those of several hosts."""
@@ -44,12 +44,12 @@ _SRUN_NEEDS = (
 """Where the daemons are, and which job it is."""
 _TRANSPORTS = ("OMPI_MCA_btl", "OMPI_MCA_pml", "UCX_")
 Start = dict[str, Any]
-"""``name``, ``argv`` and ``environment`` of one process that a far end starts."""
+"""``name``, ``argv`` and ``environment`` of one process that a host agent starts."""
 
 
 def reach_commands(hosts: Sequence[FoundHost], reach: Reach) -> dict[str, list[str]]:
     """Return the command of each line by the line's name: one ssh per host, or one srun for all."""
-    program = [sys.executable, "-I", "-S", FAR_END]
+    program = [sys.executable, "-I", "-S", HOST_AGENT]
     if reach == "slurm":
         names = ",".join(host.name for host in hosts)
         count = str(len(hosts))
@@ -64,7 +64,7 @@ def variables_of_line(argv: Sequence[str], inherited: Mapping[str, str]) -> dict
     """Return the variables of the ssh or srun of a line.
 
     srun takes options from variables that the job's own shell may have (SLURM_GPUS_PER_TASK, SLURM_DISTRIBUTION,
-    SLURM_UNBUFFEREDIO and more): they would hide GPUs, place far ends elsewhere or cut lines.
+    SLURM_UNBUFFEREDIO and more): they would hide GPUs, place host agents elsewhere or cut lines.
     """
     if argv[0] != "srun":
         return dict(inherited)
@@ -188,7 +188,7 @@ def cores_on(
 
 
 def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, shared: dict[str, str]) -> Start:
-    """One mpiexec on the first host, which starts the workers of all hosts; far ends stand in for ssh (``{agent}``)."""
+    """One mpiexec on the first host, which starts the workers of all hosts; agents stand in for ssh (``{agent}``)."""
     first = hosts[0]
     mpiexec = find_mpiexec(request.interpreter, request.container, first)
     is_open = first.is_open_mpi if str(mpiexec) == first.mpiexec else is_open_mpi(mpiexec)
@@ -254,7 +254,7 @@ def with_transports(start: Start) -> list[str]:
 
 
 def plan_message(request: Request, hosts: Sequence[FoundHost], silence_s: float) -> dict[str, Any]:
-    """Return the first message to all far ends."""
+    """Return the first message to all host agents."""
     return {
         "hosts": [host.name for host in hosts],
         "folder": str(request.folder.absolute()),

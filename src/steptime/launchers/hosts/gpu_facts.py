@@ -1,6 +1,6 @@
 """The GPUs of the host that this runs on, as its kernel and NVIDIA's driver tell of them; no framework is asked.
 
-Far ends say it of other hosts; they run without site-packages, so that only the standard library is imported, and
+Host agents say it of other hosts; they run without site-packages, so that only the standard library is imported, and
 ``visible_devices``, which needs no more.
 """
 
@@ -27,11 +27,11 @@ def gpu_facts(
 
     ``nvidia-smi`` is believed first: a job's control group hides devices from it, as from CUDA, and none from the
     driver's own folder. Each GPU has ``model``, ``cores`` (those of ``own_cores`` on its NUMA node; all where unknown),
-    ``capability`` (as ``8.0``) and ``memory_bytes``; None is what nobody says.
+    ``capability`` (as ``8.0``) and ``memory_bytes``; None is unknown.
 
     Args:
         own_cores: that processes may use.
-        visible: the value of CUDA_VISIBLE_DEVICES; None where it is not set.
+        visible: the value of CUDA_VISIBLE_DEVICES; None if it is not set.
         folder: of the driver, in /proc.
         devices: the kernel's folder of PCI devices.
         said: what ``nvidia-smi`` says; it is asked by default.
@@ -110,7 +110,7 @@ def _listed_gpus(folder: str) -> list[dict[str, Any]]:
 
 
 def _near(own: list[int], address: str, devices: str) -> list[int]:
-    """Return the ``own`` cores on the NUMA node of the GPU at ``address``; all where nobody says which."""
+    """Return the ``own`` cores on the NUMA node of the GPU at ``address``; all if that is unknown."""
     near: set[int] = set()
     for part in read_text(os.path.join(devices, address, "local_cpulist")).strip().split(","):  # noqa: PTH118
         first, _, last = part.partition("-")

@@ -1,6 +1,6 @@
 """What is known of the host that this runs on: cores, memory, GPUs, interfaces, free ports, counters of its load.
 
-Far ends say it of other hosts; they run without site-packages, so that only the standard library is imported.
+Host agents say it of other hosts; they run without site-packages, so that only the standard library is imported.
 """
 
 import array
@@ -108,7 +108,7 @@ def cpu_model() -> str:
 
 
 def system_mpiexec() -> Facts:
-    """Return the mpiexec on this host's PATH, None where there is none, and whether it is Open MPI's."""
+    """Return the mpiexec on this host's PATH, None if there is none, and whether it is Open MPI's."""
     path = shutil.which("mpiexec")
     return {"path": path, "is_open_mpi": path is not None and is_open_mpi(Path(path))}
 
@@ -116,7 +116,7 @@ def system_mpiexec() -> Facts:
 def usable_memory(own_groups: str | None = None, folder: str = _CGROUPS) -> float | None:
     """Return the bytes that processes here may still take: what is available, and no more than a limit allows.
 
-    A job's memory control group (version 2 or 1) limits it, and so does each group around it; None where nobody says.
+    A job's memory control group (version 2 or 1) limits it, and so does each group around it; None if unknown.
 
     Args:
         own_groups: the text of /proc/self/cgroup, which is read by default.
@@ -195,7 +195,7 @@ def _own_address_towards(address: str) -> str | None:
 
 
 def ports_free_at(address: str, count: int) -> list[int]:
-    """Return ``count`` different ports on which nobody listens at ``address``, fewer where they cannot be found.
+    """Return ``count`` different free ports of ``address``, fewer where they cannot be found.
 
     All are held while the others are sought, so that none is given twice.
     """

@@ -1,6 +1,6 @@
 """The files in which the kernel tells of a host, read so that one which is not there is empty.
 
-Far ends run without site-packages: only the standard library is imported, and nothing that takes long to import.
+Host agents run without site-packages: only the standard library is imported, and nothing that takes long to import.
 """
 
 import os

@@ -32,7 +32,7 @@ from steptime.launchers.processes import how_it_ended, how_it_was_stopped
 from steptime.launchers.request import LATE, HostLoad, LaunchOutcome, Process, Request
 
 _READY_S = 90.0
-"""How long ssh or Slurm may take to start the far ends."""
+"""How long ssh or Slurm may take to start the host agents."""
 _COPIED_S = 1800.0
 """How long a copy of an environment to a host's own disk may take; the host says meanwhile that it lives."""
 _LAST_WORD_S = 6.0
@@ -204,7 +204,7 @@ class _LaunchOnHosts:
                 return "cancelled"
 
     def _take(self, lines: Lines, message: dict[str, Any]) -> str | None:
-        """Note what a far end says; return why the launch has failed by that, if it has."""
+        """Note what a host agent says; return why the launch has failed by that, if it has."""
         host = message["host"]
         if "agent" in message:
             self._start_proxy(lines, message)
@@ -234,7 +234,7 @@ class _LaunchOnHosts:
         lines.send(**{"for": target, "name": name, "command": message["command"], "environment": environment})
 
     def end(self, lines: Lines) -> None:
-        """Have every far end end what is left, and hear its last word."""
+        """Have every host agent end what is left, and hear its last word."""
         lines.send(end=True)
         deadline = time.monotonic() + _LAST_WORD_S
         while len(self._after) < len(self._hosts) and time.monotonic() < deadline:

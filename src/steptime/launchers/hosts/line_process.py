@@ -1,6 +1,6 @@
 """The ssh or srun of one line: a process that takes messages and says lines, and that may stand still at any time.
 
-A thread writes to it, so that a process that takes nothing holds up nobody else; another one listens.
+A thread writes to it, so that a process that takes nothing holds up no other; another one listens.
 """
 
 import contextlib
@@ -64,7 +64,7 @@ class LineProcess:
         self._waiting.put(data)
 
     def beat(self) -> None:
-        """Have the process take a sign of life, unless something else waits already."""
+        """Have the process take a heartbeat, unless something else waits already."""
         if self._waiting.empty() and self._taken_at is None:
             self.put(b"\n")
 
@@ -74,7 +74,7 @@ class LineProcess:
         return 0.0 if since is None else time.monotonic() - since
 
     def note(self, line: bytes) -> None:
-        """Keep a line that is no message, with what the process said on standard error."""
+        """Keep a line that is not a message, with what the process said on standard error."""
         self._notes += 1
         if self._notes <= _MOST_NOTES and line.strip():
             with (

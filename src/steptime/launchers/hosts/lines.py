@@ -1,7 +1,7 @@
-"""The lines to the far ends of a launch: ssh or srun processes whose standard streams carry messages both ways.
+"""The lines to the host agents of a launch: ssh or srun processes whose standard streams carry messages both ways.
 
 A line lives as long as both sides hear from each other. When this process is killed, its pipes close, and every far
-end ends what it started; when a host or a link dies, its far end falls silent, which is noticed here.
+end ends what it started; when a host or a link dies, its host agent falls silent, which is noticed here.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ _BEAT_S = 1.0
 _POLL_S = 0.05
 _CLOSE_S = 3.0
 _SSH_FAILED = 255
-"""The exit code of an ssh that has lost its connection; any other is that of the far end."""
+"""The exit code of an ssh that has lost its connection; any other is that of the host agent."""
 
 
 class Lines:
@@ -56,7 +56,7 @@ class Lines:
                 self._lines[name] = LineProcess(name, argv, folder)
             for line in self._lines.values():
                 line.begin(self._hear)
-            threading.Thread(target=self._beat, name="signs of life", daemon=True).start()
+            threading.Thread(target=self._beat, name="heartbeats", daemon=True).start()
         except BaseException:  # also a full disk or a signal, after which nobody else would end the first lines
             self.close()
             raise
@@ -68,7 +68,7 @@ class Lines:
         self.close()
 
     def send(self, **message: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
-        """Send a message to all far ends, or only to the host with the index ``for``; returns at once.
+        """Send a message to all host agents, or only to the host with the index ``for``; returns at once.
 
         Where one line leads to all hosts, those whom the message does not concern ignore it.
         """
@@ -78,7 +78,7 @@ class Lines:
             line.put(data)
 
     def receive(self, limit_s: float = _POLL_S) -> dict[str, Any] | None:
-        """Return the next message of any far end; None where none comes within ``limit_s``."""
+        """Return the next message of any host agent; None if none comes within ``limit_s``."""
         with contextlib.suppress(queue.Empty):
             return self._messages.get(timeout=limit_s)
         return None
@@ -139,11 +139,11 @@ class Lines:
         return [self.hosts[host] for host in sorted({*self._silent(SILENCE_S), *self._stuck(SILENCE_S), *ended})]
 
     def has_left(self, host: int) -> None:
-        """Note that a far end has said its last word."""
+        """Note that a host agent has said its last word."""
         self._left.add(host)
 
     def close(self) -> None:
-        """Close all lines, which ends the far ends, and wait until no process of this side is left."""
+        """Close all lines, which ends the host agents, and wait until no process of this side is left."""
         self._closed.set()
         for line in self._lines.values():
             line.close_input()
@@ -169,7 +169,7 @@ class Lines:
         return len(self._left) == len(self.hosts)
 
     def _line_of(self, host: int) -> LineProcess | None:
-        """Return the line that leads to one host only; None where one leads to all."""
+        """Return the line that leads to one host only; None if one leads to all."""
         return self._lines.get(f"host-{self.hosts[host]}")
 
     def _silent(self, silence_s: float) -> list[int]:
@@ -187,7 +187,7 @@ class Lines:
                 line.beat()
 
     def _hear(self, line: LineProcess, said: bytes) -> None:
-        """Take a line that a far end said, or that came between; called by the threads that listen."""
+        """Take a line that a host agent said, or that came between; called by the threads that listen."""
         try:
             host, message = self._joiners[line.name].joined(said)
         except ForeignLineError:  # the greeting of a login shell

@@ -1,7 +1,7 @@
 """The copy of an environment on a host's own disk, made once, from which its processes are started.
 
-A far end makes it: only the standard library is imported. The ``cp`` that copies ends with its far end, also where that
-is killed, and holds the lock of the copy for as long as it lives: nobody begins the same copy beside it.
+A host agent makes it: only the standard library is imported. The ``cp`` that copies ends with its agent, also where
+that is killed, and holds the lock of the copy for as long as it lives: so that the same copy is not begun twice.
 """
 
 import fcntl
@@ -35,7 +35,7 @@ def local_copy(source: str, place: str) -> str:
     """
     expanded = os.path.expandvars(place)
     if "$" in expanded or not expanded.startswith("/"):
-        message = f"{place} is no folder on this host ({expanded})"
+        message = f"{place} is not a folder on this host ({expanded})"
         raise LocalCopyError(message)
     try:
         own = _own_folder(Path(expanded))
@@ -88,7 +88,7 @@ def _copy(source: Path, target: Path, lock: IO[str]) -> None:
 
 
 def _failure_of(command: list[str], lock: IO[str]) -> str | None:
-    """Run a program that dies with this thread and inherits ``lock``; return why it failed, None where it did not."""
+    """Run a program that dies with this thread and inherits ``lock``; return why it failed, None if it did not."""
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(_TETHER), *command],
         stdin=subprocess.DEVNULL,
@@ -103,7 +103,7 @@ def _failure_of(command: list[str], lock: IO[str]) -> str | None:
         said = running.stderr.read().strip().splitlines()
         try:
             ended = os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT)
-        except ChildProcessError:  # a far end that takes leave has ended and awaited it; subprocess would say success
+        except ChildProcessError:  # an agent that takes leave has ended and awaited it; subprocess would say success
             return "it was ended"
     if ended is None or (ended.si_code == os.CLD_EXITED and ended.si_status == 0):
         return None

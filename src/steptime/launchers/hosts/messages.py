@@ -1,8 +1,8 @@
-"""What a far end says, as lines of bytes of which none is longer than Slurm leaves whole.
+"""What a host agent says, as lines of bytes of which none is longer than Slurm leaves whole.
 
 srun writes what all hosts say into one stream. It takes whole lines from each of them, but none of more than 1024
 bytes: a longer one is cut, and words of another host may come between its parts. A long message is therefore sent in
-numbered pieces, a line each, which the reader joins host by host. Far ends import this file, so that it needs the
+numbered pieces, a line each, which the reader joins host by host. Host agents import this file, so that it needs the
 standard library only.
 """
 
@@ -16,19 +16,19 @@ LONGEST_LINE_BYTES = 900
 _CHARACTERS = 400
 """Of a message in one piece: all are ASCII, and a quote takes two bytes once more in the line of the piece."""
 _MARK = b'"host": '
-"""Every line of a far end has it."""
+"""Every line of a host agent has it."""
 
 
 class ForeignLineError(ValueError):
-    """A line that no far end has written, such as the greeting of a login shell."""
+    """A line that no host agent has written, such as the greeting of a login shell."""
 
 
 class DamagedMessageError(ValueError):
-    """A line of a far end that did not arrive as it was sent, or of whose message a piece is missing."""
+    """A line of a host agent that did not arrive as it was sent, or of whose message a piece is missing."""
 
 
 def lines_of(message: Message, number: int) -> list[bytes]:
-    """Return the lines of a message of a far end, each with its end.
+    """Return the lines of a message of a host agent, each with its end.
 
     Args:
         message: it has ``host``, the index of the host that says it.
@@ -57,7 +57,7 @@ class Joiner:
     def joined(self, line: bytes) -> tuple[int | None, Message | None]:
         """Return who says a line, and the message that it is or completes; None while pieces are still to come.
 
-        The host is None where a far end does not know yet which one it is on.
+        The host is None if a host agent does not know yet which one it is on.
 
         Raises ForeignLineError and DamagedMessageError.
         """
@@ -91,4 +91,4 @@ class Joiner:
 
 
 def _error_of(line: bytes) -> ValueError:
-    return DamagedMessageError("a line is no JSON") if _MARK in line else ForeignLineError("no far end wrote it")
+    return DamagedMessageError("a line is not JSON") if _MARK in line else ForeignLineError("no host agent wrote it")

@@ -1,6 +1,6 @@
 """``python mpi_agent.py SOCKET [OPTION …] HOST COMMAND …``: what an mpiexec calls instead of ssh.
 
-It asks the far end of this host to have COMMAND run on HOST, and ends with the exit code of the command.
+It asks the host agent of this host to have COMMAND run on HOST, and ends with the exit code of the command.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The processes below one process, their stops and their end; far ends import it: it needs the standard library only.
+"""The processes below one process, their stops and their end; host agents import it: standard library only.
 
 A process that is a subreaper (prctl(2)) is the parent of all below it whose own parents have ended.
 """

@@ -1,7 +1,7 @@
 """The files that all hosts must have at the same paths, as one host sees them: asked by the probe, answered here.
 
 The launcher writes two small files, into the results folder and into the cache, with a text that nobody can foresee:
-a host that shows the text shares the folder, and one that has a folder of its own at the same path does not. Far ends
+a host that shows the text shares the folder, and one that has a folder of its own at the same path does not. Agents
 run without site-packages, so that only the standard library is imported.
 """
 
@@ -24,8 +24,8 @@ def look(asked: dict[str, Any]) -> dict[str, Any]:
     ``no_folders`` which datasets' folders cannot be read, ``no_programs`` which interpreters cannot be started.
 
     Args:
-        asked: ``file`` of the results folder, the folder ``cache`` (None where none is needed) and ``cache_file`` in it
-            (None where the launcher cannot write there), the ``text`` that both files hold, the ``interpreter`` of
+        asked: ``file`` of the results folder, the folder ``cache`` (None if none is needed) and ``cache_file`` in it
+            (None if the launcher cannot write there), the ``text`` that both files hold, the ``interpreter`` of
             steptime itself, ``folders``, ``programs``, and ``limit_s``, after which a file is not there; NFS may
             remember for a minute that one was not.
     """

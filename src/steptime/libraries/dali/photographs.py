@@ -105,7 +105,7 @@ class DaliPhotographs(object):
         )
 
     def _fault(self):
-        """Return which file of the batches in the pipeline cannot be decoded, and why; None where all can.
+        """Return which file of the batches in the pipeline cannot be decoded, and why; None if all can.
 
         DALI does not say which file it was, and a pipeline that failed is of no more use: each file is tried again.
         """

@@ -183,14 +183,14 @@ class OwnUpdate(object):
         self._optimizer.set_learning_rate(rate)
 
     def staleness(self):
-        """Nobody else updates."""
+        """No other worker updates."""
 
     def stored_weights(self):
         """Return ``{name: NDArray}``."""
         return self._weights
 
     def state(self):
-        """Return the optimizer's state as ``{name: numpy array}``; None where it cannot be read."""
+        """Return the optimizer's state as ``{name: numpy array}``; None if it cannot be read."""
         return optimizer_state(self._update)
 
     def set_state(self, arrays):

@@ -120,7 +120,7 @@ class _TarShards(object):
             file = io.BytesIO(self._members.read(index))
             return _decoded(file, self._mode, self._sizes[index], (size, box, flipped))
         except Exception as error:  # as of files
-            why = str(error).partition(" <_io")[0]  # Pillow's name of what is no file
+            why = str(error).partition(" <_io")[0]  # Pillow's name of what is not a file
             raise ValueError(self._members.fault(index, why)) from error
 
 

@@ -41,7 +41,7 @@ def _conv2d(layer, variables):
 
 
 def _named_padding(sizes, kernel, stride, padding):
-    """Return TensorFlow's name for a padding, or None where SAME would put more zeros on one side than on the other."""
+    """Return TensorFlow's name for a padding, or None if SAME would put more zeros on one side than on the other."""
     if padding == (0, 0):
         return "VALID"
     wanted = [

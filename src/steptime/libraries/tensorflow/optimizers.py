@@ -74,7 +74,7 @@ class Momentum(_TensorFlowOptimizer):
 
 
 class Adam(_TensorFlowOptimizer):
-    """Adam, or AdamW, whose decay is no part of the gradient."""
+    """Adam, or AdamW, whose decay is not part of the gradient."""
 
     def __init__(self, settings, variables, slot, use_locking):
         super(Adam, self).__init__(settings, variables, use_locking)

@@ -99,7 +99,7 @@ class TensorFlowTraining(object):
         return loss, tf.stack((moment_of_batch, moment_of_loss) + ready + done)
 
     def combine(self, gradients):
-        """Return the gradients of all workers from this worker's, or these where there is nobody else."""
+        """Return the gradients of all workers from this worker's, or these for a single worker."""
         return gradients if self._combine is None else self._combine(gradients)
 
     def _train(self, inputs, targets):
@@ -127,7 +127,7 @@ def build_network(job):
 
 
 class SingleTraining(object):
-    """The strategy of a ``TensorFlowSession`` whose worker has nobody to exchange gradients with.
+    """The strategy of a ``TensorFlowSession`` whose worker exchanges no gradients.
 
     XLA compiles its whole step if the job wants that.
 

@@ -16,7 +16,7 @@ class TorchAblation(AblatedStep):
     ``update_marks``
         The phases whose ends are marked on a CPU: ``input`` and ``forward`` here, what follows by ``marked_update``.
     ``pieces``
-        The transfers of marked steps since the last ``transfers``; None where nobody sees them.
+        The transfers of marked steps since the last ``transfers``; None if they cannot be seen.
     """
 
     update_marks = ("input", "forward", "backward", "update")
@@ -95,7 +95,7 @@ class TorchAblation(AblatedStep):
         self.strategy.drop_gradients()
 
     def communication(self):
-        """Return a function that exchanges what a step does and computes nothing; None where nothing is exchanged."""
+        """Return a function that exchanges what a step does and computes nothing; None if nothing is exchanged."""
         return
 
     def marked_update(self, loss, mark):

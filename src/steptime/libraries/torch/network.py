@@ -100,7 +100,7 @@ def _consumers(layers):
 
 
 def _may_overwrite(layer, consumers, workload):
-    """Whether nobody else, nor the backward pass, needs what the layer's first input holds."""
+    """Whether neither another layer nor the backward pass needs what the layer's first input holds."""
     name = layer["inputs"][0]
     kinds = {each["name"]: each["kind"] for each in workload["layers"]}
     return len(consumers[name]) == 1 and kinds.get(name) in _OVERWRITABLE

@@ -52,7 +52,7 @@ class TorchForward(object):
             job: the job.
             batches: the ``Batches``.
             device_type: ``cpu`` or ``cuda``.
-            autocast: whether torch's autocast, and nobody else, chooses the precision of each operation.
+            autocast: whether torch's autocast alone chooses the precision of each operation.
         """
         criterion = criterion_of(job)
 

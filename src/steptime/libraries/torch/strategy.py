@@ -16,7 +16,7 @@ from steptime.libraries.torch.optimizers import open_optimizer, set_rate, update
 
 
 class TorchStrategy(object):
-    """One worker that agrees with nobody; strategies override what they do differently.
+    """One worker by itself; strategies override what they do differently.
 
     The session calls, in this order: the constructor, ``prepare`` once, ``update`` in every step, and ``leave``.
 
@@ -82,7 +82,7 @@ class TorchStrategy(object):
         """Undo what a forward pass without a backward pass has left."""
 
     def state(self, built):
-        """Return what ``Session.state`` does, without the random numbers; None where the strategy cannot go on."""
+        """Return what ``Session.state`` does, without the random numbers; None if the strategy cannot go on."""
         state = dict(module_state(built.module), **optimizer_state(self.optimizer))
         if self.scaler is not None:
             state.update(scaler_state(self.scaler))

@@ -95,7 +95,7 @@ def closing_phases(
     stays in ``Breakdown.accounts``.
 
     Args:
-        by_ablation: phases by the ablation, None where it cannot tell them.
+        by_ablation: phases by the ablation, None if it cannot tell them.
         native: phases by the framework's marks.
         step_s: seconds of the step.
         differing: names of the phases whose two accounts were shown to differ.

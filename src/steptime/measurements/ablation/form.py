@@ -8,7 +8,7 @@ from steptime.measurements.json_form import Interval, JsonForm
 
 
 class Phase(JsonForm):
-    """Seconds of a step; bounds are None where a single launch cannot show them."""
+    """Seconds of a step; bounds are None if a single launch cannot show them."""
 
     value_s: float
     low_s: float | None
@@ -26,7 +26,7 @@ class Account(JsonForm):
     """Or several, joined by ` + `."""
     native_s: Interval
     by_ablation_s: Interval | None
-    """None where the ablation cannot tell."""
+    """None if the ablation cannot tell."""
     difference_s: Interval | None
     """`native_s` minus `by_ablation_s`, paired by blocks."""
     agrees: bool | None
@@ -63,7 +63,7 @@ class Overlap(JsonForm):
     """How much communication computation covers."""
 
     ratio: float | None
-    """comm_hidden / communication; None where nothing is communicated."""
+    """comm_hidden / communication; None if nothing is communicated."""
     communication_s: Phase
     """In all, covered or not."""
     comm_hidden_s: Phase
@@ -76,7 +76,7 @@ class StepBreakdown(JsonForm):
     step_s: Phase
     """The mean step of the ablation runs, which the phases sum to."""
     phases: dict[str, Phase | None]
-    """By name, in the order of ``steptime.phases``; None where nothing here can tell, which is not 0."""
+    """By name, in the order of ``steptime.phases``; None if nothing here can tell, which is not 0."""
     closure_error: float
     """|sum of phases without the residual - step| / step."""
     native: dict[str, Phase]

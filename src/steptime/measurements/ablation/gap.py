@@ -12,7 +12,7 @@ _ROUNDING = 1e-12
 
 
 class Difference(JsonForm):
-    """Seconds that the second trial takes longer; negative where it is quicker, bounds None where either has none."""
+    """Seconds that the second trial takes longer; negative where it is quicker, bounds None if either has none."""
 
     value_s: float
     low_s: float | None

@@ -26,7 +26,7 @@ class ComputeImbalance:
     transient: Interval
     """The rest of factor - 1: whoever happens to be slow in a step."""
     blamed_worker: int | None
-    """The rank of the one worker that is slow on average; None where there is none or more than one."""
+    """The rank of the one worker that is slow on average; None if there is none or more than one."""
     compute_s: list[Interval]
     """For each worker."""
 
@@ -65,12 +65,12 @@ def imbalance(all_stage_times: Sequence[StageTimes]) -> ComputeImbalance | None:
 
 
 def blamed_worker(matrices: Sequence[Array]) -> int | None:
-    """Return the worker that is shown to compute longer than the others; None where that is none or several.
+    """Return the worker that is shown to compute longer than the others; None if that is none or several.
 
     A worker's typical computation in a launch is its median over steps: a pause that comes now and then makes nobody
     slow. Its logarithm is launch + worker + rest, and the rest's variance, over all workers and launches, bounds what
     launches make of equal workers: memory layout or placement slow one down by chance. The intervals of all workers
-    against the mean of the others hold together (Šidák), and a single launch blames nobody.
+    against the mean of the others hold together (Šidák), and a single launch blames no worker.
     """
     launches, workers = len(matrices), len(matrices[0])
     if launches == 1:

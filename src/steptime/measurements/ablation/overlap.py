@@ -13,7 +13,7 @@ Pieces = list[tuple[float, float]]
 
 
 def communication_s(launch: AblationLaunch, stage_times: StageTimes, *, synchronous: bool) -> tuple[Array, str] | None:
-    """Return how long a step communicates in all, covered or not, and how that is known; None where it is not.
+    """Return how long a step communicates in all, covered or not, and how that is known; None if it is not.
 
     Seconds of every block (one value where the framework's transfers give it).
     From the framework's own transfers, the time in which any piece was under way; else from the stage that exchanges

@@ -52,16 +52,16 @@ def _stage_times(launch: AblationLaunch) -> StageTimes:
 
 
 def ablation_phases(stage_times: StageTimes, *, synchronous: bool, workers: int, cuda: bool) -> dict[str, Array | None]:
-    """Return the phases of one launch in seconds, of every block, as means over workers; None where a stage is missing.
+    """Return the phases of one launch in seconds, of every block, as means over workers; None if a stage is missing.
 
     Each run has one stage more, so that a phase is the time that its stage adds to a step. What the exchange adds has
     two parts: `sync_wait`, how much longer the slowest worker of a step computes than the mean worker (0 where
-    nobody waits for it), and the rest, `comm_exposed`.
+    no worker waits for it), and the rest, `comm_exposed`.
 
     Args:
         stage_times: the launch.
         synchronous: whether workers wait for each other in every step.
-        workers: how many there are; one has nobody to wait for, and mostly nothing to exchange.
+        workers: how many there are; a single one waits for no other, and mostly exchanges nothing.
         cuda: whether batches are copied to a device; on a CPU they are not.
     """
     mean = {name: stage_times.means(name) for name in stage_times.stages}

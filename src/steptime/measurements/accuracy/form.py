@@ -8,13 +8,13 @@ from steptime.measurements.json_form import JsonForm
 
 
 class OverSeeds(JsonForm):
-    """The mean of a number over seeds, with Student's 95 % interval; None where one seed leaves no interval."""
+    """The mean of a number over seeds, with Student's 95 % interval; None if one seed leaves no interval."""
 
     value: float
     low: float | None = None
     high: float | None = None
     least: float | None = None
-    """Of the seeds, without any statistics; None where one seed leaves no range."""
+    """Of the seeds, without any statistics; None if one seed leaves no range."""
     most: float | None = None
     seeds: int
 
@@ -25,9 +25,9 @@ class EpochPoint(JsonForm):
     epoch: int
     """From 1; 0 would be before training."""
     accuracy: OverSeeds | None
-    """None where nothing is right or wrong."""
+    """None if nothing is right or wrong."""
     loss: OverSeeds | None
-    """None where no training had a loss that is a number."""
+    """None if no training had a loss that is a number."""
     seconds: float
     """Of training so far, without evaluation and checkpoints: the mean over seeds."""
     learning_rate: float
@@ -73,7 +73,7 @@ class TrainingSummary(JsonForm):
     samples_per_s: OverSeeds
     """Median over all epochs except the first, in which frameworks compile; the first one if there is no other."""
     staleness: float | None = None
-    """Mean over all updates; None where none can be stale."""
+    """Mean over all updates; None if none can be stale."""
     curve: list[EpochPoint]
     final_by_seed: dict[int, float] = Field(default_factory=dict)
     """The final accuracy, or the final loss where there is none, by seed."""

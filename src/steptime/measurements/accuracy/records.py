@@ -25,9 +25,9 @@ class WorkerEpoch:
     counted: Count
     """Samples of the validation set that the worker evaluated."""
     correct: Count | None
-    """How many of them it got right; None where nothing is right or wrong."""
+    """How many of them it got right; None if nothing is right or wrong."""
     loss_sum: float | None
-    """Over the counted samples; None where it was no number."""
+    """Over the counted samples; None if it was no number."""
     learning_rate: Quantity
     """Of the last step."""
     training_loss: float | None

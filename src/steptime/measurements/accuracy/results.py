@@ -14,14 +14,14 @@ Epoch = Sequence[WorkerEpoch]
 
 
 def accuracy_of(epoch: Epoch) -> float | None:
-    """Return the share of the validation set that is right; None where nothing is right or wrong."""
+    """Return the share of the validation set that is right; None if nothing is right or wrong."""
     if any(each.correct is None for each in epoch):
         return None
     return sum(each.correct or 0 for each in epoch) / sum(each.counted for each in epoch)
 
 
 def loss_of(epoch: Epoch) -> float | None:
-    """Return the mean loss of the validation set; None where it was no number."""
+    """Return the mean loss of the validation set; None if it was no number."""
     if any(each.loss_sum is None for each in epoch):
         return None
     return sum(each.loss_sum or 0.0 for each in epoch) / sum(each.counted for each in epoch)
@@ -69,7 +69,7 @@ def _positive(values: Sequence[float]) -> OverSeeds | None:
 
 
 def training_summary(trial: Trial, runs: Sequence[TrainingRun]) -> TrainingSummary | None:
-    """Return what the good ``runs`` of ``trial`` reached; None where it is not trained or has none."""
+    """Return what the good ``runs`` of ``trial`` reached; None if it is not trained or has none."""
     training = trial.training
     good = list({run.seed: run for run in runs if run.status == "ok"}.values())
     if training is None or not good:

@@ -15,7 +15,7 @@ class LoaderAlone(JsonForm):
     launches: int
     first_epoch_samples_per_s: Interval
     later_epochs_samples_per_s: Interval | None
-    """None where the first epoch took all the time that a launch has."""
+    """None if the first epoch took all the time that a launch has."""
     samples_per_cpu_s: Interval
     """Per processor second of workers and helpers, in later epochs where there are any."""
     memory_bytes: float
@@ -23,7 +23,7 @@ class LoaderAlone(JsonForm):
     helpers_memory_bytes: float
     """Of the helpers of one worker together."""
     page_cache_dropped: bool | None
-    """Whether the dataset's files left the page cache before every launch; None where the system does not say."""
+    """Whether the dataset's files left the page cache before every launch; None if the system does not say."""
 
 
 class LoaderRow(JsonForm):
@@ -35,7 +35,7 @@ class LoaderRow(JsonForm):
     dataset: str | None
     alone: LoaderAlone
     together_samples_per_s: Interval | None
-    """Of the timed launches; None where there are none."""
+    """Of the timed launches; None if there are none."""
     together_samples_per_cpu_s: Interval | None
     step_s: Interval | None
     """Measured, of the timed launches."""
@@ -59,7 +59,7 @@ class LoaderChange(JsonForm):
     processes: int
     dataset: str | None
     trial: str | None
-    """The trial that has the change; None where the study has none, so that nothing checks the prediction."""
+    """The trial that has the change; None if the study has none, so that nothing checks the prediction."""
     predicted_gain: Interval
     """Step time of the first row over the predicted one."""
     measured_gain: Interval | None
@@ -83,4 +83,4 @@ class LoaderVerdict(JsonForm):
     changes: list[LoaderChange] = Field(default_factory=list)
     """Against the first row; empty where that does not wait for its loader."""
     cheapest: int | None = None
-    """Index in ``changes`` of the first one that lifts the limit; None where none does."""
+    """Index in ``changes`` of the first one that lifts the limit; None if none does."""

@@ -1,4 +1,4 @@
-"""The record of one loader launch, one line in the trial's ``loader.jsonl``: batches that nobody trains on."""
+"""The record of one loader launch, one line in the trial's ``loader.jsonl``: batches that are not trained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -50,7 +50,7 @@ class PageCache:
     __pydantic_config__ = STRICT
 
     share_before: Quantity | None
-    """The share of the files' pages that were in memory; None where the system does not say."""
+    """The share of the files' pages that were in memory; None if the system does not say."""
     share_after: Quantity | None
     """Likewise, after they were dropped."""
     files: Count
@@ -80,7 +80,7 @@ class LoaderLaunch(TrialLaunch):
 
     workers: list[WorkerLoading] = field(default_factory=list)
     page_cache: PageCache | None = None
-    """None where nobody looked."""
+    """None if it was not looked at."""
     schedule: dict[str, Quantity] | None = None
     """As in a timed launch."""
 

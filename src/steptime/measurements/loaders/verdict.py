@@ -80,7 +80,7 @@ def loader_verdicts(measured: Iterable[MeasuredLoading], cores: float | None) ->
 
     Args:
         measured: the trials of a study.
-        cores: physical cores of the host; None where the machine did not say.
+        cores: physical cores of the host; None if the machine did not say.
     """
     groups: dict[str, list[MeasuredLoading]] = {}
     for each in measured:
@@ -191,7 +191,7 @@ def _cpu_of(stretch: LoaderStretch) -> float:
 
 
 def _cpu_draws(measured: MeasuredLoading) -> Draws | None:
-    """Return the processor seconds of a timed step of one worker and its helpers; None where nobody counted them."""
+    """Return the processor seconds of a timed step of one worker and its helpers; None if not counted."""
     return _draws(measured.cpu_s, measured.trial.id, 5) if measured.cpu_s else None
 
 

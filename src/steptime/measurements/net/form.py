@@ -38,7 +38,7 @@ class Fit(JsonForm):
     latencies_per_step: Interval[float | None]
     """``start_s`` in alphas, per step of the operation's textbook algorithm."""
     bandwidth_bytes_per_s: Interval[float | None]
-    """Of each worker's link, in the busier direction; None where time does not grow with size."""
+    """Of each worker's link, in the busier direction; None if time does not grow with size."""
     worst_error: float
     """Of the sizes, the one of largest magnitude, with its sign."""
     worst_bytes: int
@@ -55,7 +55,7 @@ class NetRow(JsonForm):
     servers: int
     launcher: str
     cluster: dict[str, Any] | None
-    """Hosts and links that were asked for; None where the launcher made none."""
+    """Hosts and links that were asked for; None if the launcher made none."""
     steps: float
     """Of the textbook algorithm, for this number of workers and servers."""
     volume: float
@@ -82,7 +82,7 @@ class NetRow(JsonForm):
     """With relative weights over all sizes, to compare."""
     flags: list[str]
     received_bytes: int | None
-    """By all hosts' interfaces, over all launches; None where the launcher made no hosts."""
+    """By all hosts' interfaces, over all launches; None if the launcher made no hosts."""
 
 
 class NetSummary(JsonForm):

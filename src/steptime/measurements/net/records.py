@@ -91,7 +91,7 @@ class WorkerVisits:
     host: str
     visits: list[Visit]
     checks: Count
-    """Visits whose result was held against what it must be."""
+    """Visits whose result was compared with what it must be."""
     wrong: Count
     """Those of them in which a value was wrong."""
     facts: Facts
@@ -148,7 +148,7 @@ def _visits_fit(launch: NetLaunch) -> None:
         message = "alphas_s: shorter than any clock shows"
         raise ValueError(message)
     if launch.setting.workers < _FEWEST_WORKERS:
-        message = "setting.workers: one worker has nobody to send to"
+        message = "setting.workers: one worker has no other to send to"
         raise ValueError(message)
 
 

@@ -21,7 +21,7 @@ class EvidenceError(UsageError):
 
 @dataclass(frozen=True)
 class Setup:
-    """What describes a curve; None where the source does not say."""
+    """What describes a curve; None if the source does not say."""
 
     source: str
     framework: str
@@ -40,7 +40,7 @@ class Setup:
     stack: str = ""
     """The name of a declared stack; empty where the text of ``framework`` says it."""
     parameters: int | None = None
-    """Trainable values; None where the workload's name says them, or nothing does."""
+    """Trainable values; None if the workload's name says them, or nothing does."""
 
     assumed_host_size: float | None = None
     """Workers that fit in one host, by an assumption where the source does not say."""
@@ -59,7 +59,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Point:
-    """One measured point; servers is None where not stated."""
+    """One measured point; servers is None if not stated."""
 
     workers: int
     servers: int | None
@@ -68,7 +68,7 @@ class Point:
 
 
 PointsAsked = Sequence[tuple[int, int | None]]
-"""Workers and servers of points to predict; None where the servers are not stated."""
+"""Workers and servers of points to predict; None if the servers are not stated."""
 
 
 @dataclass(frozen=True)

@@ -166,5 +166,5 @@ def workload_of(setup: Setup) -> str:
 
 
 def layers_of(workload: str) -> int | None:
-    """Return how many layers with weights a workload has, or None where nothing is known of it."""
+    """Return how many layers with weights a workload has, or None if nothing is known of it."""
     return _TENSORS[workload] // _TENSORS_PER_LAYER if workload in _TENSORS else None

@@ -19,7 +19,7 @@ class ForecastPoint:
     workers: int
     step_s: Interval[float, float]
     throughput: float | None
-    """Samples per second over all workers; None where the table has no batch per worker."""
+    """Samples per second over all workers; None if the table has no batch per worker."""
     efficiency: float
     """Throughput per worker over the measured throughput per worker of the fewest workers."""
     extrapolation: float

@@ -47,7 +47,7 @@ class Job:
     between: Link
     """Between two hosts."""
     servers: Array | None = None
-    """Parameter servers at each point asked for, not a number where unknown; None where workers reduce among them."""
+    """Parameter servers at each point asked for, not a number where unknown; None if workers reduce among them."""
 
     @property
     def gradient_bytes(self) -> float:

@@ -15,12 +15,12 @@ Exchange = Literal["during_backward", "after_backward"]
 Messages = Literal["buckets", "tensors", "one"]
 
 UNKNOWN = ""
-"""The name of a stack that nobody declared."""
+"""The name of an undeclared stack."""
 
 
 @dataclass(frozen=True)
 class Stack:
-    """What is declared of a stack; None where nothing is."""
+    """What is declared of a stack; None if nothing is."""
 
     name: str
     exchange: Exchange | None = None

@@ -125,7 +125,7 @@ class _CurveRow:
         self.place, self.values, self.mistakes = place, values, mistakes
 
     def point(self) -> tuple[str, str, Setup, Point] | None:
-        """Return curve, role, set-up and point, or None where something is wrong."""
+        """Return curve, role, set-up and point, or None if something is wrong."""
         before = len(self.mistakes)
         name, source = self._name("curve"), self._name("source")
         strategy = self._choice("strategy", tuple(STRATEGY_NAMES))

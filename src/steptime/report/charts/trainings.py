@@ -14,7 +14,7 @@ def learning_curves(rows: Sequence[Spec], series: Sequence[str], marks: Marks, *
 
     Args:
         rows: points of the lines, each with ``name`` (the label of its series), ``x``, ``value``, and ``low`` and
-            ``high``, which are None where there is no interval.
+            ``high``, which are None if there is no interval.
         series: the names that ``marks`` knows, in the order in which their labels come in ``rows``.
         marks: what each series looks like.
         x: title of the horizontal axis, with its unit.
@@ -52,7 +52,7 @@ def batch_lines(rows: Sequence[Spec], marks: Marks, measure: Spec) -> Spec:
     """Return final values against the global batch, a line per series.
 
     Args:
-        rows: each with ``name``, ``x`` (samples), ``value``, and ``low`` and ``high``, which are None where there is
+        rows: each with ``name``, ``x`` (samples), ``value``, and ``low`` and ``high``, which are None if there is
             no interval.
         marks: what each series looks like.
         measure: ``ACCURACY`` or ``LOSS``.

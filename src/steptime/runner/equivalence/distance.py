@@ -146,7 +146,7 @@ def distances(start: Sketch, end: Sketch, right: Round, precision: str) -> list[
 
 
 def worst_fault(found: Sequence[Distance]) -> Distance | None:
-    """Return the array that is furthest beyond what is allowed; None where all are within it.
+    """Return the array that is furthest beyond what is allowed; None if all are within it.
 
     The furthest ``_FEW`` of the arrays may be ``_FEW_FLOORS`` floors away.
     """
@@ -189,7 +189,7 @@ def relative_distance(weights: Sketch, right: Sketch) -> float:
 
 
 def norm(array: NDArray[np.floating[Any]]) -> float:
-    """Return the Euclidean length; infinite where a value is no number."""
+    """Return the Euclidean length; infinite where a value is not a number."""
     length = float(np.sqrt(np.sum(np.square(array, dtype=np.float64))))
     return length if math.isfinite(length) else math.inf
 

@@ -254,5 +254,5 @@ def _nudges(probe: Probe, workload: Workload) -> int:
 
 
 def _diverges(losses: list[float]) -> bool:
-    # Each by itself: Python's maximum passes over what is no number.
+    # Each by itself: Python's maximum passes over what is not a number.
     return not all(loss <= _LARGEST_GROWTH * losses[0] for loss in losses)

@@ -40,7 +40,7 @@ class _Seen:
     sketches: list[dict[int, Sketch]]
     """Empty of a worker that returned no weights."""
     starts: list[Sketch]
-    """The first weights, which nobody writes: they are the right ones."""
+    """The first weights, which are not written: they are the right ones."""
 
     @classmethod
     def of(cls, ran: LaunchResult, folder: Path, truth: Truth) -> "_Seen":
@@ -167,7 +167,7 @@ class Findings:
             folder: of the launch, with the weights of its workers.
             truth: what is right.
             beside: what is as right as a truth, but for the gradients of a round; where one activation at zero may have
-                decided that round, the launch is held against these too.
+                decided that round, the launch is compared with these too.
         """
         self._launches += 1
         self._learning_rates.append(truth.learning_rate)

@@ -1,6 +1,6 @@
-"""``python far_end.py [HOST]``: starts, watches and ends the processes of a launch on the host that it runs on.
+"""``python host_agent.py [HOST]``: starts, watches and ends the processes of a launch on the host that it runs on.
 
-It is the far end of a line: ssh or srun joins its standard streams to the launcher. A message is one line of JSON, or
+It is the far side of a line: ssh or srun joins its standard streams to the launcher. A message is one line of JSON, or
 several where this end has much to say (messages.py); an empty line only says that the other side lives. Where the line
 is closed, or silent for longer than the plan allows, every process of the launch on this host is ended: a far process
 outlives the death of its ssh, and a cut link.
@@ -61,7 +61,7 @@ _TETHER = os.path.join(_HERE, os.pardir, os.pardir, "worker", "tether.py")  # no
 _AGENT = os.path.join(_HERE, "mpi_agent.py")  # noqa: PTH118
 
 
-class FarEnd:
+class HostAgent:
     """The processes of one launch on this host, and the line to the launcher."""
 
     def __init__(self, host: int | None) -> None:
@@ -344,12 +344,12 @@ def _children_cpu_s() -> float:
 
 
 def main() -> None:
-    """Run the far end; a signal that asks it to end makes it end the launch on this host first."""
+    """Run the host agent; a signal that asks it to end makes it end the launch on this host first."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(1))
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    FarEnd(int(sys.argv[1]) if sys.argv[1:] else None).run()
+    HostAgent(int(sys.argv[1]) if sys.argv[1:] else None).run()
 
 
 if __name__ == "__main__":
