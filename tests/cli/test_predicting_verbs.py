@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from program import steptime
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "measurements"))
@@ -54,9 +54,7 @@ def predicted(profile, *arguments, exit_code=0):
 
 def complaint(*arguments) -> str:
     """What the program says, as a user sees it, of what is wrong."""
-    command = [sys.executable, "-m", "steptime", *map(str, arguments)]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert result.returncode == 2
+    result = steptime(*map(str, arguments), cwd=Path.cwd(), check=2)
     assert "Traceback" not in result.stderr
     return result.stderr
 

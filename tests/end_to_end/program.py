@@ -13,6 +13,8 @@ from unittest import mock
 from steptime.cli.app import run_program
 
 PROGRAM = [sys.executable, "-m", "steptime"]
+_READ_EACH_TIME = {"COLUMNS", "STEPTIME_CACHE"}
+"""Variables of which nothing is kept in a process."""
 
 STUDY = """\
 version: 1
@@ -40,10 +42,10 @@ equivalence: {enabled: false}
 def steptime(*arguments: str, cwd: Path, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run ``steptime`` to its end; ``check`` is the exit code that is expected, None for any.
 
-    It runs in this process, which has imported it already, unless variables are given: what they change may have been
-    read before. ``main()``, the signals and the streams around it are tested by ``process`` and ``start``.
+    It runs in this process, which has imported it already, unless other variables are given: what they change may have
+    been read before. ``main()``, the signals and the streams around it are tested by ``process`` and ``start``.
     """
-    if environment.keys() - {"COLUMNS"}:
+    if environment.keys() - _READ_EACH_TIME:
         return process(*arguments, cwd=cwd, check=check, **environment)
     output, errors = io.StringIO(), io.StringIO()
     variables = {"COLUMNS": "100", **environment}
