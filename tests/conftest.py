@@ -45,7 +45,8 @@ _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launche
 _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
-    *["contract", "plugins", "report/test_browser.py", "report/test_plain_text.py"],
+    *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
+    *[f"measurements/test_{name}.py" for name in ("comparison", "interval", "simultaneous")],
 )
 assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
