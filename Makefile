@@ -25,22 +25,42 @@ SKIPPED := $(VENV)/.skipped
 # Ends the target with what was skipped, also when a test has failed.
 SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit $$code
 
-.PHONY: race test default-tests test-frameworks further-tests fuzz lint docs setup clean
+# What `make test` runs; `make test-ci` counts the lines that it ran and adds the claims about measured times, which have
+# the machine to themselves and take long.
+DEFAULT_TESTS = -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+
+.PHONY: race quick pure-tests test default-tests test-ci ci-tests test-environments test-frameworks further-tests fuzz lint docs \
+	setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
 
-test: $(DEV)  ## make what the tests need, run all of them, and show which lines of the core they ran and what was skipped
+quick: $(DEV)  ## lint, and the tests that start no process and take no long time: at most a minute
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint pure-tests
+
+pure-tests:
+	$(VENV)/bin/python -m pytest -q -n 2 --quick
+
+test: $(DEV)  ## make what the tests need, run all but the claims about measured times, and show what was skipped
 	@rm -f $(SKIPPED)
 	@$(MAKE) --no-print-directory default-tests; $(SAY_SKIPPED)
 
-default-tests:
-	$(STEPTIME) env create pytorch tensorflow mxnet chainer pytorch-dali $(WITHOUT_SOME)
-	$(STEPTIME) data make digits photos
+default-tests: test-environments
+	$(VENV)/bin/python $(DEFAULT_TESTS)
+
+test-ci: $(DEV)  ## as `make test`, with the claims about measured times and the share of the core's lines that tests run
+	@rm -f $(SKIPPED)
+	@$(MAKE) --no-print-directory ci-tests; $(SAY_SKIPPED)
+
+ci-tests: test-environments
 	$(VENV)/bin/coverage erase
-	$(VENV)/bin/coverage run -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
+	$(VENV)/bin/coverage run $(DEFAULT_TESTS)
 	$(VENV)/bin/python -m pytest --skipped-to=$(SKIPPED) -m alone
 	$(VENV)/bin/python .ci/coverage_by_package.py
+
+test-environments:
+	$(STEPTIME) env create pytorch tensorflow mxnet chainer pytorch-dali $(WITHOUT_SOME)
+	$(STEPTIME) data make digits photos
 
 test-frameworks: $(DEV)  ## make every environment that this machine can have, then run the tests of the further frameworks
 	@rm -f $(SKIPPED)

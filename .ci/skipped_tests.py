@@ -1,4 +1,4 @@
-"""The last line of ``make test``: which tests were skipped, by reason, and the command that installs what is missing.
+"""The last line of a run of tests: which tests were skipped, by reason, and the command that installs what is missing.
 
 ``python .ci/skipped_tests.py FILE``; FILE has the reason of each skipped test on a line (pytest's ``--skipped-to``).
 """

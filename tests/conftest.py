@@ -1,6 +1,7 @@
 """What all tests share: the modules that start things, and what a run says at its end.
 
-A run's end names the folders in which its time went, the frameworks that it trained, and why tests were skipped.
+A run's end names the folders in which its time went, the tests that were repeated and why, the frameworks that it
+trained, and why tests were skipped.
 """
 
 import os
@@ -8,7 +9,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,14 @@ _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
 _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launchers", "environments", "predict", "net"]
 """Folders whose tests start many processes or fit models, the longest first."""
+_NOT_QUICK = (
+    *_LONG,
+    *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
+    *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
+    *[f"measurements/test_{name}.py" for name in ("comparison", "interval", "simultaneous")],
+)
+assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"
+"""Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _WORTH_SHOWING_S = 60.0
@@ -95,6 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run what needs a CUDA device and nothing else, in the frameworks' environments for CUDA; ends with a "
         "table of what held. Without a device it says what it would run.",
     )
+    parser.addoption("--quick", action="store_true", help="leave out what starts processes or takes long")
     parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
 
 
@@ -116,7 +126,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of the other of the two runs that share them, and start with those that take long."""
+    """Deselect what the options leave out, and start with the tests that take long."""
+    if config.getoption("--quick"):
+        left_out = [item for item in items if _is_long(item)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     if config.getoption("--device"):
         kept = [item for item in items if item.get_closest_marker("cuda")]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
@@ -135,6 +149,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
     # Long ones first, so that all processes end at about the same time.
     items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Whether `make quick` leaves a test out."""
+    path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
+    return any(path.is_relative_to(each) for each in _NOT_QUICK)
 
 
 def _framework_of(item: pytest.Item) -> str | None:
@@ -176,6 +196,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.getoption("--device"):
         _show_held(terminalreporter, config)
     _show_seconds_by_folder(terminalreporter)
+    _show_repeated(terminalreporter, config.getoption("only_rerun", None) or [])
     target = config.getoption("--skipped-to")
     if target is not None:
         reasons = [_reason(report) for report in terminalreporter.stats.get("skipped", [])]
@@ -199,6 +220,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     terminalreporter.line(f"contract suite trained {len(trained)} of {len(known)} frameworks: {names}")
     for name in sorted(set(left_out) - trained):
         terminalreporter.line(f"not {name}: {left_out[name]}")
+
+
+def _show_repeated(terminalreporter: pytest.TerminalReporter, causes: Sequence[str]) -> None:
+    """Say which tests were repeated, and for which of the causes that ``--only-rerun`` allows."""
+    tests: dict[str, list[str]] = {cause: [] for cause in causes}
+    for report in terminalreporter.stats.get("rerun", []):
+        said = getattr(getattr(report.longrepr, "reprcrash", None), "message", report.longreprtext)
+        cause = next((each for each in causes if re.search(each, said)), "another cause, which its own marker allows")
+        tests.setdefault(cause, []).append(report.nodeid)
+    if not tests:
+        return
+    terminalreporter.section("repeated tests")
+    for cause, repeated in tests.items():
+        terminalreporter.line(f"{len(repeated):4} repeated because of: {cause}")
+        for nodeid in repeated:
+            terminalreporter.line(f"       {nodeid}")
 
 
 def _show_seconds_by_folder(terminalreporter: pytest.TerminalReporter) -> None:

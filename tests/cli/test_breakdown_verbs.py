@@ -1,25 +1,19 @@
 """What the command line says of launches that take steps apart."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
+from program import steptime
 from small_trial import TRIAL
 
 from steptime.measurements.ablation.records import AblationLaunch, WorkerAblation
 from steptime.measurements.store import Store
 
 
-def steptime(*arguments, check=0):
-    done = subprocess.run([sys.executable, "-m", "steptime", *arguments], capture_output=True, text=True, check=False)
-    assert done.returncode == check, done.stderr
-    return done
-
-
 def plan(*overrides, as_json=True):
     words = ("run", "quickstart", "frameworks=reference", "include=[]", "exclude=[]", "workers=1")
-    shown = steptime(*words, *overrides, "--dry-run", *(["--json"] if as_json else [])).stdout
+    shown = steptime(*words, *overrides, "--dry-run", *(["--json"] if as_json else []), cwd=Path.cwd()).stdout
     return json.loads(shown) if as_json else " ".join(shown.split())
 
 
@@ -72,22 +66,22 @@ def test_a_plan_says_them_in_words():
 
 
 def test_status_counts_them_apart_from_timed_ones(folder):
-    (row,) = json.loads(steptime("status", str(folder), "--json").stdout)
+    (row,) = json.loads(steptime("status", str(folder), "--json", cwd=folder).stdout)
     assert (row["ok"], row["failed"], row["ablations_ok"], row["ablations_failed"]) == (0, 0, 2, 1)
     assert row["last_launch_at"] == "2026-01-01T00:00:02.000+00:00"
 
 
 def test_status_shows_them_where_a_study_has_them(folder):
-    assert "taken" in steptime("status", str(folder)).stdout
+    assert "taken" in steptime("status", str(folder), cwd=folder).stdout
 
 
 def test_a_trace_of_what_was_not_taken_apart_is_refused_with_what_to_do(tmp_path):
     store = Store.create(tmp_path / "results", study_text="", study_json={"name": "x"})
     store.add_trial(TRIAL)
-    said = steptime("export", str(store.path), "--to", "chrome", check=2).stderr
+    said = steptime("export", str(store.path), "--to", "chrome", cwd=tmp_path, check=2).stderr
     assert "breakdown=true" in said
     assert "Traceback" not in said
 
 
 def test_one_trial_of_tables_is_refused(folder):
-    assert "--to chrome" in steptime("export", str(folder), "--trial", TRIAL.id, check=2).stderr
+    assert "--to chrome" in steptime("export", str(folder), "--trial", TRIAL.id, cwd=folder, check=2).stderr

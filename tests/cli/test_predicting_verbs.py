@@ -2,12 +2,12 @@
 
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from program import steptime
 from typer.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "measurements"))
@@ -16,6 +16,7 @@ from simulated import a_launch, a_store, a_trial, a_worker
 
 from steptime.cli.app import app
 from steptime.cli.predict import _complete_keys
+from steptime.predict.curve import forecast
 
 SIZES = {"workload": "lenet5", "input_shape": (1, 28, 28), "framework": "pytorch"}
 
@@ -54,9 +55,7 @@ def predicted(profile, *arguments, exit_code=0):
 
 def complaint(*arguments) -> str:
     """What the program says, as a user sees it, of what is wrong."""
-    command = [sys.executable, "-m", "steptime", *map(str, arguments)]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert result.returncode == 2
+    result = steptime(*map(str, arguments), cwd=Path.cwd(), check=2)
     assert "Traceback" not in result.stderr
     return result.stderr
 
@@ -197,12 +196,22 @@ def test_a_report_beside_a_profile_that_cannot_be_read_says_so_and_goes_on(resul
     assert "no predictions" in result.stderr
 
 
-@pytest.fixture
-def curve(tmp_path):
-    """A measured scaling curve with one held-out row."""
-    path = tmp_path / "points.csv"
+@pytest.fixture(scope="module")
+def curve(tmp_path_factory):
+    """A measured scaling curve with one held-out row, whose forecast is made once and shown in several forms."""
+    path = tmp_path_factory.mktemp("curve") / "points.csv"
     path.write_text("workers,step_time_s,role\n1,0.2,fit\n2,0.204,fit\n4,0.21,fit\n8,0.22,holdout\n")
-    return path
+    found, make = {}, forecast.forecast
+
+    def once(curves, workers):
+        key = repr((curves, workers))
+        if key not in found:
+            found[key] = make(curves, workers)
+        return found[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecast, "forecast", once)
+        yield path
 
 
 def test_a_users_own_curve_is_predicted(curve):
@@ -218,7 +227,7 @@ def test_a_users_own_curve_is_predicted(curve):
 
 @pytest.mark.parametrize("columns", ["60", "80"])
 def test_the_table_of_a_curve_fits_the_terminal(curve, columns):
-    result = CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16"], env={"COLUMNS": columns})
+    result = CliRunner().invoke(app, ["predict", "--curve", str(curve), "--workers", "16,32"], env={"COLUMNS": columns})
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= int(columns)
     assert {"extrap.", "predicted", "error"} <= set(result.stdout.split())

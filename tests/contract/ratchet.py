@@ -14,8 +14,8 @@ import sys
 import tokenize
 import tomllib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from pathlib import Path
 
 import grimp
@@ -46,11 +46,28 @@ AT_LEAST = {"median_lines"}
 
 It is moved by hand, since files that are shortened lower it too.
 """
-WORDS_OF_PROSE = {"docs": "docs/**/*.md", "readme": "README.md", "package_readmes": "src/**/*.md"}
-"""Files whose words are counted, by the name of the figure."""
-
+BANNED_IN_PAGES = {
+    **BANNED,
+    "wins over the line": r"wins over the line",
+    "stands beside the line": r"stands beside the line",
+    "a finding and no": r"a finding and no",
+    "says so of": r"says so of",
+}
+"""Likewise, of pages that people write."""
 FRAMEWORKS = "src/steptime/frameworks/*/"
 """Folders of a family, which are measured one by one: another member is no growth of the rest."""
+OF_ALL = {
+    "docs_and_package_readmes": ("docs/**/*.md", "src/**/README.md"),
+    "package_readmes": ("src/**/README.md",),
+    "readme": ("README.md",),
+    "contributing": ("CONTRIBUTING.md",),
+    "accuracy": ("docs/accuracy/*.md",),
+}
+"""Pages whose words are added up, those of single frameworks left out, by the name of the figure."""
+OF_THE_LONGEST = {"a_framework": f"{FRAMEWORKS}README.md", "a_decision": "docs/decisions/0*.md"}
+"""Pages of which only the longest is limited, by the name of the figure."""
+WRITTEN = ("docs/**/*.md", "src/**/README.md", "*.md")
+GENERATED = {"docs/study-keys.md", "docs/report-keys.md"}
 
 Figure = tuple[float, list[str]]
 """A number, and what was counted, a line each."""
@@ -136,22 +153,46 @@ def classes_with_bounds() -> Figure:
     return len(found), found
 
 
-def words_in(pattern: str) -> Figure:
-    """Words of the files of a pattern, as `wc -w` counts them; READMEs of single frameworks left out."""
-    pages = set(ROOT.glob(pattern)) - set(ROOT.glob(f"{FRAMEWORKS}README.md"))
-    return sum(len(path.read_text().split()) for path in pages), []
+def pages(*patterns: str) -> list[Path]:
+    """Return the files of some patterns."""
+    return sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
+
+
+def words_of(path: Path) -> int:
+    """Return the number of words of a page, as `wc -w` counts them."""
+    return len(path.read_text().split())
+
+
+def words_of_all(*patterns: str) -> Figure:
+    """Words of the pages of some patterns together; READMEs of single frameworks left out."""
+    shared = set(pages(*patterns)) - set(pages(OF_THE_LONGEST["a_framework"]))
+    return sum(words_of(path) for path in shared), []
+
+
+def words_of_the_longest(pattern: str) -> Figure:
+    """Words of the longest page of a pattern."""
+    counts = {name_of(path): words_of(path) for path in pages(pattern)}
+    return max(counts.values()), [f"{name}: {count}" for name, count in counts.items()]
 
 
 @cache
 def prose() -> tuple[tuple[str, str], ...]:
     """Return places and texts: strings and comments of the source, templates, studies, and pages."""
     found = [(f"{name_of(path)}:{line}", text) for path in sources() for line, text in strings_of(path)]
-    pages = [path for form in ("*.j2", "*.yaml", "*.toml", "*.md") for path in sorted(SOURCE.rglob(form))]
-    pages += [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md")), ROOT / "pyproject.toml"]
-    for path in pages:
-        if path.name != "CHANGELOG.md":
-            found += [(f"{name_of(path)}:{line}", text) for line, text in enumerate(path.read_text().splitlines(), 1)]
-    return tuple(found)
+    others = [path for form in ("*.j2", "*.yaml", "*.toml", "*.md") for path in sorted(SOURCE.rglob(form))]
+    others += [path for path in pages("docs/**/*.md", "*.md") if path.name != "CHANGELOG.md"]
+    return (*found, *(each for path in [*others, ROOT / "pyproject.toml"] for each in numbered(path)))
+
+
+@cache
+def written() -> tuple[tuple[str, str], ...]:
+    """Return places and lines of the pages that people write."""
+    return tuple(each for path in pages(*WRITTEN) if name_of(path) not in GENERATED for each in numbered(path))
+
+
+def numbered(path: Path) -> list[tuple[str, str]]:
+    """Return the place and the text of every line of a file."""
+    return [(f"{name_of(path)}:{line}", text) for line, text in enumerate(path.read_text().splitlines(), 1)]
 
 
 def strings_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -162,11 +203,11 @@ def strings_of(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def banned(pattern: str) -> Figure:
-    """Occurrences of a banned pattern in the prose."""
+def banned(pattern: str, texts: Iterable[tuple[str, str]], flags: re.RegexFlag = re.NOFLAG) -> Figure:
+    """Occurrences of a banned pattern in texts."""
     spaced = pattern.replace(" ", r"\s+")
-    word = re.compile(rf"(?<![\w-]){spaced}(?![\w-])")
-    found = [f"{place}: {' '.join(match[0].split())}" for place, text in prose() for match in word.finditer(text)]
+    word = re.compile(rf"(?<![\w-]){spaced}(?![\w-])", flags)
+    found = [f"{place}: {' '.join(match[0].split())}" for place, text in texts for match in word.finditer(text)]
     return len(found), found
 
 
@@ -183,8 +224,15 @@ FIGURES: dict[str, dict[str, Callable[[], Figure]]] = {
             classes_with_bounds,
         )
     },
-    "words": {name: lambda pattern=pattern: words_in(pattern) for name, pattern in WORDS_OF_PROSE.items()},
-    "banned": {name: lambda pattern=pattern: banned(pattern) for name, pattern in BANNED.items()},
+    "words": {
+        **{name: partial(words_of_all, *patterns) for name, patterns in OF_ALL.items()},
+        **{name: partial(words_of_the_longest, pattern) for name, pattern in OF_THE_LONGEST.items()},
+    },
+    "banned": {name: lambda pattern=pattern: banned(pattern, prose()) for name, pattern in BANNED.items()},
+    "banned_in_pages": {
+        name: lambda pattern=pattern: banned(pattern, written(), re.IGNORECASE)
+        for name, pattern in BANNED_IN_PAGES.items()
+    },
 }
 """Every figure, by its table and key in ratchet.toml."""
 
@@ -199,18 +247,27 @@ def is_worse(name: str, figure: float, limit: float) -> bool:
     return figure < limit if name in AT_LEAST else figure > limit
 
 
-def tightened(text: str, figures: dict[str, float]) -> str:
-    """Return the text of ratchet.toml with each limit lowered to its figure, or to its goal; comments stay."""
+def tightened(text: str, figures: dict[tuple[str, str], float]) -> str:
+    """Return the text of ratchet.toml with each limit lowered to its figure, or to its goal; comments stay.
+
+    Args:
+        text: of ratchet.toml.
+        figures: by table and name.
+    """
+    table = ""
 
     def move(match: re.Match[str]) -> str:
-        name, limit, goal = match["key"].strip('"'), float(match["limit"]), match["goal"]
-        if name in AT_LEAST:
+        nonlocal table
+        table = match["table"] or table
+        if match["table"] or match["key"] in AT_LEAST:
             return match[0]
-        lowest = max(figures[name], float(goal.replace(",", ""))) if goal else figures[name]
+        limit, goal, figure = float(match["limit"]), match["goal"], figures[table, match["key"].strip('"')]
+        lowest = max(figure, float(goal.replace(",", ""))) if goal else figure
         return f"{match['key']} = {min(limit, lowest):.10g}{match['comment']}"
 
-    line = r'(?m)^(?P<key>\w+|"[^"]+") = (?P<limit>[\d.]+)(?P<comment>(?:  # goal: (?P<goal>[\d,]*\d))?)'
-    return re.sub(line, move, text)
+    heading = r"\[(?P<table>\w+)\]"
+    limited = r'(?P<key>\w+|"[^"]+") = (?P<limit>[\d.]+)(?P<comment>(?:  # goal: (?P<goal>[\d,]*\d))?)'
+    return re.sub(rf"(?m)^(?:{heading}|{limited})", move, text)
 
 
 def main(arguments: list[str]) -> None:
@@ -218,8 +275,8 @@ def main(arguments: list[str]) -> None:
     kept, figures = limits(), {}
     for table, measures in FIGURES.items():
         for name, measure in measures.items():
-            figures[name], counted = measure()
-            sys.stdout.write(f"{table:8}{name:30}{figures[name]:>9.10g}, limit {kept[table][name]:.10g}\n")
+            figures[table, name], counted = measure()
+            sys.stdout.write(f"{table:16}{name:30}{figures[table, name]:>9.10g}, limit {kept[table][name]:.10g}\n")
             if "--tighten" not in arguments:
                 sys.stdout.writelines(f"    {line}\n" for line in counted)
     if "--tighten" in arguments:

@@ -22,11 +22,30 @@ def test_every_limit_has_a_figure():
 
 
 def test_limits_are_lowered_to_figures_or_goals_and_never_raised():
-    text = '[source]\nfiles = 12  # goal: 10\nmedian_lines = 100\nwords = 1500  # goal: 1,200\n"two words" = 3\n'
-    lower = '[source]\nfiles = 11  # goal: 10\nmedian_lines = 100\nwords = 1200  # goal: 1,200\n"two words" = 2\n'
+    text = (
+        '[source]\nfiles = 12  # goal: 10\nmedian_lines = 100\n[words]\nwords = 1500  # goal: 1,200\n"two words" = 3\n'
+    )
+    lower = text.replace("12", "11", 1).replace("1500", "1200").replace("= 3", "= 2")
+    better = {"files": 11, "median_lines": 110}, {"words": 900, "two words": 2}
+    worse = {"files": 12, "median_lines": 90}, {"words": 2000, "two words": 3}
 
-    assert tightened(text, {"files": 11, "median_lines": 110, "words": 900, "two words": 2}) == lower
-    assert tightened(lower, {"files": 12, "median_lines": 90, "words": 2000, "two words": 3}) == lower
+    assert tightened(text, by_table(*better)) == lower
+    assert tightened(lower, by_table(*worse)) == lower
+
+
+def test_a_name_in_two_tables_has_two_limits():
+    text = "[banned]\nroom = 5\n[banned_in_pages]\nroom = 5\n"
+    figures = {("banned", "room"): 4, ("banned_in_pages", "room"): 0}
+
+    assert tightened(text, figures) == "[banned]\nroom = 4\n[banned_in_pages]\nroom = 0\n"
+
+
+def by_table(source: dict[str, float], words: dict[str, float]) -> dict[tuple[str, str], float]:
+    return {
+        (table, name): figure
+        for table, names in (("source", source), ("words", words))
+        for name, figure in names.items()
+    }
 
 
 def test_prose_of_a_source_file_is_its_strings_and_comments(tmp_path):

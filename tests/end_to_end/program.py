@@ -1,13 +1,20 @@
-"""Run the real program, as a user types it."""
+"""The program as a user types it: in this process, or in one of its own where that is part of the fact."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from steptime.cli.app import run_program
 
 PROGRAM = [sys.executable, "-m", "steptime"]
+_READ_EACH_TIME = {"COLUMNS", "STEPTIME_CACHE"}
+"""Variables of which nothing is kept in a process."""
 
 STUDY = """\
 version: 1
@@ -33,7 +40,32 @@ equivalence: {enabled: false}
 
 
 def steptime(*arguments: str, cwd: Path, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run ``steptime`` to its end; ``check`` is the exit code that is expected, None for any."""
+    """Run ``steptime`` to its end; ``check`` is the exit code that is expected, None for any.
+
+    It runs in this process, which has imported it already, unless other variables are given: what they change may have
+    been read before. ``main()``, the signals and the streams around it are tested by ``process`` and ``start``.
+    """
+    if environment.keys() - _READ_EACH_TIME:
+        return process(*arguments, cwd=cwd, check=check, **environment)
+    output, errors = io.StringIO(), io.StringIO()
+    variables = {"COLUMNS": "100", **environment}
+    umask = os.umask(0o022)
+    try:
+        with (
+            contextlib.chdir(cwd),
+            mock.patch.dict(os.environ, variables),
+            mock.patch.object(sys, "argv", ["steptime", *arguments]),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+        ):
+            code = run_program()
+    finally:
+        os.umask(umask)
+    return _checked(subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue()), check)
+
+
+def process(*arguments: str, cwd: Path, check: int | None = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``steptime`` to its end in a process of its own."""
     done = subprocess.run(
         [*PROGRAM, *arguments],
         cwd=cwd,
@@ -44,6 +76,10 @@ def steptime(*arguments: str, cwd: Path, check: int | None = 0, **environment: s
         check=False,
         timeout=240,
     )
+    return _checked(done, check)
+
+
+def _checked(done: subprocess.CompletedProcess[str], check: int | None) -> subprocess.CompletedProcess[str]:
     if check is not None:
         assert done.returncode == check, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done

@@ -19,10 +19,10 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("api")
     study = root / "small.yaml"
     study.write_text(
-        "version: 1\nquestion: How fast?\nworkloads: [{name: mlp, batch_per_worker: 8}]\nframeworks: reference\n"
+        "version: 1\nquestion: How fast?\nworkloads: [{name: lenet5, batch_per_worker: 8}]\nframeworks: reference\n"
         "strategies: allreduce\nworkers: [1, 2]\nloaders: synthetic\nlaunches: {min: 2, max: 2}\n"
         "seconds_per_launch: 0.05\nsteps: {warmup: 1, min: 3, max: 5}\nequivalence: {enabled: false}\n"
-        "breakdown: {seconds: 0.2}\n"
+        "breakdown: {launches: 1, seconds: 0.2}\n"
     )
     program("run", str(study), "-o", "results", cwd=root)
     return root / "results"
