@@ -51,6 +51,7 @@ def render(study: str, root: Path) -> dict[str, str]:
     with chdir(root):
         for width in WIDTHS:
             found[f"report-{width}.txt"] = output_of("report", "study", columns=width)
+            found[f"report-all-{width}.txt"] = output_of("report", "--all", "study", columns=width)
         found["report.json"] = output_of("report", "study", "--json", "--html", "page.html")
         found["page.html"] = renumbered(Path("page.html").read_text())
         for form in ("csv", "parquet", *(["chrome"] if study in FITTED else [])):

@@ -29,7 +29,7 @@ def demo(
 ) -> None:
     """Show the recorded results of a real race: ranking, breakdown and prediction. Nothing is measured or installed."""
     from steptime.cli.predict import predict
-    from steptime.cli.report import print_report, read_report, write_report_page
+    from steptime.cli.report import PAGE, print_json_report, print_overview, read_report, write_report_page
     from steptime.cli.streams import say, warn
 
     folder = unpack(output)
@@ -38,18 +38,19 @@ def demo(
     mark = _recorded(found)
     if as_json:
         warn([mark])
-        print_report(found, as_json=True)
+        print_json_report(found)
         return
     say(mark, "")
-    print_report(found, as_json=False)
+    page = folder / PAGE
+    print_overview(found, page=page, next_steps=())
     question = shlex.join(["steptime", "predict", str(profile), "--workers", WORKERS, *CHANGES])
     say("", "And on several such hosts? This is what the performance model fitted to these results predicts:", "")
     predict(profile, list(CHANGES), workers=WORKERS, curve=None, as_json=False)
     sys.stdout.flush()
-    write_report_page(found, folder / "report.html", notice=mark)
+    write_report_page(found, page, notice=mark)
     say("", "Next:")
     say("  steptime run quickstart            # the same on this machine, with ResNet-50 (minutes; 3 GB of frameworks)")
-    say(f"  {shlex.join(['steptime', 'report', str(folder)])}")
+    say(f"  {shlex.join(['steptime', 'report', '--all', str(folder)])}")
     say(f"  {question.replace('10Gbit/s', '10Gbit/s,100Gbit/s')}")
 
 

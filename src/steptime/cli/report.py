@@ -1,7 +1,8 @@
 """``steptime report``: what a results folder says."""
 
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from steptime.measurements.summary_form import Summary
     from steptime.predict.anomaly import Anomaly
 
+PAGE = "report.html"
+"""In a results folder, where a run writes its page."""
 _FILE_WIDTH = 140
 """Columns where no terminal sets them: a line per trial can be searched and cut."""
 
@@ -25,12 +28,24 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/report-json.md) and nothing else.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every trial, phase, interval and note instead of the short report.")
+    ] = False,
 ) -> None:
-    """Show rankings with their intervals, scaling, the equivalence check and what failed."""
+    """Show who is fastest, with intervals, the equivalence check and what failed."""
     found = read_report(folder)
-    print_report(found, as_json=as_json)
+    if as_json:
+        print_json_report(found)
+    elif everything:
+        print_whole_report(found)
+    else:
+        kept = folder / PAGE
+        page = html or (kept if kept.is_file() else None)
+        print_overview(found, page=page, next_steps=_next_steps(found, page))
     if html is not None:
         write_report_page(found, html)
+        if as_json or everything:
+            warn([f"report: {html.resolve()}"])
     found.store.require_launches()
 
 
@@ -55,23 +70,38 @@ def read_report(folder: Path) -> ReportedResults:
     return ReportedResults(store, with_models(summarise(store), store), net)
 
 
-def print_report(found: ReportedResults, *, as_json: bool) -> None:
-    """Print a report for a terminal, or as JSON."""
-    summary, net, folder = found.summary, found.net, found.store.path
-    if as_json:
-        from steptime.cli.tables import print_json
+def print_json_report(found: ReportedResults) -> None:
+    """Print a report as JSON."""
+    from steptime.cli.tables import print_json
 
-        print_json(_with_anomalies({**summary.to_json(), "net": net.to_json() if net else []}, folder))
+    net = found.net.to_json() if found.net else []
+    print_json(_with_anomalies({**found.summary.to_json(), "net": net}, found.store.path))
+
+
+def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
+    """Print the short report; one of messages alone is whole."""
+    from steptime.report.overview import MOST_LINES, overview
+
+    if found.net and not found.summary.trials:
+        print_whole_report(found)
         return
+    last = [f"Page: {page.resolve()}"] if page else []
+    last += ["Next:", *(f"  {step}" for step in next_steps)] if next_steps else []
+    report_console().print(overview(found.summary, MOST_LINES - len(last)))
+    say(*last)
+
+
+def print_whole_report(found: ReportedResults) -> None:
+    """Print everything that a report has for a terminal."""
     from steptime.report.links import render_links
     from steptime.report.terminal import render
 
     console = report_console()
-    if summary.trials or not net:
-        console.print(render(summary))
-    if net:
-        console.print(render_links(net))
-    _print_anomalies(summary.to_json(), folder)
+    if found.summary.trials or not found.net:
+        console.print(render(found.summary))
+    if found.net:
+        console.print(render_links(found.net))
+    _print_anomalies(found.summary.to_json(), found.store.path)
 
 
 def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
@@ -79,7 +109,27 @@ def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -
     from steptime.report.html import write_page
 
     write_page(found.store, found.summary, path, found.net, notice=notice)
-    warn([f"report: {path.resolve()}"])
+
+
+def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:
+    """Return the commands that go on from a short report."""
+    from steptime.predict.profile import default_profile_path
+    from steptime.study.study_file import study_files
+
+    folder = found.store.path
+    profile = default_profile_path(folder)
+    steps = [(["steptime", "report", "--all", str(folder)], "everything")]
+    if page is None:
+        steps.append((["steptime", "report", str(folder), "--html", str(folder / PAGE)], "a page with figures"))
+    if profile.is_file():
+        relative = folder.with_name(profile.name)
+        steps.append((["steptime", "predict", str(relative), "--workers", "4,8,16"], "how it scales"))
+    elif any(trial.breakdown for trial in found.summary.trials):
+        steps.append((["steptime", "fit", str(folder)], "a performance model, for predictions"))
+    elif found.summary.study in study_files():
+        again = ["steptime", "run", found.summary.study, "breakdown=true", "-o", str(folder)]
+        steps.append((again, "where the time of a step goes"))
+    return [f"{shlex.join(words)}  # {why}" for words, why in steps]
 
 
 def report_console() -> "PlainConsole":

@@ -16,7 +16,7 @@ from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
-from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
+from steptime.report.figures import Quantiles, group_figures, panel_figures, prediction_figures, staleness_figures
 from steptime.report.groups import ranked_groups, reason_and_rate, status_in_words, unranked, verdict
 from steptime.report.learning_figures import (
     batch_figures,
@@ -27,7 +27,6 @@ from steptime.report.learning_figures import (
 from steptime.report.link_figures import link_groups
 from steptime.report.models import model_tables
 from steptime.report.plain_text import plain_text
-from steptime.report.prediction_figures import prediction_figures
 from steptime.report.schedule_table import schedule_table
 from steptime.report.trial_names import Names, check_name
 
