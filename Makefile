@@ -25,7 +25,7 @@ SKIPPED := $(VENV)/.skipped
 # Ends the target with what was skipped, also when a test has failed.
 SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit $$code
 
-.PHONY: race test default-tests test-frameworks further-tests fuzz lint docs setup clean
+.PHONY: race test default-tests test-frameworks further-tests fuzz lint docs wheel try-wheel setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
@@ -65,6 +65,13 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 docs: $(DOCS)  ## write the generated pages and build build/docs/index.html; warnings are errors
 	$(VENV)/bin/python docs/reference_pages.py
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+wheel: $(CORE)  ## build dist/steptime-VERSION-py3-none-any.whl
+	rm -rf dist
+	$(VENV)/bin/python -m pip wheel -q --no-deps -w dist .
+
+try-wheel: wheel  ## install the wheel into an empty environment of each Python that it supports, and run the demo there
+	$(VENV)/bin/python .ci/try_wheel.py dist/*.whl
 
 setup: $(DEV)
 
