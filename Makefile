@@ -29,8 +29,8 @@ SAY_SKIPPED = code=$$?; $(VENV)/bin/python .ci/skipped_tests.py $(SKIPPED); exit
 # the machine to themselves and take long.
 DEFAULT_TESTS = -m pytest $(IN_TWO) --frameworks default --skipped-to=$(SKIPPED) $(AFTER_A_CRASH) -m "not alone"
 
-.PHONY: race quick pure-tests test default-tests test-ci ci-tests test-environments test-frameworks further-tests fuzz lint docs \
-	setup clean
+.PHONY: race quick pure-tests test default-tests test-ci ci-tests test-environments test-frameworks further-tests fuzz lint \
+	docs wheel try-wheel setup clean
 
 race: $(CORE)  ## race four frameworks on this machine and write a report
 	$(STEPTIME) run quickstart $(WITHOUT_SOME)
@@ -85,6 +85,13 @@ lint: $(DEV)  ## style, types, layers, and the old Python of the worker half
 docs: $(DOCS)  ## write the generated pages and build build/docs/index.html; warnings are errors
 	$(VENV)/bin/python docs/reference_pages.py
 	$(VENV)/bin/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+wheel: $(CORE)  ## build dist/steptime-VERSION-py3-none-any.whl
+	rm -rf dist
+	$(VENV)/bin/python -m pip wheel -q --no-deps -w dist .
+
+try-wheel: wheel  ## install the wheel into an empty environment of each Python that it supports, and run the demo there
+	$(VENV)/bin/python .ci/try_wheel.py dist/*.whl
 
 setup: $(DEV)
 

@@ -32,7 +32,7 @@ def test_the_report_has_a_verdict(results: Path) -> None:
 
 def test_the_verdict_is_on_the_page_and_in_the_terminal(results: Path) -> None:
     page = (results / "report.html").read_text()
-    shown = steptime("report", str(results), cwd=results).stdout
+    shown = steptime("report", "--all", str(results), cwd=results).stdout
 
     assert "Loader or training: who limits" in page
     assert "Loader or training: who limits" in shown

@@ -57,6 +57,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     ],
     "evidence": [["evidence", "FOLDER/points.csv"], ["evidence", "FOLDER/points.csv", "--json"], ["evidence", HOSTILE]],
     "frameworks new": [["frameworks", "new", "mine", "-o", "FOLDER/mine"], ["frameworks", "new", HOSTILE]],
+    "demo": [["demo", "--json", "-o", "FOLDER/demo"], ["demo", "--json", "-o", HOSTILE]],
     "env create": [["env", "create", HOSTILE]],
     "env list": [["env", "list"], ["env", "list", "--json"]],
     "env remove": [["env", "remove", HOSTILE], ["env", "remove", "old"]],

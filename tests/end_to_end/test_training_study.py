@@ -64,7 +64,7 @@ def test_the_report_has_what_the_trainings_reached(results: Path) -> None:
 
 
 def test_the_table_is_on_the_page_and_in_the_terminal(results: Path) -> None:
-    shown = " ".join(steptime("report", "results", cwd=results.parent).stdout.split())
+    shown = " ".join(steptime("report", "--all", "results", cwd=results.parent).stdout.split())
 
     assert "What trainings reached" in (results / "report.html").read_text()
     assert f"{SEEDS} seeds" in shown

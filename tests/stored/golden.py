@@ -51,6 +51,7 @@ def render(study: str, root: Path) -> dict[str, str]:
     with chdir(root):
         for width in WIDTHS:
             found[f"report-{width}.txt"] = output_of("report", "study", columns=width)
+            found[f"report-all-{width}.txt"] = output_of("report", "--all", "study", columns=width)
         found["report.json"] = output_of("report", "study", "--json", "--html", "page.html")
         found["page.html"] = renumbered(Path("page.html").read_text())
         for form in ("csv", "parquet", *(["chrome"] if study in FITTED else [])):
@@ -64,7 +65,7 @@ def render(study: str, root: Path) -> dict[str, str]:
             for width in WIDTHS:
                 arguments = PREDICTIONS["predict.json"]
                 found[f"predict-{width}.txt"] = output_of("predict", "study.profile.json", *arguments, columns=width)
-    return {name: _DECIMAL.sub(_rounded, text) for name, text in found.items()}
+    return {name: rounded(text) for name, text in found.items()}
 
 
 def renumbered(page: str) -> str:
@@ -79,6 +80,11 @@ def _text_of(path: Path) -> str:
         return path.read_text()
     table = pl.read_parquet(path)
     return f"{dict(table.schema)}\n{table.write_ndjson()}"
+
+
+def rounded(text: str) -> str:
+    """Return a text whose decimal numbers have DIGITS digits."""
+    return _DECIMAL.sub(_rounded, text)
 
 
 def _rounded(match: re.Match[str]) -> str:

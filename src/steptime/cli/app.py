@@ -13,6 +13,7 @@ from steptime import __version__
 from steptime.cli import (
     check,
     data,
+    demo,
     doctor,
     env,
     evidence,
@@ -68,6 +69,7 @@ def _program(
     """Race distributed-training frameworks on your own machines, with honest error bars."""
 
 
+app.command()(demo.demo)
 app.command()(doctor.doctor)
 app.command("list")(listing.list_things)
 app.add_typer(frameworks.app, name="frameworks")

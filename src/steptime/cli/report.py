@@ -1,16 +1,25 @@
 """``steptime report``: what a results folder says."""
 
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steptime.cli.anomaly import print_anomalies, with_anomalies
+from steptime.cli.streams import say, warn
 
 if TYPE_CHECKING:
     from steptime.cli.console import PlainConsole
+    from steptime.measurements.net.form import NetSummary
+    from steptime.measurements.store import Store
+    from steptime.measurements.summary_form import Summary
+    from steptime.predict.anomaly import Anomaly
 
+PAGE = "report.html"
+"""In a results folder, where a run writes its page."""
 _FILE_WIDTH = 140
 """Columns where no terminal sets them: a line per trial can be searched and cut."""
 
@@ -19,16 +28,38 @@ def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder.")],
     html: Annotated[Path | None, typer.Option(help="Also write one offline HTML page to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON (docs/report-json.md) and nothing else.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every trial, phase, interval and note instead of the short report.")
+    ] = False,
 ) -> None:
-    """Show rankings with their intervals, scaling, the equivalence check and what failed."""
-    show_report(folder, html=html, as_json=as_json)
+    """Show who is fastest, with intervals, the equivalence check and what failed."""
+    found = read_report(folder)
+    if as_json:
+        print_json_report(found)
+    elif everything:
+        print_whole_report(found)
+    else:
+        kept = folder / PAGE
+        page = html or (kept if kept.is_file() else None)
+        print_overview(found, page=page, next_steps=_next_steps(found, page))
+    if html is not None:
+        write_report_page(found, html)
+        if as_json or everything:
+            warn([f"report: {html.resolve()}"])
+    found.store.require_launches()
 
 
-def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
-    """Print the report of ``folder`` as a terminal report or JSON, and write the page if ``html`` is given.
+@dataclass(frozen=True)
+class ReportedResults:
+    """What a report shows of a results folder."""
 
-    Raises StoreError when the folder cannot be read or the page cannot be written.
-    """
+    store: "Store"
+    summary: "Summary"
+    net: "NetSummary | None"
+
+
+def read_report(folder: Path) -> ReportedResults:
+    """Return what the report of ``folder`` shows; raises StoreError when the folder cannot be read."""
     from steptime.cli.results import open_results
     from steptime.measurements.summary import summarise
     from steptime.model.measured_links import stored_links
@@ -36,28 +67,69 @@ def show_report(folder: Path, *, html: Path | None, as_json: bool) -> None:
 
     store = open_results(folder)
     net = stored_links(store)
-    summary = with_models(summarise(store), store)
-    if as_json:
-        from steptime.cli.tables import print_json
+    return ReportedResults(store, with_models(summarise(store), store), net)
 
-        print_json(with_anomalies({**summary.to_json(), "net": net.to_json() if net else []}, folder))
-    else:
-        from steptime.report.links import render_links
-        from steptime.report.terminal import render
 
-        console = report_console()
-        if summary.trials or not net:
-            console.print(render(summary))
-        if net:
-            console.print(render_links(net))
-        print_anomalies(summary.to_json(), folder)
-    if html is not None:
-        from steptime.cli.streams import warn
-        from steptime.report.html import write_page
+def print_json_report(found: ReportedResults) -> None:
+    """Print a report as JSON."""
+    from steptime.cli.tables import print_json
 
-        write_page(store, summary, html, net)
-        warn([f"report: {html.resolve()}"])
-    store.require_launches()
+    net = found.net.to_json() if found.net else []
+    print_json(_with_anomalies({**found.summary.to_json(), "net": net}, found.store.path))
+
+
+def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Sequence[str]) -> None:
+    """Print the short report; one of messages alone is whole."""
+    from steptime.report.overview import MOST_LINES, overview
+
+    if found.net and not found.summary.trials:
+        print_whole_report(found)
+        return
+    last = [f"Page: {page.resolve()}"] if page else []
+    last += ["Next:", *(f"  {step}" for step in next_steps)] if next_steps else []
+    report_console().print(overview(found.summary, MOST_LINES - len(last)))
+    say(*last)
+
+
+def print_whole_report(found: ReportedResults) -> None:
+    """Print everything that a report has for a terminal."""
+    from steptime.report.links import render_links
+    from steptime.report.terminal import render
+
+    console = report_console()
+    if found.summary.trials or not found.net:
+        console.print(render(found.summary))
+    if found.net:
+        console.print(render_links(found.net))
+    _print_anomalies(found.summary.to_json(), found.store.path)
+
+
+def write_report_page(found: ReportedResults, path: Path, *, notice: str = "") -> None:
+    """Write the page of a report, with a notice above it; raises StoreError when it cannot be written."""
+    from steptime.report.html import write_page
+
+    write_page(found.store, found.summary, path, found.net, notice=notice)
+
+
+def _next_steps(found: ReportedResults, page: Path | None) -> list[str]:
+    """Return the commands that go on from a short report."""
+    from steptime.predict.profile import default_profile_path
+    from steptime.study.study_file import study_files
+
+    folder = found.store.path
+    profile = default_profile_path(folder)
+    steps = [(["steptime", "report", "--all", str(folder)], "everything")]
+    if page is None:
+        steps.append((["steptime", "report", str(folder), "--html", str(folder / PAGE)], "a page with figures"))
+    if profile.is_file():
+        relative = folder.with_name(profile.name)
+        steps.append((["steptime", "predict", str(relative), "--workers", "4,8,16"], "how it scales"))
+    elif any(trial.breakdown for trial in found.summary.trials):
+        steps.append((["steptime", "fit", str(folder)], "a performance model, for predictions"))
+    elif found.summary.study in study_files():
+        again = ["steptime", "run", found.summary.study, "breakdown=true", "-o", str(folder)]
+        steps.append((again, "where the time of a step goes"))
+    return [f"{shlex.join(words)}  # {why}" for words, why in steps]
 
 
 def report_console() -> "PlainConsole":
@@ -68,3 +140,41 @@ def report_console() -> "PlainConsole":
 
     sized = sys.stdout.isatty() or "COLUMNS" in os.environ
     return PlainConsole(width=None if sized else _FILE_WIDTH)
+
+
+def _with_anomalies(report: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a report's JSON with ``anomaly`` in each trial, null where nothing was predicted for the trial."""
+    anomalies = _anomalies(report, folder)
+    trials = [
+        {**trial, "anomaly": anomalies[trial["id"]].to_json() if trial["id"] in anomalies else None}
+        for trial in report["trials"]
+    ]
+    return {**report, "trials": trials}
+
+
+def _print_anomalies(report: Mapping[str, Any], folder: Path) -> None:
+    """Print a line for each step that its prediction does not explain, and one line for all other steps."""
+    from steptime.units import format_seconds
+
+    anomalies = _anomalies(report, folder)
+    if not anomalies:
+        return
+    normal = sum(each.verdict == "normal" for each in anomalies.values())
+    say(f"Against predictions made without them, {normal} of {len(anomalies)} steps are normal.")
+    for name, each in anomalies.items():
+        if each.verdict != "normal":
+            phase = f"; look at {each.phase}" if each.phase else ""
+            low, high = format_seconds(each.expected.low_s), format_seconds(each.expected.high_s)
+            say(f"  {name}: {each.verdict}, {format_seconds(each.measured_s)} against {low} to {high}{phase}")
+
+
+def _anomalies(report: Mapping[str, Any], folder: Path) -> "dict[str, Anomaly]":
+    from steptime.errors import StoreError
+    from steptime.predict.anomaly import anomalies_of
+
+    steps = {trial["id"]: (trial.get("step_time_s") or {}).get("mean") for trial in report["trials"]}
+    try:
+        return anomalies_of(folder, {name: seconds for name, seconds in steps.items() if seconds})
+    except StoreError as error:
+        warn([f"no predictions for the measured steps: {error}"])
+        return {}

@@ -133,6 +133,8 @@ def _report(folder: Path, *, as_json: bool) -> int:
     What draws the charts takes more memory than the rest of steptime together, in the process that is said to be
     small. ``-P``: a folder named steptime in the current one must not be taken for the program.
     """
-    command = [sys.executable, "-P", "-m", "steptime", "report", "--html", str(folder / "report.html")]
+    from steptime.cli.report import PAGE
+
+    command = [sys.executable, "-P", "-m", "steptime", "report", "--html", str(folder / PAGE)]
     sys.stdout.flush()
     return subprocess.run([*command, *(["--json"] if as_json else []), "--", str(folder)], check=False).returncode

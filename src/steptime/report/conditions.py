@@ -167,6 +167,20 @@ def meanings(flags: list[str]) -> list[tuple[str, str]]:
     return [(kind, meaning) for kind, meaning in _MARKS if any(kind in flag for flag in flags)]
 
 
+def notes(trials: Sequence[TrialSummary]) -> list[str]:
+    """Return a line for each kind of mark: how many trials bear it, and what it means in a sentence."""
+    flags = list(dict.fromkeys(flag for trial in trials for flag in trial.flags))
+    kinds = dict(meanings(flags))
+    others = [flag for flag in flags if not any(kind in flag for kind in kinds)]
+    found = []
+    for kind in (*kinds, *others):
+        alike = [flag for flag in flags if kind in flag]
+        bearers = sum(any(flag in alike for flag in trial.flags) for trial in trials)
+        meaning = f": {kinds[kind].partition('. ')[0].removesuffix('.')}" if kind in kinds else ""
+        found.append(f"{alike[0] if len(alike) == 1 else kind} ({bearers} of {count(len(trials), 'trial')}){meaning}.")
+    return found
+
+
 def _machine_value(key: str, value: Any) -> str:  # noqa: ANN401 - any JSON value
     if key == "gpus":
         return _gpus(value or []) or "none"

@@ -159,6 +159,20 @@ def verdict(group: RankedGroup) -> str:
     return f"{sentence} No claim about the framework: {listed(slower)}."
 
 
+def clause(group: RankedGroup) -> str:
+    """Return who is fastest and by how much over the next, or who cannot be distinguished, as a part of a sentence."""
+    best, *_ = group.rows
+    others = [row for row in group.rows if row not in group.tied]
+    following = f"; the next, {others[0].name}, takes {_times(others[0])}" if others else ""
+    if len(group.rows) == 1:
+        rate = throughput(best.trial.throughput_samples_per_s)
+        return f"only {best.name} was measured, {Shown(f'{rate.text} samples/s', rate.interval).line}"
+    if len(group.tied) > 1:
+        return f"{_who(group.tied)} cannot be distinguished{following}"
+    doubt = _doubt(best, others[0])
+    return f"{best.name} is fastest{following}{f' ({doubt})' if doubt else ''}"
+
+
 def _behind(best: RankedRow, own: list[RankedRow]) -> str:
     """Say that a strategy is fastest that its framework does not implement, and who is first of the others."""
     first, *rest = own
@@ -186,17 +200,22 @@ def _fastest(best: RankedRow, others: list[RankedRow]) -> str:
     sentence = f"{best.name} is fastest: {nearest.name} takes {_times(nearest)}"
     if rest:
         sentence += f"; {rest[-1].name}, the slowest, {ratio(rest[-1].place.ratio_to_best).line}"
-    if ratio(nearest.place.ratio_to_best).interval == NO_INTERVAL:
-        sentence += "; without an interval, that is not certain"
-    elif min(best.trial.launches, nearest.trial.launches) == 1:
-        sentence += "; from a single launch, which cannot show how launches differ, that is not certain"
+    if doubt := _doubt(best, nearest):
+        sentence += f"; {doubt}, that is not certain"
     return f"{sentence}."
 
 
+def _doubt(best: RankedRow, nearest: RankedRow) -> str:
+    """Return why a lead is not certain; empty where it is."""
+    if ratio(nearest.place.ratio_to_best).interval == NO_INTERVAL:
+        return "without an interval"
+    if min(best.trial.launches, nearest.trial.launches) == 1:
+        return "from a single launch, which cannot show how launches differ"
+    return ""
+
+
 def _tie(tied: list[RankedRow]) -> str:
-    names = [row.name for row in tied]
-    who = listed(names) if len(names) <= _MOST_NAMES else f"{names[0]} and {len(names) - 1} others, marked =,"
-    sentence = f"{who} cannot be distinguished at this budget"
+    sentence = f"{_who(tied)} cannot be distinguished at this budget"
     if len(tied) == 2:  # noqa: PLR2004 - a pair has one ratio, which says how far apart they may be
         sentence += f": the second takes {_times(tied[1])} of the first"
     needed = [row.place.launches_to_settle for row in tied[1:] if row.place.launches_to_settle is not None]
@@ -205,6 +224,11 @@ def _tie(tied: list[RankedRow]) -> str:
     if needed:
         return f"{sentence}; what separates them is known to within {_RESOLUTION} already."
     return f"{sentence}."
+
+
+def _who(tied: list[RankedRow]) -> str:
+    names = [row.name for row in tied]
+    return listed(names) if len(names) <= _MOST_NAMES else f"{names[0]} and {len(names) - 1} others, marked =,"
 
 
 def _times(row: RankedRow) -> str:

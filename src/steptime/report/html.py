@@ -17,7 +17,7 @@ from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
-from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
+from steptime.report.figures import Quantiles, group_figures, panel_figures, prediction_figures, staleness_figures
 from steptime.report.groups import ranked_groups, reason_and_rate, status_in_words, unranked, verdict
 from steptime.report.learning_figures import (
     batch_figures,
@@ -28,13 +28,12 @@ from steptime.report.learning_figures import (
 from steptime.report.link_figures import link_groups
 from steptime.report.models import model_tables
 from steptime.report.plain_text import plain_text
-from steptime.report.prediction_figures import prediction_figures
 from steptime.report.schedule_table import schedule_table
 from steptime.report.trial_names import Names, check_name
 
 
-def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None) -> None:
-    """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all.
+def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None, *, notice: str = "") -> None:
+    """Write the page of ``store`` and its ``summary`` to ``path``, whole or not at all; ``notice`` is its first line.
 
     Folders above ``path`` are made. Raises StoreError when the page cannot be written.
     """
@@ -44,12 +43,18 @@ def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | Non
         for trial in summary.trials
         if trial.id in ranked
     }
-    page = page_text(summary, quantiles, store.study_text, str(store.path), net)
+    page = page_text(summary, quantiles, store.study_text, str(store.path), net, notice=notice)
     store.folder_around(path).write(path, page.encode())
 
 
-def page_text(
-    summary: Summary, quantiles: Quantiles, study_text: str, folder: str, net: NetSummary | None = None
+def page_text(  # noqa: PLR0913 - everything that is on the page
+    summary: Summary,
+    quantiles: Quantiles,
+    study_text: str,
+    folder: str,
+    net: NetSummary | None = None,
+    *,
+    notice: str = "",
 ) -> str:
     """Return the page.
 
@@ -59,6 +64,7 @@ def page_text(
         study_text: the study file, word by word.
         folder: where the results are, for the reader.
         net: what the network benchmark found, if it was run into the same folder.
+        notice: a sentence above everything else.
     """
     names = Names(summary.trials)
     groups = ranked_groups(summary, names)
@@ -79,6 +85,7 @@ def page_text(
     )
     page = environment.get_template("page.html.j2").render(
         summary=summary,
+        notice=notice,
         version=steptime.__version__,
         folder=folder,
         study_text=study_text,

@@ -43,15 +43,15 @@ class _Report:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         for line, style in self._lines_before():
             if line:
-                yield _wrapped(line, style, options)
+                yield wrapped(line, style, options)
         layout = _layout(self._groups, console, options)
         for group in self._groups:
             yield Text()
-            yield _wrapped(group.title, "bold cyan", options)
+            yield wrapped(group.title, "bold cyan", options)
             yield _paragraphs(group) if layout == "paragraphs" else _table(group, layout)
-            yield _wrapped(verdict(group), "bold", options)
+            yield wrapped(verdict(group), "bold", options)
             for flag in group.flags:
-                yield _wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
+                yield wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
         yield from self._accuracy(console, options)
         yield from self._tiers(options)
         yield from self._loaders(options)
@@ -60,14 +60,14 @@ class _Report:
         yield from self._clusters(options)
         for title, title_style, lines, style in self._sections():
             yield Text()
-            yield from _section(title, title_style, lines, options, style)
+            yield from section(title, title_style, lines, options, style)
 
     def _accuracy(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = accuracy.accuracy_groups(self._summary)
         if groups:
             yield from _heading("What trainings reached", accuracy.EXPLANATION, options)
         for group in groups:
-            yield from _section(group.title, "bold cyan", [row.line for row in group.rows], options)
+            yield from section(group.title, "bold cyan", [row.line for row in group.rows], options)
             if table := schedule_table(group):
                 yield Text()
                 yield from _by_schedule(table, console, options)
@@ -77,26 +77,26 @@ class _Report:
         if groups:
             yield from _heading("Documented and tuned", tiers.EXPLANATION, options)
         for group in groups:
-            yield from _section(group.title, "cyan", group.lines, options)
+            yield from section(group.title, "cyan", group.lines, options)
 
     def _loaders(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         tables = loaders.loader_tables(self._summary)
         if tables:
             yield from _heading("Loader or training: who limits", loaders.EXPLANATION, options)
         for table in tables:
-            yield from _section(table.title, "cyan", table.lines, options)
+            yield from section(table.title, "cyan", table.lines, options)
 
     def _models(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         for table in model_tables(self._summary):
             yield Text()
-            yield from _section(table.title, "bold", table.lines, options)
+            yield from section(table.title, "bold", table.lines, options)
 
     def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
         groups = breakdown.breakdown_groups(self._groups)
         if groups:
             yield from _heading("Where the time of a step goes", breakdown.EXPLANATION, options)
         for group in groups:
-            yield _wrapped(group.title, "cyan", options)
+            yield wrapped(group.title, "cyan", options)
             yield render_breakdown(group)
 
     def _clusters(self, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -104,7 +104,7 @@ class _Report:
         if found:
             yield from _heading(*clusters.about(self._summary), options)
         for cluster in found:
-            yield from _section(cluster.heading, "yellow" if cluster.flagged else "cyan", cluster.lines, options)
+            yield from section(cluster.heading, "yellow" if cluster.flagged else "cyan", cluster.lines, options)
 
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"
@@ -184,12 +184,12 @@ def _table(group: RankedGroup, layout: Layout) -> Table:
     columns = _columns(group, layout)
     titles = [title for title, _ in columns]
     cells = [[_cell(number(row), layout) for _, number in columns] for row in group.rows]
-    table = _empty_table()
+    table = empty_table()
     table.add_column("#", no_wrap=True)
     table.add_column("framework,\nstrategy" if layout == "stacked" else "framework, strategy", min_width=14)
     for title, column in zip(titles, zip(*cells, strict=True), strict=True):
         # A number broken in two is worse than a narrow name: only names give way.
-        room = _widest_line(column)
+        room = widest_line(column)
         heading = title if layout == "stacked" else title.replace("\n", " ")
         table.add_column(heading, justify="right", no_wrap=True, min_width=room)
     for row, numbers in zip(group.rows, cells, strict=True):
@@ -197,11 +197,13 @@ def _table(group: RankedGroup, layout: Layout) -> Table:
     return table
 
 
-def _empty_table() -> Table:
+def empty_table() -> Table:
+    """Return a table without rows that has a rule below its headings alone."""
     return Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True)
 
 
-def _widest_line(cells: Sequence[str]) -> int:
+def widest_line(cells: Sequence[str]) -> int:
+    """Return the letters of the longest line of all cells."""
     return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
@@ -242,18 +244,18 @@ def _by_schedule(found: ScheduleTable, console: Console, options: ConsoleOptions
     """Yield the table, intervals beside or under their numbers, or its rows as sentences where neither fits."""
     layouts: tuple[Layout, ...] = ("lines", "stacked")
     for layout in layouts:
-        table = _empty_table()
+        table = empty_table()
         table.add_column("", min_width=12)
         rows = [[_cell(shown, layout) for shown in row.cells] for row in found.rows]
         for schedule, column in zip(found.schedules, zip(*rows, strict=True), strict=True):
-            table.add_column(schedule, justify="right", min_width=_widest_line(column))
+            table.add_column(schedule, justify="right", min_width=widest_line(column))
         for row, cells in zip(found.rows, rows, strict=True):
             table.add_row(Text(row.name), *cells)
         if Measurement.get(console, options.update(max_width=10_000), table).minimum <= options.max_width:
-            yield _wrapped(found.title, "cyan", options)
+            yield wrapped(found.title, "cyan", options)
             yield table
             return
-    yield from _section(found.title, "cyan", list(found.lines), options)
+    yield from section(found.title, "cyan", list(found.lines), options)
 
 
 def _bearers(group: RankedGroup, flag: str) -> str:
@@ -263,18 +265,19 @@ def _bearers(group: RankedGroup, flag: str) -> str:
 
 def _heading(title: str, explanation: str, options: ConsoleOptions) -> Iterator[RenderableType]:
     yield Text()
-    yield from _section(title, "bold", [explanation], options, "dim")
+    yield from section(title, "bold", [explanation], options, "dim")
 
 
-def _section(
+def section(
     title: str, title_style: str, lines: Sequence[str], options: ConsoleOptions, style: str = ""
 ) -> Iterator[RenderableType]:
-    yield _wrapped(title, title_style, options)
+    """Yield a title and the lines below it, indented."""
+    yield wrapped(title, title_style, options)
     for line in lines:
-        yield _wrapped(line, style, options, indent=2)
+        yield wrapped(line, style, options, indent=2)
 
 
-def _wrapped(line: str, style: str, options: ConsoleOptions, indent: int = 0) -> RenderableType:
+def wrapped(line: str, style: str, options: ConsoleOptions, indent: int = 0) -> RenderableType:
     """Return a paragraph without the spaces that rich would put behind each line; they annoy in a file."""
     lines = textwrap.wrap(
         line,
