@@ -248,10 +248,10 @@ ONE_MISTAKE = [
         id="options of an unknown framework",
     ),
     pytest.param(TOP + "options: {pytorch: {bucket_mb: [1, big]}}", "race.yaml:3: options.pytorch.bucket_mb: 'big' is "
-                 "no number, as bucket_mb needs", id="option that is not a number"),
+                 "not a number, as bucket_mb needs", id="option that is not a number"),
     pytest.param(TOP + "options: {pytorch: {threads: 1.5}}", "race.yaml:3: options.pytorch.threads: 1.5 is not a whole "
                  "number, as threads needs", id="option that is not a whole number"),
-    pytest.param(TOP + "options: {pytorch: {compile: 1}}", "race.yaml:3: options.pytorch.compile: 1 is not a true or "
+    pytest.param(TOP + "options: {pytorch: {compile: 1}}", "race.yaml:3: options.pytorch.compile: 1 is not true or "
                  "false, as compile needs", id="option that is not a truth"),
     pytest.param(
         TOP + "options: {pytorch: {layout: nhcw}}",

@@ -84,6 +84,6 @@ def _recorded(found: "ReportedResults") -> str:
     from steptime.report.conditions import machine_in_a_line
 
     machine = {name: value for name, value in found.summary.machine.items() if name != "hostname"}
-    launches = (launch for trial in found.summary.trials for launch in found.store.iter_launches(trial.id))
+    launches = (launch for trial in found.summary.trials for launch in found.store.launches(trial.id))
     days = sorted({launch.started_at[:10] for launch in launches})
     return f"Recorded on {machine_in_a_line(machine)}, {' and '.join(days)}. Nothing was measured on this machine."
