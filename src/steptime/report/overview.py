@@ -43,6 +43,12 @@ def overview(summary: Summary, lines: int = MOST_LINES) -> RenderableType:
     return _Overview(summary, lines)
 
 
+def sentences(summary: Summary) -> list[str]:
+    """Return the verdict of each workload that has several trials to compare."""
+    groups = [group for group in ranked_groups(summary, Names(summary.trials)) if len(group.rows) > 1]
+    return [workload.sentence for workload in _workloads(groups)]
+
+
 @dataclass(frozen=True)
 class _WorkloadRanking:
     """The groups of one workload, and the conditions in which they differ."""
@@ -218,16 +224,17 @@ def _ranking(workload: _WorkloadRanking, most: int, console: Console, options: C
 
 def _table(workload: _WorkloadRanking, most: int, columns: Sequence[str]) -> Table:
     efficient = any(group.has_efficiency for group in workload.groups)
-    columns = [title for title in columns if title != _EFFICIENCY or efficient]
+    compared = any(len(group.rows) > 1 for group in workload.groups)
+    columns = [title for title in columns if {_EFFICIENCY: efficient, _RATIO: compared}.get(title, True)]
     table = empty_table()
     table.add_column("", no_wrap=max(map(len, workload.labels)) <= _WHOLE_LABEL)
     table.add_column("#", no_wrap=True)
     table.add_column("framework, strategy", min_width=14)
     shown = [row for group in workload.groups for row in _best(group, most)]
     for title in columns:
-        room = widest_line([_cell(title, row) for row in shown])
-        heading = f"{title} {workload.baseline}".strip() if title == _EFFICIENCY else title
-        table.add_column(heading, justify="right", no_wrap=room >= len(heading), min_width=room)
+        heading = f"{title}\n{workload.baseline}".strip() if title == _EFFICIENCY else title
+        room = widest_line([heading, *(_cell(title, row) for row in shown)])
+        table.add_column(heading, justify="right", no_wrap=True, min_width=room)
     for group, label in zip(workload.groups, workload.labels, strict=True):
         rows = _best(group, most)
         for row in rows:
@@ -246,12 +253,12 @@ def _best(group: RankedGroup, most: int) -> list[RankedRow]:
 
 _WHOLE_LABEL = 30
 """Letters of a label that is not broken."""
-_EFFICIENCY = "efficiency"
+_EFFICIENCY, _RATIO = "efficiency", "time against best"
 _COLUMNS = (
-    ("samples/s", "step time", "time against best", _EFFICIENCY),
-    ("step time", "time against best", _EFFICIENCY),
-    ("samples/s", "step time", "time against best"),
-    ("step time", "time against best"),
+    ("samples/s", "step time", _RATIO, _EFFICIENCY),
+    ("step time", _RATIO, _EFFICIENCY),
+    ("samples/s", "step time", _RATIO),
+    ("step time", _RATIO),
     ("step time",),
 )
 """Titles of the columns of numbers, widest table first."""
@@ -261,7 +268,7 @@ def _cell(title: str, row: RankedRow) -> str:
     shown = {
         "samples/s": row.rate,
         "step time": row.time,
-        "time against best": row.ratio,
+        _RATIO: row.ratio,
         _EFFICIENCY: row.efficiency,
     }
     return shown[title].line
