@@ -6,6 +6,8 @@ PYTHON ?= $(shell for name in python3.14 python3.13 python3.12 python3.11 python
 	done)
 VENV := .venv
 STEPTIME := $(VENV)/bin/steptime
+# pip's notice of a newer pip stands between a reader and the answer.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Made again whenever the dependencies may have changed.
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev

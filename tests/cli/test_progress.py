@@ -13,6 +13,12 @@ from steptime.cli.progress import LiveObserver
 from steptime.runner.progress import Remaining
 
 
+@pytest.fixture(autouse=True)
+def every_line(monkeypatch):
+    """Write every line of a file at once; tests of their pace set another time."""
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.0)
+
+
 def shown(act, *, terminal=False, width=60):
     # Whatever terminal the tests run in: nothing is redrawn on one that is dumb.
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, _environ={"TERM": "xterm"})
@@ -154,17 +160,83 @@ def test_the_ranking_so_far_is_a_line_of_a_file_once_it_changes(monkeypatch):
     with LiveObserver(console, rankings.pop) as observer:
         observer._created -= 10.0
         rank_twice(observer)
-    assert console.file.getvalue().count("lenet5: pytorch is fastest\n") == 1
+    assert console.file.getvalue().count("so far: lenet5: pytorch is fastest\n") == 1
     assert not rankings
+
+
+def lines_redrawn(observer, width=60):
+    picture = Console(file=io.StringIO(), width=width)
+    picture.print(observer._picture())
+    return picture.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 100, 140])
+def test_a_terminal_shows_three_lines_however_much_is_known(width):
+    ranking = [f"{name}, 1 worker: pytorch single is fastest; the next takes 1.2x" for name in ("lenet5", "resnet50")]
+    console = Console(file=io.StringIO(), width=width, force_terminal=True)
+    with LiveObserver(console, lambda: ranking) as observer:
+        observer.stage("Checking that all frameworks compute the same", 36)
+        observer.remaining(Remaining(136, 960, 2000.0, 48000.0))
+        observer.working_on("horovod_tensorflow allreduce, resnet50, 4 workers, launch 1")
+        observer.block_over()
+        lines = lines_redrawn(observer, width)
+
+    assert len(lines) == 3
+    assert lines[0].startswith("Checking that all frameworks compute the same: h")
+    assert "0 of 136 to 960" in lines[1]
+    assert lines[2].startswith("  about 33 min 20 s to 13 h 20 min left; so far len")
 
 
 def test_the_ranking_so_far_is_below_the_bar_of_a_terminal():
     console = Console(file=io.StringIO(), width=60, force_terminal=True)
     with LiveObserver(console, lambda: ["lenet5: pytorch is fastest"]) as observer:
         rank_twice(observer)
-        picture = Console(file=io.StringIO(), width=60)
-        picture.print(observer._picture())
-    assert picture.file.getvalue().splitlines()[-2:] == ["So far", "  lenet5: pytorch is fastest"]
+        lines = lines_redrawn(observer)
+    assert lines[-1] == "  so far lenet5: pytorch is fastest"
+
+
+def launch(observer, number):
+    observer.working_on(f"launch {number}")
+    observer.finished(f"launch {number}", ok=number != 3)
+
+
+def test_a_file_gets_a_line_every_ten_seconds_and_failures_at_once(monkeypatch):
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 10.0)
+    now = 0.0
+    clock = SimpleNamespace(monotonic=lambda: now, strftime=lambda _: "12:00:00")
+    monkeypatch.setattr(progress, "time", clock)
+
+    def measure(observer):
+        nonlocal now
+        observer.stage("Racing", 60)
+        for number in range(60):
+            launch(observer, number)
+            now += 1.0
+
+    lines = shown(measure).splitlines()
+    assert [line.split()[1] for line in lines if "launch" in line and "failed" not in line] == [
+        str(number) for number in range(11, 61, 10)
+    ]
+    assert "  failed: launch 3" in lines
+
+
+def test_an_item_that_lasts_is_written_once_the_last_line_is_old_enough(monkeypatch):
+    monkeypatch.setattr(progress, "_LINE_EVERY_S", 0.3)
+    monkeypatch.setattr(progress, "_TICK_S", 0.05)
+
+    def wait(observer):
+        observer.stage("Racing", 2)
+        launch(observer, 1)
+        observer.working_on("launch 2")
+        assert "launch 2" not in observer._console.file.getvalue()
+        for _ in range(100):
+            time.sleep(0.05)
+            if "launch 2" in observer._console.file.getvalue():
+                return
+
+    text = shown(wait)
+    assert "2 of 2: launch 2" in text
+    assert "launch 1" not in text
 
 
 def test_rankings_take_a_small_share_of_the_time_of_a_run():

@@ -91,3 +91,22 @@ def test_a_plan_tells_trials_apart_that_differ_in_their_loaders_helpers(study, c
     said = capfd.readouterr().out
     assert "reference single loader_processes=0\n" in said
     assert "reference single loader_processes=2\n" in said
+
+
+def test_a_variable_of_the_shell_that_changes_nothing_is_named_in_the_plan_alone(study, monkeypatch, capfd):
+    monkeypatch.setattr(StudyRun, "run", lambda _self: TrialCounts(ok=2, failed=0, not_equivalent=0, not_run=0))
+    monkeypatch.setattr(verb, "_report", lambda *_paths, **_options: 0)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    exit_code(study)
+    assert "OMP_NUM_THREADS" not in capfd.readouterr().err
+
+    verb.run(study, None, Path("results"), None, dry_run=True, as_json=False)
+    assert "OMP_NUM_THREADS" in capfd.readouterr().out
+
+
+def test_a_variable_of_the_shell_that_launches_get_is_named(study, monkeypatch, capfd):
+    monkeypatch.setattr(StudyRun, "run", lambda _self: TrialCounts(ok=2, failed=0, not_equivalent=0, not_run=0))
+    monkeypatch.setattr(verb, "_report", lambda *_paths, **_options: 0)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/lib")
+    exit_code(study)
+    assert "LD_LIBRARY_PATH" in capfd.readouterr().err

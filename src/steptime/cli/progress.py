@@ -1,6 +1,6 @@
-"""The progress of a run on standard error: a bar with the current item on a terminal, one line per event elsewhere.
+"""The progress of a run on standard error: three lines that are redrawn on a terminal, a line now and then elsewhere.
 
-The ranking so far is shown below the bar, or as lines whenever it changes.
+The three are the stage with its current item, a bar, and the time left with the ranking so far.
 """
 
 import threading
@@ -29,6 +29,10 @@ _OTHER_COLUMNS = 34
 
 _RANKING_SHARE = 0.02
 """Of the time of a run that may go into rankings: none is made while the last ones took more."""
+_LINE_EVERY_S = 10.0
+"""Shortest time between two lines of progress in a file; failures and notes are written at once."""
+_TICK_S = 1.0
+"""How often a line that had to wait is looked for."""
 
 
 class LiveObserver:
@@ -63,6 +67,11 @@ class LiveObserver:
         self._left = ""
         self._reported = False
         """Whether the runner has reported for this stage what is still to come."""
+        self._waiting: list[str] = []
+        """Lines of a file that follow once the last one is old enough: the item, or the ranking before it."""
+        self._last_line = 0.0
+        self._over = threading.Event()
+        self._writer = threading.Thread(target=self._write_waiting, daemon=True)
         self._done = self._failed = self._kept = 0
         self._began = time.monotonic()
         # Last: it asks for a first picture at once.
@@ -78,12 +87,15 @@ class LiveObserver:
             except Interrupted:  # which has hidden the cursor
                 self._live.stop()
                 raise
+        else:
+            self._writer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with shielded():
+            self._over.set()
             with self._lock:
                 self._end_stage()
             if self._console.is_terminal:
@@ -99,8 +111,10 @@ class LiveObserver:
             self._began = time.monotonic()
             self._task = self._bar.add_task(title, total=total, count="")
             self._update_bar()
+            self._waiting = []
             if not self._console.is_terminal:
                 self._say(title + (f" ({total})" if total is not None else ""))
+                self._last_line = time.monotonic()
 
     def working_on(self, what: str) -> None:
         with self._lock:
@@ -112,7 +126,10 @@ class LiveObserver:
             if not self._console.is_terminal:
                 number = f"{self._count(self._done + 1)}:" if self._least is not None else ""
                 left = f"({self._left})" if self._left else ""
-                self._say(f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [number, what, left]))}")
+                line = f"  {time.strftime('%H:%M:%S')} {' '.join(filter(None, [number, what, left]))}"
+                ranked = [each for each in self._waiting if each.startswith(_SO_FAR)]
+                self._waiting = [*ranked, line]
+                self._write_if_due()
 
     def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:
         with self._lock:
@@ -138,9 +155,9 @@ class LiveObserver:
         self._ranking_s += time.monotonic() - began
         with self._lock:
             if ranked and ranked != self._ranked and not self._console.is_terminal:
-                self._say("  so far:")
-                for line in ranked:
-                    self._say(f"    {line}")
+                items = [each for each in self._waiting if not each.startswith(_SO_FAR)]
+                self._waiting = [f"{_SO_FAR}{' '.join(ranked)}", *items]
+                self._write_if_due()
             self._ranked = ranked
 
     def note(self, text: str) -> None:
@@ -150,10 +167,23 @@ class LiveObserver:
     def _picture(self) -> Group:
         if self._task is None:
             return Group()
-        title = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
-        lines = [Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in (self._item, self._left) if line]
-        ranked = [Text("So far", style="bold")] if self._ranked else []
-        return Group(title, self._bar, *lines, *ranked, *(Text(f"  {line}") for line in self._ranked))
+        doing = Text(self._title, style="bold", no_wrap=True, overflow="ellipsis")
+        if self._item:
+            doing.append(f": {self._item}", "not bold")
+        ranked = [f"so far {' '.join(self._ranked)}"] if self._ranked else []
+        known = "; ".join([*([self._left] if self._left else []), *ranked])
+        last = [Text(f"  {known}", no_wrap=True, overflow="ellipsis")] if known else []
+        return Group(doing, self._bar, *last)
+
+    def _write_if_due(self) -> None:
+        if self._waiting and time.monotonic() - self._last_line >= _LINE_EVERY_S:
+            self._say(self._waiting.pop(0))
+            self._last_line = time.monotonic()
+
+    def _write_waiting(self) -> None:
+        while not self._over.wait(_TICK_S):
+            with self._lock:
+                self._write_if_due()
 
     def _count(self, number: int) -> str:
         """Return ``18 of 36 to 60``; an item beyond the number that was foreseen is the last of as many."""
@@ -175,6 +205,7 @@ class LiveObserver:
             return
         self._bar.remove_task(self._task)
         self._task = None
+        self._waiting = []
         counts = [f"{self._done} done"] if self._done else []  # some stages have no items
         counts += [f"{self._failed} failed"] if self._failed else []
         took = format_seconds(time.monotonic() - self._began)
@@ -184,6 +215,9 @@ class LiveObserver:
         # Lines of a file stay whole, for whoever searches them.
         whole = not self._console.is_terminal
         self._console.print(Text(line, style=style), soft_wrap=whole)
+
+
+_SO_FAR = "  so far: "
 
 
 def _whole() -> Column:

@@ -70,7 +70,7 @@ def run(
 
     console = stderr_console()
     foreign = [f"runs {program}" for program in plan.foreign_programs()]
-    for sentence in (*plan.devices_in_words(), *plan.variables_in_words(), *foreign):
+    for sentence in (*plan.devices_in_words(), *plan.passed_variables_in_words(), *foreign):
         console.print(sentence, soft_wrap=True)
     allocation = Allocation.found(requeue)
     try:
@@ -96,19 +96,16 @@ def run(
 
 
 def _ranking_so_far(folder: Path) -> list[str]:
-    """Return a sentence for each ranking of the results in ``folder``; none where it cannot be read meanwhile."""
+    """Return a sentence for each workload of the results in ``folder``; none where it cannot be read meanwhile."""
     from steptime.errors import SteptimeError
     from steptime.measurements.store import Store
     from steptime.measurements.summary import summarise
-    from steptime.report.groups import ranked_groups, verdict
-    from steptime.report.trial_names import Names
+    from steptime.report.overview import sentences
 
     try:
-        summary = summarise(Store.open(folder))
+        return sentences(summarise(Store.open(folder)))
     except SteptimeError:
         return []
-    groups = ranked_groups(summary, Names(summary.trials))
-    return [f"{group.title}: {verdict(group)}" for group in groups if len(group.rows) > 1]
 
 
 def _ways_on(plan: "StudyPlan", allocation: "Allocation | None") -> list[str]:

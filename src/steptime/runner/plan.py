@@ -219,8 +219,12 @@ class StudyPlan:
         return [sentence] if sentence else []
 
     def variables_in_words(self) -> list[str]:
-        """Say which variables of the user's shell change speed, and which of them launches get."""
-        return shell_in_words(os.environ)
+        """Return which variables of the user's shell change speed, and which of them launches get, in sentences."""
+        return [*_kept_out_in_words(os.environ), *_passed_in_words(os.environ)]
+
+    def passed_variables_in_words(self) -> list[str]:
+        """Return those that launches get, in a sentence; the others change nothing in a run."""
+        return _passed_in_words(os.environ)
 
     def foreign_programs(self) -> list[str]:
         """Return one sentence for each program that a run would start and that is neither steptime's nor made by it.
@@ -248,20 +252,24 @@ class StudyPlan:
         return found
 
 
-def shell_in_words(shell: Mapping[str, str]) -> list[str]:
-    """Say which variables of a user's shell change speed and are kept from launches, and which are passed on."""
-    found = []
-    if left := stripped(shell):
-        settable = next((name for name in left if refusal(name) is None), None)
-        text = f"variables of your shell that change speed and that launches do not get: {', '.join(left)}"
-        if settable is not None:
-            text += f"; to use one, set it in the study, as environment_variables.{settable}={shell[settable]}"
-        if "OMP_NUM_THREADS" in left:
-            text += "; the number of threads is threads_per_worker"
-        found.append(text)
-    if given := passed(shell):
-        found.append(f"variables of your shell that launches get, kept with their records: {', '.join(given)}")
-    return found
+def _kept_out_in_words(shell: Mapping[str, str]) -> list[str]:
+    """Return which variables of a user's shell change speed and are kept from launches, in a sentence."""
+    left = stripped(shell)
+    if not left:
+        return []
+    settable = next((name for name in left if refusal(name) is None), None)
+    text = f"variables of your shell that change speed and that launches do not get: {', '.join(left)}"
+    if settable is not None:
+        text += f"; to use one, set it in the study, as environment_variables.{settable}={shell[settable]}"
+    if "OMP_NUM_THREADS" in left:
+        text += "; the number of threads is threads_per_worker"
+    return [text]
+
+
+def _passed_in_words(shell: Mapping[str, str]) -> list[str]:
+    """Return which variables of a user's shell are passed on to launches, in a sentence."""
+    given = passed(shell)
+    return [f"variables of your shell that launches get, kept with their records: {', '.join(given)}"] if given else []
 
 
 def missing_in_words(trials: Sequence[Trial], missing: Mapping[str, str | None]) -> list[str]:
