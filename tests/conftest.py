@@ -42,14 +42,16 @@ _TRAINING = {"contract", "frameworks", "launchers"}
 """Folders whose cases are named after frameworks; elsewhere a framework's name may be an example."""
 _LONG = ["end_to_end", "examples", "planted", "contract", "frameworks", "launchers", "environments", "predict", "net"]
 """Folders whose tests start many processes or fit models, the longest first."""
+_COVERING = ["comparison", "interval", "launch_spread", "simultaneous", "stalls", "stopping_rule"]
+"""Modules of measurements that draw many studies and count how often an interval covers what was planted."""
 _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
     *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
-    *[f"measurements/test_{name}.py" for name in ("comparison", "interval", "simultaneous")],
+    *[f"measurements/test_{name}.py" for name in _COVERING],
 )
-assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
+assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"
 _SHARING = {"end_to_end", "datasets", "planted"}
 """Folders whose files share a study, a launch or an environment; elsewhere the tests of one file do, at most."""
 _WORTH_SHOWING_S = 60.0
