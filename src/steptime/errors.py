@@ -23,7 +23,7 @@ from difflib import get_close_matches
 
 
 class SteptimeError(Exception):
-    """Base of all errors that a user can act on; the message says what to do next."""
+    """Base of all errors that a user can act on; the message gives the next step."""
 
     exit_code = 2
 

@@ -27,7 +27,7 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 @dataclass(frozen=True)
 class _Found:
-    """What the highest file says."""
+    """The content of the highest file."""
 
     number: int
     text: bytes
@@ -130,7 +130,7 @@ class Lease:
         return holder is not None and holder.has_ended and found.silent_s >= self._grace_s
 
     def _highest(self) -> _Found | None:
-        """Return what the highest file says; None if there is none."""
+        """Return the content of the highest file; None if there is none."""
         while number := max(self._numbers(), default=0):
             with contextlib.suppress(FileNotFoundError):  # a later holder has removed it
                 opened = os.open(self._file(number), os.O_RDONLY | _FLAGS)

@@ -26,7 +26,7 @@ class StepPhase:
     ink: str = _DARK
     """Of letters on this colour."""
     parameter: str = ""
-    """The parameter of the performance model that says how well the phase is known; empty where none does."""
+    """The parameter of the performance model for how well the phase is known; empty where none does."""
     mark: str = ""
     """The mark of a framework that ends this phase and no other; empty where none does."""
     overlaps: bool = True

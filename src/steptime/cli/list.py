@@ -163,7 +163,7 @@ def _study_rows() -> Rows:
 
 
 def _registry_rows(registry: Registry[T], column: str, describe: Callable[[T], dict[str, Any]]) -> Rows:
-    """One row per entry; the ``column`` of a plug-in that cannot be used says why."""
+    """One row per entry; the ``column`` of a plug-in that cannot be used has the cause."""
     from steptime.errors import PluginError
 
     rows = []

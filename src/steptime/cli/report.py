@@ -1,4 +1,4 @@
-"""``steptime report``: what a results folder says."""
+"""``steptime report``: the findings of a results folder."""
 
 import shlex
 import sys

@@ -142,7 +142,7 @@ class HostFindings:
     cores: list[int]
     """That its workers were pinned to; empty if none was."""
     bandwidth_bits_per_s: float | None
-    """Of its link: as the kernel says, or as the switch was set where a program joins the hosts; None if unlimited."""
+    """Of its link: by the kernel, or as the switch was set where a program joins the hosts; None if unlimited."""
     burst_bytes: int | None
     cpu_quota_cores: float | None
     """Cores' worth of time that the host may use; None if it has no limit."""

@@ -1,6 +1,6 @@
 """The hosts of a real cluster: which there are, and what was found on each before anything was launched.
 
-A trial's ``Cluster`` says how many hosts it needs and who runs on which; a site says which hosts these are. Trials keep
+A trial's ``Cluster`` has the number of hosts it needs and who runs on which; a site names these hosts. Trials keep
 their ids on another site; records name the site.
 """
 
@@ -157,7 +157,7 @@ class Site:
     def differences(self, count: int | None = None) -> dict[str, str]:
         """Return in what the first ``count`` hosts differ, by default all: a step lasts as long as on the slowest.
 
-        Processors, how many cores may be used, and GPUs are compared; what differs is the key, and the value says which
+        Processors, how many cores may be used, and GPUs are compared; what differs is the key, the value names which
         host has which.
         """
         hosts = self.hosts[:count]

@@ -43,7 +43,7 @@ def write_marker(folder: Path, builtin: Builtin, address: str, parameters: Mappi
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Return what ``folder`` says that it is; None if it says nothing that this version understands."""
+    """Return what ``folder`` is by its own marker; None if this version does not understand it."""
     try:
         content = json.loads((folder / NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):

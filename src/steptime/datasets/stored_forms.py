@@ -2,7 +2,7 @@
 
 A form is made once, in the cache or where the user asks for it: complete under its name, or not there at all. Its
 ``index.json`` has the files, classes and sizes of the folder's index, in the same order, and where each image lies; the
-form carries its images with it, and the folder is not needed any more. Docs/loaders.md says which loader reads which.
+form carries its images with it, and the folder is not needed any more. Docs/loaders.md lists which loader reads which.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _SHARD_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class _Source:
-    """The folder that is stored: what its index says."""
+    """The folder that is stored, by its index."""
 
     root: Path
     index: Mapping[str, Any]

@@ -93,7 +93,7 @@ _NAME = "ready.json"
 
 
 def verify_digest(spec: EnvironmentSpec) -> str:
-    """Return what tells one verification code from another."""
+    """Return what identifies a verification code."""
     return hashlib.sha256(spec.verify.encode()).hexdigest()[:16]
 
 
@@ -163,7 +163,7 @@ def _unusable(folder: Path, why: str, other: str = "another folder") -> Environm
 def ready_at(folder: Path, spec: EnvironmentSpec) -> ReadyEnvironment | None:
     """Return the environment at ``folder`` if it is complete and was verified with the code of ``spec``.
 
-    One that cannot be used or that others may write is not ready; ``kinds.create`` says so.
+    One that cannot be used or that others may write is not ready; ``kinds.create`` reports it.
     """
     try:
         content = read_marker(folder)

@@ -22,7 +22,7 @@ _ANYWHERE = Path("/")
 
 
 def container_fingerprint(name: str, container: Sequence[str], interpreter: Path) -> dict[str, Any]:
-    """Return what an interpreter in a container says of itself, as ``fingerprint_of`` does for others.
+    """Return what an interpreter in a container reports of itself, as ``fingerprint_of`` does for others.
 
     Args:
         name: of the framework.

@@ -1,6 +1,6 @@
 """The fingerprint of an interpreter as JSON: a program that runs in every environment, so in Python 3.6 too.
 
-With ``--container`` it also says what of the machine around it reaches the container that it runs in.
+With ``--container`` it also reports what of the machine around it reaches the container that it runs in.
 """
 
 import importlib

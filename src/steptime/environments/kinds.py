@@ -211,7 +211,7 @@ def create(
         cancelled: set it from another thread to stop.
         cache: the cache folder; the user's by default.
 
-    Raises EnvironmentFailure, which says what failed, where the log is and what to do.
+    Raises EnvironmentFailure with what failed, the place of the log and the next step.
     """
     return _kind(spec).create(spec, BuildContext(cache or cache_folder(), progress, cancelled or threading.Event()))
 

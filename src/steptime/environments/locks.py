@@ -1,6 +1,6 @@
 """Lock files: the version and the hashes of everything that an installer may fetch for an environment.
 
-``requirements.txt`` says what is wanted, ``requirements.lock`` in the same folder which files these are. The installer
+``requirements.txt`` lists what is wanted, ``requirements.lock`` in the same folder the exact files. The installer
 refuses every other file (``--require-hashes``). ``steptime env lock`` makes the locks with uv; they name versions and
 digests, never an index, and hold for every Linux machine. A lock makes no promise about who wrote a package, only that
 everybody gets the same one.

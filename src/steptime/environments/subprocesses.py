@@ -72,7 +72,7 @@ def run_logged(
         file.flush()
         process = subprocess.Popen(
             [sys.executable, "-I", _SUPERVISOR, *map(str, command)],
-            stdin=subprocess.PIPE,  # its end tells the supervisor to end everything
+            stdin=subprocess.PIPE,  # its end makes the supervisor end everything
             stdout=file,
             stderr=subprocess.STDOUT,
             env={**clean_environment(), **variables},
@@ -166,7 +166,7 @@ def ask(
 
 
 def fingerprint_of(interpreter: Path) -> dict[str, Any]:
-    """Return what an interpreter says of itself: ``python``, ``interpreter``, ``platform``, ``packages``.
+    """Return what an interpreter reports of itself: ``python``, ``interpreter``, ``platform``, ``packages``.
 
     Raises EnvironmentFailure when it does not answer.
     """

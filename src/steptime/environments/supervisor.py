@@ -48,7 +48,7 @@ def run(command: list[str]) -> int:
 def _temporary_folder() -> str | None:
     try:
         return tempfile.mkdtemp(prefix="steptime-install-")
-    except OSError:  # the installer says itself what it lacks
+    except OSError:  # the installer reports itself what it lacks
         return None
 
 

@@ -38,7 +38,7 @@ class CudaBuild(BaseModel):
 
     @property
     def suffix(self) -> str:
-        """What tells the environment's name from that of the framework's other environments, as ``-cuda``."""
+        """The suffix of the environment's name among the framework's environments, as ``-cuda``."""
         return self.requirements.removeprefix("requirements").removesuffix(".txt")
 
     def why_not(self, accelerators: Accelerators) -> str | None:
@@ -65,7 +65,7 @@ class CudaBuild(BaseModel):
 def environment_parts(name: str) -> tuple[str, Literal["cpu", "cuda"]]:
     """Return the framework and the device of an environment by its name, as ``pytorch-cuda12`` or ``pytorch-dali``.
 
-    The name of a framework has no hyphen; the suffix of a build for CUDA tells the device.
+    The name of a framework has no hyphen; the suffix of a build for CUDA has the device.
     """
     framework, _, suffix = name.partition("-")
     return framework, "cuda" if suffix.startswith("cuda") else "cpu"

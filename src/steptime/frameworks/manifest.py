@@ -1,4 +1,4 @@
-"""The manifests: what every framework can do, as the ``framework.toml`` in its folder says."""
+"""The manifests: what every framework can do, by the ``framework.toml`` in its folder."""
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence

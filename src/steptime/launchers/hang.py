@@ -2,7 +2,7 @@
 
 A launch that reaches its time limit has processes that wait for each other, and one that they all wait for. That is,
 in this order of certainty: a process that a signal or a debugger has stopped; one that waits for a disk that does not
-answer; a worker whose records end before those of the others. Where none of these tells, it is only said which
+answer; a worker whose records end before those of the others. If none of these helps, it is only reported which
 processes compute and which wait.
 """
 
@@ -22,7 +22,7 @@ _REACHED = {"process": "its start", "session": "the opening of its session", "wa
 
 
 def cause_of_hang(running: Mapping[str, int], folder: Path, *, here: bool = True) -> str | None:
-    """Say which of the processes that still run keeps the launch from its end; None if nothing tells.
+    """Say which of the processes that still run keeps the launch from its end; None if unknown.
 
     Args:
         running: process numbers by name; those of workers that an mpiexec started are in their records.
@@ -57,7 +57,7 @@ def _below(running: Iterable[int]) -> set[int]:
 
 
 def _records(folder: Path) -> dict[str, dict[str, int]]:
-    """Return the kinds of the records that each process has written, with the process number where it tells one."""
+    """Return the kinds of the records that each process has written, with the process number if it has one."""
     found: dict[str, dict[str, int]] = {}
     for path in folder.glob("*.jsonl"):
         try:

@@ -36,7 +36,7 @@ def watch(
         processes: in the order of their start.
         request: the launch.
         marker: by which everything that the processes start is found.
-        broken: says in a sentence what of the launch's surroundings has failed, which ends the launch at once.
+        broken: returns in a sentence what of the launch's surroundings has failed, which ends the launch at once.
 
     Raises LaunchError when a process cannot be started.
     """

@@ -34,7 +34,7 @@ class SshLauncher(_SiteLauncher):
 class SlurmLauncher(_SiteLauncher):
     """Reaches all nodes by one srun for each launch; steps of all frameworks share the nodes in turns.
 
-    The exit code of srun says nothing: it is 0 where a node died. Only what the host agents say counts.
+    The exit code of srun is useless: it is 0 where a node died. Only messages of the host agents count.
     """
 
     name = "slurm"

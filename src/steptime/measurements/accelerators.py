@@ -42,7 +42,7 @@ class Accelerators:
 
     @property
     def memory_bytes(self) -> float | None:
-        """The memory of the smallest device; None if none tells."""
+        """The memory of the smallest device; None if unknown."""
         return min((each.memory_bytes for each in self.devices if each.memory_bytes is not None), default=None)
 
 

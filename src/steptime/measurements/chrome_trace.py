@@ -36,7 +36,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
     """Write a trace of every trial that was taken apart to ``folder`` as ``TRIAL.trace.json``; return the paths.
 
     Of a framework that marks its phases, the trace has the marked steps of the first good ablation launch, on one
-    clock; of another it has one step made up of the mean phases, which says so in its name.
+    clock; of another it has one step made up of the mean phases, as its name shows.
 
     Args:
         store: the results.

@@ -119,7 +119,7 @@ def compare(
 
     Where launches ran on several sites (sets of hosts), which may differ in speed, only those of common blocks are
     compared, each of which ran on one site; the ratio is then not that of the two step times. Without a common block
-    all launches are compared, and ``share_blocks`` says that they should not be.
+    all launches are compared, and ``share_blocks`` excludes that.
 
     With ``spreads``, how launches spread is pooled over the trials of the study (docs/decisions/0011-pooled-spread.md):
     the same sum of launches, with its variance from there.

@@ -70,7 +70,7 @@ def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:
     measured = {trial.workers: rate for trial in trials if (rate := trial.throughput_samples_per_s.value) is not None}
     per_worker = _baseline_per_worker(trials)
     counts = set(measured) | {workers for workers, _ in per_worker}
-    if len(counts) < 2:  # noqa: PLR2004 - as the docstring says
+    if len(counts) < 2:  # noqa: PLR2004 - see the docstring
         return []
     first = min(measured)
     rate = per_worker[0][1] if per_worker else measured[first] / first
@@ -78,7 +78,7 @@ def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:
 
 
 def _baseline_per_worker(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:
-    """The baseline's workers and throughput per worker, as each trial that is compared with it tells."""
+    """The baseline's workers and throughput per worker, from each trial that is compared with it."""
     found = []
     for trial in trials:
         rate, efficiency = trial.throughput_samples_per_s.value, trial.efficiency

@@ -59,7 +59,7 @@ def append_line(folder: PlainFolder, path: Path, value: dict[str, Any]) -> None:
     """Write ``value`` as one line of a file in a folder and wait until it is on the disk.
 
     A half-written last line is cut off first. Numbers that JSON does not know (NaN, infinity) become null. A signal
-    that ends the run waits until the line is there: what it says was measured already.
+    that ends the run waits until the line is there: it was measured already.
 
     Raises StoreError when the line cannot be written; the file is then as it was before.
     """

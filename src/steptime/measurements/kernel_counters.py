@@ -81,7 +81,7 @@ def thermal_throttles() -> float | None:
 
 
 def cpu_hz() -> float | None:
-    """The mean frequency of the cores at this moment, as far as the kernel says."""
+    """The mean frequency of the cores at this moment, as far as the kernel reports it."""
     frequencies = []
     for path in _SYS_CPU.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
         text = _text(path).strip()

@@ -96,7 +96,7 @@ def pooled_error(
         level: the share of such intervals that hold the truth.
         family: where the sum is the difference of two of so many trials which are compared with each other, their
             number: all such intervals then hold together. The trial that seems best is likely to be one that spreads
-            more than its variance says, so the larger variance counts for both, and its freedom is that of the prior.
+            more than its variance, so the larger variance counts for both, and its freedom is that of the prior.
     """
     own = [sum(share**2 for share in of_blocks.values()) for _, of_blocks in shares]
     totals: dict[int, float] = {}
@@ -314,7 +314,7 @@ class _Layout:
 
 def _sums(groups: Indices, values: Array) -> Array:
     """Return the sum of the values of each group."""
-    sums: Array = np.bincount(groups, values)  # type: ignore[assignment]  # numpy's stub says integers, with weights too
+    sums: Array = np.bincount(groups, values)  # type: ignore[assignment]  # numpy types them as integers, with weights too
     return sums
 
 

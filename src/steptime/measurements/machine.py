@@ -76,7 +76,7 @@ def _state(library: Any, handle: Any) -> GpuState:  # noqa: ANN401 - an untyped 
     )
 
 
-def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever the driver says
+def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever the driver reports
     return None if value is None else float(value)
 
 
@@ -84,7 +84,7 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 def fingerprint() -> dict[str, Any]:
-    """Return what the machine is, as far as it says; null where it does not.
+    """Return what the machine is, as far as it reports; null for the rest.
 
     ``cores`` are the physical cores that this process may use, ``threads`` their hardware threads, ``quota_cores``
     the limit of a container, ``memory_bytes`` all memory, ``gpus`` the devices that ``CUDA_VISIBLE_DEVICES`` leaves

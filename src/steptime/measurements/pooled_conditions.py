@@ -34,14 +34,14 @@ class ScheduledLaunch(AnyLaunch, Protocol):
 
 
 class IsolatedLaunch(Protocol):
-    """A launch whose record says what kept others out of its sockets."""
+    """A launch whose record has what kept others out of its sockets."""
 
     @property
     def isolation(self) -> str | None: ...
 
 
 class SitedLaunch(Protocol):
-    """A launch whose record says which hosts the run could use."""
+    """A launch whose record has the hosts that the run could use."""
 
     @property
     def site(self) -> Sequence[str] | None: ...

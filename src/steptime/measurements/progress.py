@@ -1,4 +1,4 @@
-"""How far a study is: the launches of each trial, counted from its records, and what its latest run says of itself.
+"""How far a study is: the launches of each trial, counted from its records, and what its latest run reports.
 
 Of the counts nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
 """
@@ -62,7 +62,7 @@ RunState = Literal["running", "silent", "killed", "ended"]
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far the latest run of a folder is, as it says itself."""
+    """How far the latest run of a folder is, by its own report."""
 
     __pydantic_config__ = STRICT
 
@@ -81,7 +81,7 @@ class RunProgress:
     """Items of the stage in any case, those that are over included; None if that is not known."""
     most: int | None = None
     least_s: float | None = None
-    """Seconds that the stage still takes, when its item began; None if nothing tells."""
+    """Seconds that the stage still takes, when its item began; None if unknown."""
     most_s: float | None = None
     at: str = ""
     """When the item began, or the run ended: UTC, ISO 8601."""

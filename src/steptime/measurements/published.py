@@ -33,7 +33,7 @@ def average_ratio(claim: Mapping[str, Any], measured: Iterable[Measured], level:
     claim is about ``loaders``, ``workers`` or ``batch_per_worker``, the trials of a pair are of the same framework, and
     differ in nothing but their loader and its helpers, their workers, or their batch: the ratio is then that of the
     times of as many samples. The mean is geometric, so that swapping the sides inverts it. The interval holds what
-    launches leave open of this mean; it says nothing of workloads that were not measured. Pairs that share a trial are
+    launches leave open of this mean; it does not hold for unmeasured workloads. Pairs that share a trial are
     taken for independent, which makes the interval too narrow by a factor of at most the square root of how often a
     trial is shared: it is widened by that factor.
 

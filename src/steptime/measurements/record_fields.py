@@ -78,7 +78,7 @@ Environment = Annotated[dict[str, Any], _fits(_Environment)]
 """Name, kind, container (where there is one), interpreter, Python version and versions of the main packages of a
 framework's environment."""
 Facts = Annotated[dict[str, Any], _fits(_StoredFramework)]
-"""What a framework says of itself, its ``framework_version`` among it."""
+"""What a framework reports of itself, its ``framework_version`` among it."""
 FoundCluster = Annotated[dict[str, Any], _fits(ClusterFindings)]
 """The hosts and links that a launcher made, as it found them: see ``ClusterFindings`` of clusters/cluster.py."""
 

@@ -141,7 +141,7 @@ class ResultsFiles:
         return trial
 
     def header(self) -> dict[str, Any]:
-        """Return what study.json says: schema, the steptime that wrote it, and the study."""
+        """Return the content of study.json: schema, the steptime that wrote it, and the study."""
         path = self.path / "study.json"
         header = self.json_object(path)
         if header is None:

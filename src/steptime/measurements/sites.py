@@ -56,7 +56,7 @@ def site_forms(launches: Iterable[LaunchTimes], kept: Mapping[str, Any]) -> list
 
     Args:
         launches: of all trials.
-        kept: the object ``sites`` of the results folder, by which each run says who named its hosts.
+        kept: the object ``sites`` of the results folder, by which each run keeps who named its hosts.
     """
     found: dict[tuple[str, ...], list[int]] = {}
     for launch in launches:

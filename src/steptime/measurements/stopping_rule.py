@@ -59,7 +59,7 @@ def _half_width(located: Sequence[tuple[float, float]]) -> float:
 
 
 class _Key:
-    """A launch that can be looked up: which one it is says all about it."""
+    """A launch that can be looked up: its number identifies it."""
 
     def __init__(self, launch: Launch, strategy: str) -> None:
         self.launch = launch

@@ -91,7 +91,7 @@ class LaunchRecord(StoredRecord, abc.ABC):
     """The names of all hosts that the run could use, in order: launches on another list ran on another site. None if
     the study names no hosts, and in records from before it was kept."""
     lost_hosts: list[str] = field(default_factory=list)
-    """Hosts that were not heard any more, so that the launch says nothing of what it launched and is repeated. One of
+    """Hosts that were not heard any more, so that the launch proves nothing and is repeated. One of
     them has died; srun forwards nothing of the others then."""
 
     @property
@@ -101,7 +101,7 @@ class LaunchRecord(StoredRecord, abc.ABC):
 
     @abc.abstractmethod
     def evidence(self) -> Sequence[WorkerEvidence]:
-        """Return what each worker says that must fit the configuration; empty if no worker reports anything."""
+        """Return what each worker reports that must fit the configuration; empty if no worker reports anything."""
 
     def settings(self) -> Mapping[str, Any]:
         """Return the settings of the configuration that the record repeats, by their names there."""
@@ -134,7 +134,7 @@ class _Kind(StoredObject):
 
 
 def record_reader(record: type[Record], check: Callable[[Record], None]) -> Reader[Record]:
-    """Return the function that reads a line of ``record`` and raises ValueError, which says what is wrong where.
+    """Return the function that reads a line of ``record`` and raises ValueError with what is wrong where.
 
     Args:
         record: the dataclass.

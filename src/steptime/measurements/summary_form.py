@@ -1,6 +1,6 @@
 """The summary of a study: what ``steptime report --json`` prints and every other report draws.
 
-docs/report-json.md says what each key means. Keys beyond the contract's are documented there too.
+docs/report-json.md describes each key. Keys beyond the contract's are documented there too.
 
 Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
@@ -137,7 +137,7 @@ class TrialSummary(JsonForm):
     """comm_hidden / communication; None if it is not known or nothing is communicated."""
     imbalance: Imbalance | None = None
     native: list[Account] | None = None
-    """What the framework's own timers and marks say, each with the ablation's account; None if it says nothing."""
+    """What the framework's own timers and marks say, each with the ablation's account; None without any."""
     breakdown: StepBreakdown | None = None
     """All that the ablation runs found, the five above among it."""
     training: TrainingSummary | None = None
@@ -145,7 +145,7 @@ class TrialSummary(JsonForm):
     cluster: ClusterForm | None = None
     """The hosts that the launcher made; None if it made none."""
     status: TrialStatus
-    """``unranked`` of a trial that was measured and changes what is computed, as ``reason`` says."""
+    """``unranked`` of a trial that was measured and changes what is computed (``reason``)."""
     reason: str | None
     flags: list[str]
     commands: list[list[str]]

@@ -19,7 +19,7 @@ def tiers_of(trial: Trial, kept: Mapping[str, Any]) -> list[Tuning]:
     Args:
         trial: documented or tuned.
         kept: what a run kept of the tiers in which trials stand, by trial id; a run of a study that races both tiers
-            says so of every trial in which ``tuned`` changes nothing.
+            marks every trial in which ``tuned`` changes nothing.
     """
     return _known(kept.get(trial.id)) or [trial.tuning]
 

@@ -82,7 +82,7 @@ def star(size: Real, workers: Real, link: Link) -> Real:
 
 
 SOCKET_RENDEZVOUS_BYTES = 3_715_832.0
-"""From which MPICH's messages over sockets between hosts wait for their receivers: what UCX 1.18 says of itself."""
+"""From which MPICH's messages over sockets between hosts wait for their receivers: as UCX 1.18 reports."""
 _IN_STEP = 2
 """Workers that leave every all-reduce together, so that both say that they are ready before either sends."""
 

@@ -1,4 +1,4 @@
-"""Computing on an unmeasured device: what its data sheet says, in proportion to one that somebody did.
+"""Computing on an unmeasured device: the rates of its data sheet, in proportion to one that somebody did.
 
 A roofline per layer (S. Williams et al., Commun. ACM 52 (2009) 65) knows neither kernels nor caches, so that its
 uncertainty is stated and wide: a factor of 1.6 to either side is meant for nine of ten. Between published single-device

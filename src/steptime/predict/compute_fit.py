@@ -42,7 +42,7 @@ ContentionOf = Callable[[Observation], Contention]
 def fit_computing(
     observations: Sequence[Observation], cost: Costs, contention_of: ContentionOf, rng: np.random.Generator
 ) -> ComputeFit | None:
-    """Return the parameters of computing; None if no record tells computing from communicating."""
+    """Return the parameters of computing; None if no record separates computing from communicating."""
     launch_phases = [each for each in observations if any(_is_whole(one) for one in each.launch_phases)]
     singles = [each for each in observations if each.deployment.workers == 1 and not each.deployment.servers]
     if launch_phases:

@@ -159,7 +159,7 @@ def _ranks(name: str, ranks: dict[int, tuple[str, str]], ratios: Sequence[float]
     else:
         count = per_process
     if count < 2:  # noqa: PLR2004 - one rank exchanges nothing
-        message = f"--nccl-tests: {name}: a table of one rank says nothing of a link; run all_reduce_perf on 2 or more"
+        message = f"--nccl-tests: {name}: a table of one rank does not measure a link; run all_reduce_perf on 2 or more"
         raise UsageError([message])
     if ratio is not None and abs(ratio / (2 * (count - 1) / count) - 1) > _ROUNDING:
         message = (

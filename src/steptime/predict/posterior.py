@@ -86,7 +86,7 @@ def draw_factors(spread: float, rng: np.random.Generator, count: int = DRAWS) ->
 
 
 def _kept_positive(scaled: Array, coefficients: Array) -> Array:
-    """Where a coefficient is negative, set it to zero and let the others carry the sum that the fit says."""
+    """Where a coefficient is negative, set it to zero and let the others carry the sum of the fit."""
     rows = np.atleast_2d(coefficients)
     below = rows < 0.0
     if not below.any():

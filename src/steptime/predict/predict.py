@@ -263,7 +263,7 @@ def _interval(values: Array, seen: Array) -> Interval[float, float]:
 
 def _phase(name: str, values: Array, group: ProfileGroup, target: Target) -> PredictedPhase | None:
     if name == "h2d" and target.key.device != "cpu":
-        return None  # it is part of what was measured as computing, and nothing here tells it apart
+        return None  # it is part of what was measured as computing, and cannot be separated here
     low, high = bounds(values)
     middle = float(np.median(values))
     nothing = not values.any()

@@ -34,7 +34,7 @@ _MOST_COUNT = 10**9
 
 How = Literal["measured", "apportioned", "prior"]
 """``measured``: fitted to records of that phase; ``apportioned``: a measured total, divided by the workload's
-arithmetic; ``prior``: no record says anything about it, and its draws are wide."""
+arithmetic; ``prior``: no record is about it, and its draws are wide."""
 
 
 LinkSource = Literal["net", "cluster", "believed", "prior"]
@@ -81,7 +81,7 @@ class LinkEstimate(_ProfileForm):
     switch_share: float = 0.0
     """Share of the rate at which the switch of a host reduces; 0 where it does not."""
     efficiency: list[tuple[float, float]] = []
-    """Bytes of messages, and the modelled over the measured seconds of each; empty where no table says."""
+    """Bytes of messages, and the modelled over the measured seconds of each; empty without a table."""
 
 
 class NetLink(_ProfileForm):

@@ -274,7 +274,7 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
         if one in values and other in values:
             yield f"{one} and {other} say the same; keep one of both"
     if "topk_share" in values and "topk" not in {text for text, _ in values.get("compression", [])}:
-        yield "topk_share says how much compression=topk keeps; add that, or take it away"
+        yield "topk_share requires compression=topk"
     strategies = {text for text, _ in values.get("strategy", [])}
     without = sorted(name for name in strategies if name in STRATEGIES and not STRATEGIES[name].servers)
     for key in ("servers", "server_placement"):

@@ -55,7 +55,7 @@ def compare_s_sgd(summaries: Sequence[TrialSummary], trials: Mapping[str, Trial]
         measured = measured_mean(each)
         found = _parts(each, trials[each.id], observed.get(each.id), costs)
         if measured is None or found is None:
-            left_out.append(f"{each.id}: no breakdown that tells computing from communication")
+            left_out.append(f"{each.id}: no breakdown into computing and communication")
             continue
         parts[each.id] = found
         for name, model in MODELS.items():

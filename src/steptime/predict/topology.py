@@ -60,7 +60,7 @@ _SHARDED_THIRDS = {"zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3}
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer, not an error
-    """The data cannot support a number; the message says which measurement would."""
+    """The data cannot support a number; the message names the measurement that would."""
 
 
 def contention_of(deployment: Deployment, key: GroupKey, machine: Machine) -> Contention:
@@ -104,7 +104,7 @@ def _cores_are_full(key: GroupKey, deployment: Deployment, contention: Contentio
 
 
 def _link(estimate: LinkEstimate, deployment: Deployment, effects: MachineEffects) -> Link:
-    # What was seen on links behind token buckets says nothing of the links of other hosts.
+    # What was seen on links behind token buckets does not describe the links of other hosts.
     sockets = effects.token_buckets and deployment.emulated and deployment.crosses
     return Link(
         rate=estimate.rate,

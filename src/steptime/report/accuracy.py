@@ -91,7 +91,7 @@ _FACTS: dict[str, Callable[[TrialSummary, TrainingSummary], str]] = {
 
 
 def training_names(trials: Sequence[TrialSummary]) -> dict[str, str]:
-    """Return what tells trained trials apart, by id: the framework, and every fact in which they differ."""
+    """Return the differences of trained trials, by id: the framework, and every fact in which they differ."""
     return _names(trials, always=("framework",))
 
 

@@ -86,7 +86,7 @@ def _differences(summary: Summary) -> Iterator[str]:
         yield (
             f"Training limits here, not loading: at most {percent(largest.value, largest.low, largest.high).line} of a "
             "step waits for its batch, so that no loader can save more, and what the claims say of loaders on faster "
-            "devices cannot be seen on this machine; the loader verdict says from which device speed on it would be."
+            "devices cannot be seen on this machine; the loader verdict gives the device speed from which it would be."
         )
 
 

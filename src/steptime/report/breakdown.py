@@ -11,8 +11,8 @@ from steptime.report.number_format import UNKNOWN, Shown, count, number, percent
 
 EXPLANATION = (
     "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "
-    "phase is the difference of runs with and without one stage of the step. A star says that no difference was taken: "
-    "the framework itself marked when the phase began and ended, or the phase cannot occur here. A dash says that "
+    "phase is the difference of runs with and without one stage of the step. A star means no difference: "
+    "the framework itself marked when the phase began and ended, or the phase cannot occur here. A dash means that "
     "a phase is not known, which is never 0. The rest is what the phases leave of the step, with every phase that has "
     "a dash. Closure is how far the sum of the phases without the rest is from the step, as a share of the step: above "
     "2 % the phases do not explain the step. Where marks and the ablation disagree, the account with which the phases "
@@ -21,7 +21,7 @@ EXPLANATION = (
 TITLES = {phase.name: phase.title for phase in PHASES}
 """The phases in their order, as a reader sees them."""
 CLOSED = 0.02
-"""A closure error above this says that the phases do not explain the step."""
+"""A closure error above this means that the phases do not explain the step."""
 
 
 @dataclass(frozen=True)

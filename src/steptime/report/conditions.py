@@ -32,7 +32,7 @@ _MARKS = (
     (
         "more workers than cores",
         (
-            "Workers shared processor cores. They compete for them, so the number says little about a machine on which "
+            "Workers shared processor cores. They compete for them, so the number does not hold for a machine on which "
             "each worker has its own."
         ),
     ),
@@ -197,7 +197,7 @@ def _gpus(gpus: list[dict[str, Any]]) -> str:
 
 
 def _noise(name: str, value: float | None) -> tuple[str, str]:
-    # Endings say the unit; what follows them says when it was read.
+    # Endings name the unit; what follows them names when it was read.
     stem, when = name, ""
     for moment in ("_before", "_after"):
         if name.endswith(moment):

@@ -93,7 +93,7 @@ def picture(title: str, spec: Spec, conditions: str) -> Figure:
 def _row(
     group: RankedGroup, row: RankedRow, shown: str, value: IntervalOverLaunches[float | None], marks: Marks
 ) -> Spec:
-    # The best's ratio is 1 by definition: its interval has no length and says nothing.
+    # The best's ratio is 1 by definition: its interval has no length.
     best = value is row.place.ratio_to_best and row.place.rank == 1
     low, high = drawn_interval(value)
     return {

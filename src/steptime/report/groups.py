@@ -136,7 +136,7 @@ def status_in_words(trial: TrialSummary) -> str:
 
 _LEFT_OUT = ("not run", "not finished")
 
-# Naming more would hide what the sentence says; the table marks all of them.
+# Naming more would hide the sentence; the table marks all of them.
 _MOST_NAMES = 4
 _RESOLUTION = "3 %"
 """The half-width that ``Place.launches_to_settle`` aims at."""
@@ -216,7 +216,7 @@ def _doubt(best: RankedRow, nearest: RankedRow) -> str:
 
 def _tie(tied: list[RankedRow]) -> str:
     sentence = f"{_who(tied)} cannot be distinguished at this budget"
-    if len(tied) == 2:  # noqa: PLR2004 - a pair has one ratio, which says how far apart they may be
+    if len(tied) == 2:  # noqa: PLR2004 - a pair has one ratio, which shows how far apart they may be
         sentence += f": the second takes {_times(tied[1])} of the first"
     needed = [row.place.launches_to_settle for row in tied[1:] if row.place.launches_to_settle is not None]
     if needed and max(needed) > 0:

@@ -16,7 +16,7 @@ from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, nu
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 _UNSURE = 10
-"""An interval that reaches further than this many times its number, in both directions, says nothing in figures."""
+"""An interval that reaches further than this many times its number, in both directions, is not shown in figures."""
 
 EXPLANATION = (
     "Alpha: one way of one byte over a plain socket between the same processes. Latencies: what a message without a "

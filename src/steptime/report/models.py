@@ -68,7 +68,7 @@ def _imbalance_sentences(found: ModelComparison) -> Iterator[str]:
 
 
 _IMBALANCE_MODELS = {
-    "mean worker": "the model of the mean worker says",
+    "mean worker": "the model of the mean worker gives",
     "measured factor": "the one with the measured factor",
     "stated shares": "the step of even hosts with the stated processor shares",
 }
@@ -87,7 +87,7 @@ def _ssgd_sentences(found: ModelComparison) -> Iterator[str]:
         error = next(each for each in found.errors if (each.case, each.model) == (case, model))
         worst = max((each for each in found.errors if each.case == case), key=lambda each: each.median_error)
         yield (
-            f"With {case}, the model '{model}' is nearest: it says {_times(error.ratio)} of the measured step over "
+            f"With {case}, the model '{model}' is nearest: it gives {_times(error.ratio)} of the measured step over "
             f"{count(error.trials, 'trial')}, median error {_share(error.median_error)}; '{worst.model}' is farthest, "
             f"{_times(worst.ratio)}."
         )

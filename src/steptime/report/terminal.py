@@ -142,7 +142,7 @@ class _Report:
             ]
             yield f"Equivalence check: {passed}", "red" if failed else "green", lines, "red"
         else:
-            sentence = "The equivalence check was not run: nothing says that these trials train the same."
+            sentence = "The equivalence check was not run: these trials may train different things."
             yield sentence, "yellow", [], ""
         if without := unranked_in_words(summary, self._names):
             held = count(len(unranked(summary)), "trial")

@@ -29,9 +29,9 @@ class Names:
         self._varying = {field for field in _CONDITIONS if _varies(trials, field)}
 
     def short(self, trial: TrialSummary) -> str:
-        """``pytorch allreduce``, with its tier and the options that vary; tells apart the trials of one group.
+        """``pytorch allreduce``, with its tier and the options that vary; unique among the trials of one group.
 
-        A strategy that the framework does not implement itself says who does: ``caffe allreduce (steptime's …)``.
+        A strategy that the framework does not implement itself names who does: ``caffe allreduce (steptime's …)``.
         """
         return self._short[trial.id]
 

@@ -1,6 +1,6 @@
 """Which trials of a plan may be launched: those that fit their hosts, have what they need, and train the same.
 
-Of every other one a verdict says why it has no result.
+Every other one gets a verdict with the reason.
 """
 
 from collections.abc import Mapping

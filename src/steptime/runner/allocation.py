@@ -180,7 +180,7 @@ def _answer(command: list[str]) -> tuple[bool, str]:
 
 
 def _left_s(text: str) -> float | None:
-    """Return the seconds that ``squeue -o %L`` says; None for ``UNLIMITED``, ``INVALID`` and the like."""
+    """Return the seconds that ``squeue -o %L`` prints; None for ``UNLIMITED``, ``INVALID`` and the like."""
     match = _LEFT.fullmatch(text)
     if match is None:
         return None

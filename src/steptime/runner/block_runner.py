@@ -167,9 +167,9 @@ class Schedule(Generic[Configuration, Record]):
         self.records.setdefault(configuration.id, []).append(record)
 
     def expected_s(self, configuration: Configuration) -> float | None:
-        """Return how long a launch of ``configuration`` will take; None while nothing tells.
+        """Return how long a launch of ``configuration`` will take; None while unknown.
 
-        That is the median of its own launches, or else as ``prior_s`` says, or else the mean of the others.
+        That is the median of its own launches, or else ``prior_s``, or else the mean of the others.
         """
         own = [record.wall_s for record in self._records(configuration)]
         if own:
@@ -196,7 +196,7 @@ class Schedule(Generic[Configuration, Record]):
         """Return how many launches are still to come, and how long they take.
 
         Args:
-            guess_s: the seconds of a launch, for as long as nothing tells.
+            guess_s: the seconds of a launch, as long as that is unknown.
             time_left_s: of the budget, which may leave out some of them; None for no budget.
         """
         least = most = 0

@@ -277,7 +277,7 @@ def missing_in_words(trials: Sequence[Trial], missing: Mapping[str, str | None])
 
     Args:
         trials: of a plan.
-        missing: what ``missing_requirement`` says of them, by their ids.
+        missing: their ``missing_requirement``, by their ids.
     """
     reasons = ((trial.framework, missing[trial.id]) for trial in trials)
     found = [Skipped({"framework": framework}, reason) for framework, reason in reasons if reason]

@@ -52,7 +52,7 @@ class WorkloadShapes:
 
 
 def has_classes(choice: WorkloadChoice) -> bool:
-    """Whether a workload tells classes apart, so that it has an accuracy."""
+    """Whether a workload has classes, so that it has an accuracy."""
     return build_workload(choice.name).loss == "softmax_cross_entropy"
 
 

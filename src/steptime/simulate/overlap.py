@@ -248,7 +248,7 @@ def _queued(configurations: Configurations) -> ExchangeTimes:
     pushing = most_bytes / servers.rate
     pulling = np.maximum(pushing * behind_pushes, 0.0)
     if configurations.group.colocated:
-        # Alone, a worker beside a server has it to itself, which says nothing of a round among others.
+        # Alone, a worker beside a server has it to itself, unlike in a round among others.
         unshared = np.maximum(unshared, pushing + pulling)
     pushing = np.minimum(pushing, unshared)
     pulling = np.minimum(pulling, unshared - pushing)

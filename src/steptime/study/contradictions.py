@@ -120,12 +120,10 @@ def _interpreters(document: Document) -> Iterator[Mistake]:
 def _cluster(document: Document) -> Iterator[Mistake]:
     launcher, cluster = document.at(("launcher",)), document.at(("cluster",))
     if launcher == _EMULATED and cluster is None:
-        yield Mistake(
-            ("launcher",), "needs the key cluster, which says how many hosts it makes; write cluster: {hosts: 2}"
-        )
+        yield Mistake(("launcher",), "needs the key cluster, the number of hosts; write cluster: {hosts: 2}")
     usable = [key for key, launchers in _ON_HOSTS.items() if launcher is None or launcher in launchers]
     on_hosts = next((key for key in usable if document.at((key,)) is not None), None)
-    if cluster is not None and launcher != _EMULATED and on_hosts is None:  # else _hosts says it
+    if cluster is not None and launcher != _EMULATED and on_hosts is None:  # else _hosts reports it
         yield Mistake(("cluster",), f"means something to the launcher {_EMULATED!r} only; add launcher: {_EMULATED}")
     for path, _ in document.each("include"):
         if launcher != _EMULATED and document.at((*path, "cluster")) is not None:
@@ -217,7 +215,7 @@ def _train_axis(top: Path, axis: str) -> list[Path]:
 
 
 def _two_repetitions(document: Document, trains: Sequence[Path]) -> Iterator[Mistake]:
-    """Yield what later trainings say of seeds and limits, which the first says for the whole study."""
+    """Yield the seeds and limits of later trainings, which the first sets for the whole study."""
     for path in trains[1:]:
         for key in ("seeds", "time_limit"):
             value = document.at((*path, key))

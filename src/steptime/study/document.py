@@ -104,7 +104,7 @@ class Document:
         return f"{where}: {key}: {mistake.text}" if key else f"{where}: {mistake.text}"
 
     def _quoted(self, mistake: Mistake) -> bool:
-        """Whether the mistake is about an item of a list that its text quotes, so that the index says nothing."""
+        """Whether the mistake is about an item of a list that its text quotes, so that the index is not needed."""
         value = self.at(mistake.path)
         is_item = bool(mistake.path) and isinstance(mistake.path[-1], int)
         return is_item and not isinstance(value, dict) and repr(value) in mistake.text

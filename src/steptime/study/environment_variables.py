@@ -32,11 +32,11 @@ _MPI_PROGRAMS = ("OMPI_", "PRTE_", "HYDRA_", "I_MPI_HYDRA_")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_VALUE = 4096
 
-_BY_THREADS = "the key threads_per_worker says how many compute threads there are"
-_BY_LAUNCHER = "the launcher tells every process its rank and its peers"
+_BY_THREADS = "the key threads_per_worker sets the number of compute threads"
+_BY_LAUNCHER = "the launcher gives every process its rank and its peers"
 _BY_NETWORK = "the launcher chooses the network of a launch"
 _BY_DEVICE = "the keys device and workers say which devices are used; hide devices in your shell"
-_BY_PRECISION = "the key precision says which arithmetic is used"
+_BY_PRECISION = "the key precision sets the arithmetic"
 _BY_STEPTIME = "it belongs to steptime and its processes"
 _CONTROLLED: Mapping[str, str] = {
     **dict.fromkeys(
@@ -137,7 +137,7 @@ def refusal(name: str) -> str | None:
 def variable_text(value: Any) -> str | None:  # noqa: ANN401 - whatever the file holds
     """Return the text of a variable's value in a study file; None, which leaves the variable unset, as it is.
 
-    Raises ValueError, which says what to write instead.
+    Raises ValueError with what to write instead.
     """
     if value is None:
         return None

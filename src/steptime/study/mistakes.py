@@ -93,7 +93,7 @@ def _shown(value: object) -> str:
 _NEEDED = {
     "workloads": "name at least one, as 'steptime list workloads' shows them",
     "frameworks": "name at least one, as 'steptime list frameworks' shows them",
-    "name": "it says which one is meant",
+    "name": "it identifies which one is meant",
 }
 _WORDS: dict[str, Callable[[Any, Mapping[str, Any]], str]] = {
     "int_type": lambda value, _: f"{_shown(value)} is not a whole number",

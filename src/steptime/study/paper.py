@@ -63,7 +63,7 @@ class Published(Strict):
     ratio: Annotated[float, Field(gt=0)] | None = None
     """Time of `slower` divided by time of `faster`, as published; null where only the direction was."""
     machine: str | None = None
-    """What it was measured on; the report says where this machine differs."""
+    """What it was measured on; the report lists where this machine differs."""
 
 
 class PublishedEfficiency(Strict):

@@ -15,7 +15,7 @@ Tuning = Literal["documented", "tuned"]
 """The tier of a trial's options: what the framework's own guide and example do, or the best that an expert gets
 without changing what is computed."""
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-"""What products are computed in: docs/gpu.md says what each means in every framework."""
+"""What products are computed in: docs/gpu.md describes each in every framework."""
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
 

@@ -49,7 +49,7 @@ class AblatedStep(abc.ABC):
     def marked_step(self, mark):
         """Run one step as ``Session.step`` does, and call ``mark(phase)`` as each phase of ``marks`` ends.
 
-        The framework's own view of its step: explicit phases, hooks, its profiler. Where the framework says only
+        The framework's own view of its step: explicit phases, hooks, its profiler. Where the framework reports only
         afterwards when a phase ended, ``mark(phase, at_s)`` takes the moment, in seconds of the host's monotonic
         clock.
         """

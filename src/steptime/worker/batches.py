@@ -80,7 +80,7 @@ class ArraySamples(object):
     def __init__(self, dataset, input_shape, innermost=False):
         """Read ``dataset``; with ``innermost``, images keep their channels last.
 
-        Raises ValueError when the file holds another number of samples or another size than the job says.
+        Raises ValueError when the file holds another number of samples or another size than the job gives.
         """
         images, self.labels = read_arrays(dataset, input_shape)
         self.scale, self.shift = scale_and_shift(dataset["transform"], images.shape[1])
@@ -132,7 +132,7 @@ def open_batches(job, rank, workers, put, open_folder, innermost=False, finisher
             Returns what makes a framework's batch on the device of ``(pixels, labels)``, numpy arrays of bytes and of
             int64 class indices. None has floats sent.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    Raises ValueError when the dataset does not hold what the job asks for or is too small for one batch.
     """
     loader, workload = job["loader"], job["workload"]
     if loader["kind"] == "synthetic":

@@ -2,7 +2,7 @@
 
 The secret is random, one per launch, and lies in ``job.json``, which only the user can read. It never crosses a
 socket: the accepting side sends a challenge, the connecting side answers it with its name and a challenge of its own,
-under a keyed hash (HMAC-SHA256), and the accepting side proves itself in the same way. A caller that says nothing, too
+under a keyed hash (HMAC-SHA256), and the accepting side proves itself in the same way. A caller that sends nothing, too
 little or something wrong is dropped, and holds up nobody meanwhile.
 """
 
@@ -55,7 +55,7 @@ def read_address(path):
 def accept_peers(listener, secret, names, limit_s):
     """Wait for the processes ``names`` and return their connections by name; the listener is closed in any case.
 
-    Raises RuntimeError that says who has not connected within ``limit_s`` seconds.
+    Raises RuntimeError with the peers that have not connected within ``limit_s`` seconds.
     """
     deadline = time.monotonic() + limit_s
     reception = _Reception(listener, secret, names)
@@ -84,7 +84,7 @@ def connect_peer(find_address, secret, name, limit_s):
         name: of this process.
         limit_s: seconds for all attempts.
 
-    Raises RuntimeError that says what went wrong last.
+    Raises RuntimeError with the last failure.
     """
     deadline = time.monotonic() + limit_s
     failure = "no process listens yet"
@@ -149,7 +149,7 @@ class _Reception(object):
         listener.setblocking(False)
 
     def await_news(self, deadline):
-        """Return when somebody calls or says something, or a caller is late, or at the deadline."""
+        """Return when somebody connects or sends something, or a caller is late, or at the deadline."""
         with selectors.DefaultSelector() as selector:  # not select(), which knows no descriptors above 1023
             for each in [self._listener] + [caller.connection for caller in self._callers]:
                 selector.register(each, selectors.EVENT_READ)

@@ -40,7 +40,7 @@ def run_message_timing(framework, job, context, records):
 
 
 def _time_all(timer, job, rendezvous):
-    """Time ``job["exchange"]`` as ``job["schedule"]`` says; return the ends of all runs and the checks' findings."""
+    """Time ``job["exchange"]`` by ``job["schedule"]``; return the ends of all runs and the checks' findings."""
     schedule = job["schedule"]
     pairs = [(name, size) for name in job["exchange"]["operations"] for size in job["exchange"]["sizes"]]
     costs = [timer.warm(operation, size) for operation, size in pairs]

@@ -22,7 +22,7 @@ _TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def limit_libraries(job):
-    """Let NVIDIA's libraries use TF32 only where the job says so; to be called before the framework is imported.
+    """Let NVIDIA's libraries use TF32 only where the job asks for it; to be called before the framework is imported.
 
     The variable is NVIDIA's own, and wins over what a framework asks of cuBLAS and cuDNN.
     """

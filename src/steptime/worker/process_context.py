@@ -82,7 +82,7 @@ class ProcessContext(object):
         """Raise RuntimeError when a communication ``library`` sees another rank or number of workers than expected."""
         if (rank, workers) != (self.rank, self.workers):
             raise RuntimeError(
-                "%s says worker %d of %d where the launcher says %d of %d; mpiexec and the MPI library of this "
+                "%s reports worker %d of %d, the launcher %d of %d; mpiexec and the MPI library of this "
                 "environment are probably of different kinds, remove one of them"
                 % (library, rank, workers, self.rank, self.workers)
             )

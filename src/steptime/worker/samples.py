@@ -105,7 +105,7 @@ def _batches_without_end(samples, batch, seed, rank, workers, shards, epoch):  #
 def read_index(dataset):
     """Return ``(paths, labels)`` of an ``image_folder``: a list of full paths and an int64 array.
 
-    Raises ValueError when the index holds another number of files than the job says.
+    Raises ValueError when the index holds another number of files than the job gives.
     """
     with open(dataset["index"]) as file:
         files = json.load(file)["files"]
@@ -124,7 +124,7 @@ def undecodable(path, why):
 
 
 def read_sizes(dataset):
-    """Return width and height of each image of a dataset, int64 (samples, 2), as its index tells them.
+    """Return width and height of each image of a dataset, int64 (samples, 2), as its index gives them.
 
     Raises ValueError when the index has no sizes.
     """
@@ -138,7 +138,7 @@ def read_sizes(dataset):
 def read_arrays(dataset, input_shape=None):
     """Return ``(images, labels)`` of an ``arrays`` dataset: uint8 (samples, channels, height, width) and int64.
 
-    Raises ValueError when the file holds another number of samples than the job says, or images that have not as many
+    Raises ValueError when the file holds another number of samples than the job gives, or images that have not as many
     values as ``input_shape``, the workload's.
     """
     with numpy.load(dataset["path"], allow_pickle=False) as file:

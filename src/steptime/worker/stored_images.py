@@ -1,6 +1,6 @@
 """The images of a dataset that lies in fewer and larger files than its images: tar shards, and decoded pixels.
 
-The core makes these forms (``datasets/stored_forms.py``); their index tells where each image lies, and how many bytes
+The core makes these forms (``datasets/stored_forms.py``); their index has the place of each image, and how many bytes
 each file has.
 """
 
@@ -17,7 +17,7 @@ def damaged(path, why):
 
 
 def require_whole(dataset):
-    """Raise ValueError, which names the file, unless every file of a stored form is as long as its index says.
+    """Raise ValueError, which names the file, unless every file of a stored form is as long as in its index.
 
     A library that reads a file to its end does not miss what was cut off.
     """
@@ -27,7 +27,7 @@ def require_whole(dataset):
         path = os.path.join(dataset["root"], name)
         found = os.path.getsize(path) if os.path.exists(path) else 0
         if found != size:
-            raise ValueError(damaged(path, "it has %d bytes, and its index says %d" % (found, size)))
+            raise ValueError(damaged(path, "it has %d bytes, not %d as in its index" % (found, size)))
 
 
 class TarMembers(object):

@@ -32,7 +32,7 @@ def found_threads():
     """Return what this process has, ready for JSON.
 
     ``cores``: those on which any of its threads may run, in order; ``live_threads``: how many threads it has;
-    ``thread_names``: how many of each name; ``thread_pools``: the size of each pool by its file, as its library tells
+    ``thread_names``: how many of each name; ``thread_pools``: the size of each pool by its file, as its library reports
     the calling thread, whether or not its threads have been started. ``helper_processes``: how many processes it has
     started, and they. Empty where the system does not say.
     """

@@ -15,7 +15,7 @@ class Validation(object):
     def __init__(self, job, rank, workers):
         """Read the validation set of ``job["training"]``.
 
-        Raises ValueError where it does not hold what the job says.
+        Raises ValueError where it does not hold what the job asks for.
         """
         dataset, workload = job["training"]["validation"], job["workload"]
         self._samples = ArraySamples(dataset, workload["input_shape"])

@@ -134,7 +134,7 @@ def open_loader(job, context):
 
     To be called before MPI is initialised: a process that holds MPI's connections must not be forked.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    Raises ValueError when the dataset does not hold what the job asks for or is too small for one batch.
     """
     loader = job["loader"]
     if loader["kind"] == "synthetic":

@@ -150,7 +150,7 @@ class WorkloadSolver(object):
         """Let the running statistics of batch normalisation start from the mean 0 and the variance 1.
 
         Caffe keeps sums and a count, in which the batches fade; with the count towards which it goes from the start,
-        every batch has the weight that the workload says.
+        every batch has the weight of the workload.
         """
         means, variances, count = self.net.params[layer["name"]]
         means.data[...] = 0.0

@@ -30,7 +30,7 @@ def open_chainer_batches(job, context, device):
     Inputs are float32 (batch,) + input shape; targets are int32 class indices, as Chainer's losses want them, or the
     inputs for a mean-squared-error workload. To a GPU images go as bytes from pinned memory, on a stream of their own.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    Raises ValueError when the dataset does not hold what the job asks for or is too small for one batch.
     """
 
     def put(inputs, targets):

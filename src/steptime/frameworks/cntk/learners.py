@@ -8,7 +8,7 @@ import numpy
 
 
 def local_learner(cntk, parameters, settings):
-    """Return the learner of one worker, as the job's ``optimizer`` says.
+    """Return the learner of one worker, by the job's ``optimizer``.
 
     The gradient is the mean over all samples of a step.
 

@@ -21,7 +21,7 @@ def open_cntk_batches(job, context):
     Both are CNTK's values: float32 (batch,) + input shape, and the share of each class, (batch, classes), which is None
     for a mean-squared-error workload.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    Raises ValueError when the dataset does not hold what the job asks for or is too small for one batch.
     """
     workload, smoothing = job["workload"], job["label_smoothing"]
     class_targets = None

@@ -1,7 +1,7 @@
 """Workloads as CNTK functions.
 
 CNTK knows no padding of windows but its own: ``auto_padding`` puts the windows' centres on the input's cells, the
-first on the first. Where that is what the workload says, it is used, because it costs nothing; elsewhere the image is
+first on the first. If the workload has the same, it is used, because it costs nothing; elsewhere the image is
 padded by a layer of its own, which copies it.
 """
 
@@ -226,7 +226,7 @@ def _batch_norm(function, layer, x):
 def _lrn(_, layer, x):
     attributes = layer["attributes"]
     size = attributes["size"]
-    # CNTK divides alpha by the number of neighbours too, whatever its documentation says.
+    # CNTK divides alpha by the number of neighbours too, unlike in its documentation.
     return cntk.local_response_normalization(
         x, (size - 1) // 2, attributes["k"], attributes["alpha"], attributes["beta"]
     )

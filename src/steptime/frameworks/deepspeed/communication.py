@@ -1,6 +1,6 @@
 """What DeepSpeed sends in a step: buckets behind the backward pass, and what the stages of ZeRO add.
 
-S. Rajbhandari et al., SC 2020, and the sources of DeepSpeed 0.19, which do not always do what the paper says.
+S. Rajbhandari et al., SC 2020, and the sources of DeepSpeed 0.19, which differ from the paper in places.
 """
 
 import itertools

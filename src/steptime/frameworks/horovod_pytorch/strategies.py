@@ -144,7 +144,7 @@ class HandleAblation(TorchAblation):
         return (lambda: self._finish(piece)), undone
 
     def _look(self):
-        """Note which gradients came back meanwhile; Horovod tells nobody by itself."""
+        """Note which gradients came back meanwhile; Horovod does not report it by itself."""
         now = time.monotonic()
         while self._back < len(self._watched) and self._mpi.poll(self._watched[self._back][4]):
             self._watched[self._back][3] = now

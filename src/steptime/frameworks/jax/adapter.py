@@ -6,7 +6,7 @@ from steptime.worker.framework import Framework
 def open_session(job, context):
     """Return a session of the strategy ``single`` or ``allreduce``.
 
-    Raises RuntimeError when the job wants a GPU and there is none, ValueError when its dataset is not what it says.
+    Raises RuntimeError when the job wants a GPU and there is none, ValueError when its dataset is another one.
     """
     from steptime.frameworks.jax.network import import_jax
 

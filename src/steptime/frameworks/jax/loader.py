@@ -124,7 +124,7 @@ def open_jax_batches(job, context, put):
     mean-squared-error workload. Both are what ``put`` makes of numpy arrays: arrays on the device. To a GPU images go
     as bytes; JAX copies them through pinned memory of its own, beside what is computed.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch and, from
+    Raises ValueError when the dataset does not hold what the job asks for or is too small for one batch and, from
     ``next``, when a file cannot be decoded.
     """
     workload, helpers = job["workload"], job["loader"].get("processes", 0)

@@ -16,7 +16,7 @@ def open_paddle_batches(job, context):
     Inputs are float32 (batch,) + input shape; targets are int64 class indices, or the inputs for a mean-squared-error
     workload.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch.
+    Raises ValueError when the dataset does not hold what the job asks for or is too small for one batch.
     """
 
     def put(inputs, targets):

@@ -100,7 +100,7 @@ class ReferenceSession(Session):
         self._optimizer.update(self._network.slopes)
 
     def _nudge_weights(self):
-        """Put every weight off by some millionths of itself where the job says so; return the weights before, or None.
+        """Put every weight off by some millionths of itself if the job asks for it; return the weights before.
 
         Of two seeds in a row the second one goes the other way: what lies at zero changes its sign in one of them.
         """

@@ -9,7 +9,7 @@ from steptime.worker.batches import Batches, open_batches
 def open_reference_batches(job, rank, workers, put):
     """Return the ``Batches`` of a worker; ``put`` is that of ``open_batches``.
 
-    Raises ValueError when the dataset does not hold what the job says, or holds a file that cannot be decoded.
+    Raises ValueError when the dataset does not hold what the job asks for, or holds a file that cannot be decoded.
     """
     squared = job["workload"]["loss"] == "mean_squared_error"
 

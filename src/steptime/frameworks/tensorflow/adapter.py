@@ -9,7 +9,7 @@ from steptime.worker.framework import Framework
 def open_session(job, context):
     """Return a session of the strategy ``single``, ``allreduce`` or ``ps_async``.
 
-    Raises RuntimeError when the job wants a GPU and there is none, ValueError when its dataset is not what it says.
+    Raises RuntimeError when the job wants a GPU and there is none, ValueError when its dataset is another one.
     """
     if job["strategy"] == "ps_async":
         from steptime.frameworks.tensorflow.server_worker import CoordinatedSession

@@ -26,7 +26,7 @@ def open_scheduled_batches(job, workers, scheduler):
         workers: how many there are.
         scheduler: TensorFlow's ``ClusterCoordinator``.
 
-    Raises ValueError when the dataset does not hold what the job says.
+    Raises ValueError when the dataset does not hold what the job asks for.
     """
     kind = ScheduledSynthetic if job["loader"]["kind"] == "synthetic" else ScheduledFiles
     return kind(job, workers, scheduler)

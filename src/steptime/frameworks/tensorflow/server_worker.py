@@ -106,7 +106,7 @@ class CoordinatedSession(Session):
         return self._ask("batches_ahead")
 
     def wait(self):
-        """A step has finished when the coordinator says so."""
+        """A step has finished at the word of the coordinator."""
         while self._steps:
             self._steps.popleft().result()
 

@@ -61,7 +61,7 @@ class GraphNativeBatches(object):
     def __init__(self, job, context):
         """Build the pipeline; ``job["loader"]`` is of the kind ``native`` or ``tfrecord``.
 
-        Raises ValueError when the dataset does not hold what the job says.
+        Raises ValueError when the dataset does not hold what the job asks for.
         """
         dataset = job["loader"]["dataset"]
         self.threads = job["loader"]["processes"]

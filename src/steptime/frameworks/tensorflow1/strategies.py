@@ -2,7 +2,7 @@
 
 ``ps_sync`` is ``tf.train.SyncReplicasOptimizer``; with ``ps_async`` every worker applies its gradients to the servers'
 weights when it has them. Worker 0 gives the weights their first values; ``tf.train.replica_device_setter``, with one
-of two rules, says which server holds which weights.
+of two rules, decides which server holds which weights.
 """
 
 from steptime.frameworks.tensorflow1 import cluster
@@ -240,7 +240,7 @@ class GraphServers(object):
         self._own.initialize(session)
 
     def begin(self, session):
-        """Wait before the first step until worker 0 says that it may be taken."""
+        """Wait before the first step until worker 0 allows it."""
         if self._context.rank:
             session.run(self._permission)
 

@@ -100,7 +100,7 @@ def namespace(owner: Owner, index: int) -> str:
 
 
 def hosts_file(count: int) -> str:
-    """What ``/etc/hosts`` says on every host."""
+    """The content of ``/etc/hosts`` on every host."""
     names = [f"{address(index)} {host_name(index)}" for index in range(count)]
     return "".join(f"{line}\n" for line in ["127.0.0.1 localhost", "::1 localhost", *names])
 

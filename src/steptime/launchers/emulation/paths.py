@@ -89,13 +89,13 @@ def _start(argv: list[str], variables: Mapping[str, str] | None) -> subprocess.P
 def _tell(program: subprocess.Popen[str], *lines: str) -> None:
     """Tell a program the secret and more; it stays where another user cannot read it, which arguments do not."""
     assert program.stdin is not None  # noqa: S101 - it was asked for
-    with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait for its words says
+    with contextlib.suppress(BrokenPipeError):  # it has ended, which the wait for its output shows
         program.stdin.writelines(f"{line}\n" for line in lines)
         program.stdin.flush()
 
 
 def _beat(told: list[subprocess.Popen[str]], ended: threading.Event) -> None:
-    """Say to programs that this process lives: over a cut link nothing else tells them that it does not."""
+    """Say to programs that this process lives: over a cut link they would not notice its end."""
     while not ended.wait(BEAT_S):
         for program in list(told):
             with contextlib.suppress(ValueError):  # closed meanwhile
@@ -117,7 +117,7 @@ def _answer_of(asker: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def _port_of(server: subprocess.Popen[str]) -> int:
-    """Return the port on which a program listens, as it says; what a login shell says before is passed over."""
+    """Return the port on which a program listens, as it prints it; what a login shell prints before is passed over."""
     assert server.stdout is not None  # noqa: S101 - it was asked for
     limit = threading.Timer(_LIMIT_S, server.kill)
     limit.start()

@@ -1,6 +1,6 @@
 """``python ping.py serve ADDRESS`` and ``… ask BYTES``: the two ends of the measurement of paths.
 
-The first line of standard input tells both a secret, which arguments would show to everybody. The serving end listens
+The first line of standard input gives both a secret, which arguments would show to everybody. The serving end listens
 on a free port, which it prints, and takes only the caller that proves to know the secret; the handshake is that of a
 launch. The second line for the asking end holds the addresses and ports to call, as JSON; it prints, for each, the
 times of its short and of its long exchanges as JSON. Later lines only say that the launcher lives: where they cease,
@@ -26,7 +26,7 @@ SHORT, LONG = 60, 3
 _HEADER = 8
 _LIMIT_S = 240
 BEAT_S, _SILENCE_S = 1.0, 10.0
-"""How often the launcher says that it lives, and after how long it is taken for dead."""
+"""How often the launcher sends a heartbeat, and after how long it is taken for dead."""
 _CONNECT_S = 30.0
 _ASKER = "asker"
 

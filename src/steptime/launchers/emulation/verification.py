@@ -98,7 +98,7 @@ def _of_delay(space: str, index: int, delay_s: float) -> list[str]:
     return [] if _is_close(delay, delay_s) else [f"the delay of host {index} is {delay}, not {delay_s:g} s"]
 
 
-def _is_close(found: Any, wanted: float) -> bool:  # noqa: ANN401 - whatever the tool says
+def _is_close(found: Any, wanted: float) -> bool:  # noqa: ANN401 - whatever the tool prints
     return isinstance(found, (int, float)) and abs(found - wanted) <= _CLOSE * wanted
 
 

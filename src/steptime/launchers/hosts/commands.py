@@ -218,7 +218,7 @@ def _mpiexec(request: Request, hosts: Sequence[FoundHost], cluster: Cluster, sha
 
 
 def _names_interface(request: Request) -> bool:
-    """Whether the study says which interface launches use, and so that they use no other network."""
+    """Whether the study names the interface of launches, and so that they use no other network."""
     return request.site is not None and request.site.interface is not None
 
 
@@ -248,7 +248,7 @@ def open_mpi_settings(interface: str, *, only_interface: bool) -> dict[str, str]
 
 
 def with_transports(start: Start) -> list[str]:
-    """Return the command of an mpiexec as a launch's record keeps it: with what its environment says of the network."""
+    """Return the command of an mpiexec as a launch's record keeps it: with the network settings of its environment."""
     said = {name: value for name, value in start["environment"].items() if name.startswith(_TRANSPORTS)}
     return ["env", *(f"{name}={value}" for name, value in sorted(said.items())), *start["argv"]]
 

@@ -34,7 +34,7 @@ def gpu_facts(
         visible: the value of CUDA_VISIBLE_DEVICES; None if it is not set.
         folder: of the driver, in /proc.
         devices: the kernel's folder of PCI devices.
-        said: what ``nvidia-smi`` says; it is asked by default.
+        said: the output of ``nvidia-smi``; it is asked by default.
     """
     found = smi_gpus(_ask() if said is None else said) or _listed_gpus(folder)
     if visible is not None:
@@ -89,7 +89,7 @@ def _ask() -> str:
 
 
 def _listed_gpus(folder: str) -> list[dict[str, Any]]:
-    """Return the GPUs that the driver lists in /proc, with what it says there; capability and memory it does not."""
+    """Return the GPUs that the driver lists in /proc, with the facts there; capability and memory it does not."""
     gpus = os.path.join(folder, "gpus")  # noqa: PTH118
     version = _VERSION.search(read_text(os.path.join(folder, "version")))  # noqa: PTH118
     found = []

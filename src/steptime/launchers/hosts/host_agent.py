@@ -1,7 +1,7 @@
 """``python host_agent.py [HOST]``: starts, watches and ends the processes of a launch on the host that it runs on.
 
 It is the far side of a line: ssh or srun joins its standard streams to the launcher. A message is one line of JSON, or
-several where this end has much to say (messages.py); an empty line only says that the other side lives. Where the line
+several where this end has much to say (messages.py); an empty line is a heartbeat of the other side. Where the line
 is closed, or silent for longer than the plan allows, every process of the launch on this host is ended: a far process
 outlives the death of its ssh, and a cut link.
 
@@ -88,7 +88,7 @@ class HostAgent:
 
     def run(self) -> None:
         """Obey the messages until the launcher, silence or a closed line ends the launch here."""
-        silence_s = 60.0  # until the plan says
+        silence_s = 60.0  # until the plan arrives
         try:
             while not self._left:
                 readable: list[Any] = [0, *(each for each in (self._listener, self._links) if each)]
@@ -215,7 +215,7 @@ class HostAgent:
         return [sys.executable, "-I", "-S", _TETHER, *command]
 
     def _start(self, process: Message) -> None:
-        """Start one process; what it says before it has files of its own goes to ``NAME.launch`` of the run folder."""
+        """Start one process; its output before it has files of its own goes to ``NAME.launch`` of the run folder."""
         folder, name = self._plan["folder"], process["name"]
         argv, environment = process["argv"], process["environment"]
         if name == "mpiexec":

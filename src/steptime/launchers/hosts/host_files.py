@@ -1,4 +1,4 @@
-"""The files in which the kernel tells of a host, read so that one which is not there is empty.
+"""The files in which the kernel describes a host, read so that one which is not there is empty.
 
 Host agents run without site-packages: only the standard library is imported, and nothing that takes long to import.
 """

@@ -34,7 +34,7 @@ from steptime.launchers.request import LATE, HostLoad, LaunchOutcome, Process, R
 _READY_S = 90.0
 """How long ssh or Slurm may take to start the host agents."""
 _COPIED_S = 1800.0
-"""How long a copy of an environment to a host's own disk may take; the host says meanwhile that it lives."""
+"""How long a copy of an environment to a host's own disk may take; the host sends heartbeats meanwhile."""
 _LAST_WORD_S = 6.0
 _SERVER_GRACE_S = 5.0
 
@@ -204,7 +204,7 @@ class _LaunchOnHosts:
                 return "cancelled"
 
     def _take(self, lines: Lines, message: dict[str, Any]) -> str | None:
-        """Note what a host agent says; return why the launch has failed by that, if it has."""
+        """Note a message of a host agent; return why the launch has failed by that, if it has."""
         host = message["host"]
         if "agent" in message:
             self._start_proxy(lines, message)

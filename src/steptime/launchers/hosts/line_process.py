@@ -1,4 +1,4 @@
-"""The ssh or srun of one line: a process that takes messages and says lines, and that may stand still at any time.
+"""The ssh or srun of one line: a process that takes messages and prints lines, and that may stand still at any time.
 
 A thread writes to it, so that a process that takes nothing holds up no other; another one listens.
 """
@@ -54,7 +54,7 @@ class LineProcess:
                 raise LaunchError(message) from error
 
     def begin(self, hear: Callable[["LineProcess", bytes], None]) -> None:
-        """Write what is put, and give every line that the process says to ``hear``, from threads of their own."""
+        """Write what is put, and give every line that the process prints to ``hear``, from threads of their own."""
         self._writer = threading.Thread(target=self._write, name=f"to {self.name}", daemon=True)
         self._writer.start()
         threading.Thread(target=self._listen, args=[hear], name=f"from {self.name}", daemon=True).start()
@@ -109,7 +109,7 @@ class LineProcess:
         assert stdin is not None  # noqa: S101 - it was asked for
         while (data := self._waiting.get()) is not None:
             left = memoryview(data)
-            with contextlib.suppress(OSError):  # the line has ended, which its exit code says
+            with contextlib.suppress(OSError):  # the line has ended, which its exit code shows
                 while left:
                     self._taken_at = time.monotonic()
                     left = left[stdin.write(left[:_CHUNK_BYTES]) :]

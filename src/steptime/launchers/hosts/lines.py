@@ -88,7 +88,7 @@ class Lines:
     ) -> dict[int, dict[str, Any]]:
         """Return one message that holds ``kind`` of each host, or of ``hosts``.
 
-        A host that says nothing at all for ``silence_s``, or for ``limit_s`` where that is None, is dead.
+        A host that sends nothing for ``silence_s``, or for ``limit_s`` where that is None, is dead.
 
         Raises LaunchError that names who did not answer.
         """

@@ -16,12 +16,12 @@ from typing import IO
 
 _TETHER = Path(__file__).parents[2] / "worker" / "tether.py"
 _MARKER = "ready.json"
-"""It tells one state of an environment from another."""
+"""It identifies one state of an environment."""
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class LocalCopyError(Exception):
-    """A copy cannot be made; the message says why."""
+    """A copy cannot be made; the message has the cause."""
 
 
 def local_copy(source: str, place: str) -> str:

@@ -1,4 +1,4 @@
-"""What a host agent says, as lines of bytes of which none is longer than Slurm leaves whole.
+"""The messages of a host agent, as lines of bytes of which none is longer than Slurm leaves whole.
 
 srun writes what all hosts say into one stream. It takes whole lines from each of them, but none of more than 1024
 bytes: a longer one is cut, and words of another host may come between its parts. A long message is therefore sent in
@@ -31,7 +31,7 @@ def lines_of(message: Message, number: int) -> list[bytes]:
     """Return the lines of a message of a host agent, each with its end.
 
     Args:
-        message: it has ``host``, the index of the host that says it.
+        message: it has ``host``, the index of the host that sends it.
         number: how many messages the same host has said before.
     """
     whole = json.dumps(message)
@@ -55,7 +55,7 @@ class Joiner:
         self._pieces: dict[int | None, list[Message]] = {}
 
     def joined(self, line: bytes) -> tuple[int | None, Message | None]:
-        """Return who says a line, and the message that it is or completes; None while pieces are still to come.
+        """Return the sender of a line, and the message that it is or completes; None while pieces are still to come.
 
         The host is None if a host agent does not know yet which one it is on.
 

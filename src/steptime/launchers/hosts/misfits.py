@@ -22,7 +22,7 @@ def misfits(
     Args:
         site: the hosts' names, and what the study wants.
         needed: what they must have at the same paths.
-        facts: what each host agent says of its host.
+        facts: what each host agent reports of its host.
         ends: the interface and the address of each.
         looks: what each sees of the shared files.
     """

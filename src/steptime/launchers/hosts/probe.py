@@ -26,7 +26,7 @@ _READY_S = 90.0
 _ANSWER_S = 20.0
 """So long a host has to start a program that does nothing."""
 _LOOK_S = 300.0
-"""So long a host may take to see a file and to start an interpreter; it says meanwhile that it lives."""
+"""So long a host may take to see a file and to start an interpreter; it sends heartbeats meanwhile."""
 _LOST_S = 20.0
 """After so long without a word, behind its first one, it is dead; srun itself goes on for as long as another works."""
 _EXCHANGES = 5

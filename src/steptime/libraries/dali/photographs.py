@@ -37,7 +37,7 @@ class DaliPhotographs(object):
             innermost: whether channels come last, else first.
             device_id: of the CUDA device; None for processors alone.
 
-        Raises ValueError when the dataset does not hold what the job says.
+        Raises ValueError when the dataset does not hold what the job asks for.
         """
         loader, workload = job["loader"], job["workload"]
         self._dataset = dataset = loader["dataset"]

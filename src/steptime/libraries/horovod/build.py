@@ -5,7 +5,7 @@
     bin/python -I build.py ENVIRONMENT pytorch|tensorflow|mxnet horovod==0.28.1
 
 Runs in the environment's own Python, after pip has installed the framework, and keeps the wheel in the folder that
-``STEPTIME_WHEELS`` names, under a name that says what is in it. The wheel has both of Horovod's controllers, gloo and
+``STEPTIME_WHEELS`` names, under a name that describes it. The wheel has both of Horovod's controllers, gloo and
 MPI, for processors only; the MPI is the one of the environment (the distribution ``mpich``), which the built library
 finds by its place beside it, so that one wheel serves every environment. CMake comes from the package index for the
 time of the build; a C++ compiler and make must be on the machine.
@@ -83,7 +83,7 @@ RECIPES = {
 
 
 def main(environment, framework, pin):
-    """Install Horovod for ``framework`` into ``environment``; SystemExit says what is missing."""
+    """Install Horovod for ``framework`` into ``environment``; SystemExit names what is missing."""
     if pin not in _SOURCES:
         sys.exit("only %s can be built, not %s" % (" or ".join(sorted(_SOURCES)), pin))
     recipe = RECIPES[framework]

@@ -93,7 +93,7 @@ class HorovodWorkers(object):
 
 
 def _slots(context):
-    """Return Horovod's own description of every worker, which says where on which host it runs."""
+    """Return Horovod's own description of every worker, with its host and place there."""
     from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
     hosts = [address.rsplit(":", 1)[0] for address in context.worker_addresses]

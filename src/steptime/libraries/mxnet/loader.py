@@ -142,13 +142,13 @@ class _ImageFiles(object):
         return inputs, mxnet.nd.array([label for _, label in items])
 
     def _cropped(self, content, box):
-        # OpenCV, which MXNet decodes with, fills what is missing of a cut file with grey and says nothing.
+        # OpenCV, which MXNet decodes with, fills what is missing of a cut file with grey, silently.
         if content.startswith(_JPEG) and content.rfind(_END_OF_IMAGE) < content.rfind(_START_OF_SCAN):
             raise ValueError("it ends before its image does, after %d bytes" % len(content))
         image = mxnet.image.imdecode(content, flag=int(self._colour))
         left, top, width, height = box
         if top + height > image.shape[0] or left + width > image.shape[1]:
-            raise ValueError("it has %dx%d pixels, and the index says other sizes" % image.shape[1::-1])
+            raise ValueError("it has %dx%d pixels, unlike in the index" % image.shape[1::-1])
         part = image[top : top + height, left : left + width]
         down, across = self._size
         if (height, width) != (down, across):

@@ -50,7 +50,7 @@ class PhotographFiles(object):
     def __init__(self, dataset, input_shape, seed):
         """Read the index of ``dataset``; ``input_shape`` is the workload's, ``seed`` the job's.
 
-        Raises ValueError when the index holds another number of images than the job says.
+        Raises ValueError when the index holds another number of images than the job gives.
         """
         self._transform = transform = dataset["transform"]
         paths, self.labels = read_index(dataset)
@@ -108,7 +108,7 @@ class _Files(object):
 
 
 class _TarShards(object):
-    """Every image is a file in a tar archive, whose place there the index tells."""
+    """Every image is a file in a tar archive, whose place there is in the index."""
 
     def __init__(self, dataset, _, sizes, mode):
         self._members = TarMembers(dataset)
@@ -157,5 +157,5 @@ def _decoded(file, mode, expected, cut):
     with Image.open(file) as opened:
         image = opened.convert(mode)
     if image.size != tuple(expected):
-        raise ValueError("it has %dx%d pixels, and the index says %dx%d" % (image.size + tuple(expected)))
+        raise ValueError("it has %dx%d pixels, not %dx%d as in the index" % (image.size + tuple(expected)))
     return cropped(image, *cut)

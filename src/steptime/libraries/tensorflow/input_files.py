@@ -39,7 +39,7 @@ def file_at_fault(source, chosen, decode):
 
 
 def _first_line(cause):
-    """Return what TensorFlow says of an error, without the operations in front of it and behind."""
+    """Return the message of an error of TensorFlow, without the operations in front of it and behind."""
     return re.sub(r"\{\{.*?\}\} ?| ?\[(\[|Op:).*", "", cause.message.splitlines()[0])
 
 

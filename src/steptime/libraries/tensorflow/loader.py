@@ -19,7 +19,7 @@ def open_tensorflow_batches(job, rank, workers, device=None):
         workers: how many there are.
         device: a GPU to which batches are copied ahead, as bytes that it normalises; None leaves them on the host.
 
-    Raises ValueError when the dataset does not hold what the job says.
+    Raises ValueError when the dataset does not hold what the job asks for.
     """
     loader = job["loader"]
     if loader["kind"] == "synthetic":

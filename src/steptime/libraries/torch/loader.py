@@ -145,7 +145,7 @@ def open_torch_batches(job, context, device, channels_last):
         device: a ``torch.device``.
         channels_last: whether images lie in memory with their channels innermost.
 
-    Raises ValueError when the dataset does not hold what the job says or is too small for one batch and, from ``next``,
+    Raises ValueError when the dataset lacks what the job asks for or is too small for one batch and, from ``next``,
     when a file cannot be decoded.
     """
     settings, workload = job["loader"], job["workload"]

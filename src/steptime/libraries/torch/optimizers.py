@@ -59,7 +59,7 @@ def set_rate(optimizer, rate):
 
 
 def update_option(job):
-    """Return the job's option ``update``, which says how the optimizer works."""
+    """Return the job's option ``update``: how the optimizer works."""
     return job["options"].get("update", "default")
 
 

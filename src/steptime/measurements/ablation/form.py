@@ -18,7 +18,7 @@ class Phase(JsonForm):
 
 
 class Account(JsonForm):
-    """What a framework itself says that a part of a step takes, with the ablation's account of the same part."""
+    """What a part of a step takes by the framework itself, with the ablation's account of the same part."""
 
     source: str
     """The framework's log or timers, or `marks`."""

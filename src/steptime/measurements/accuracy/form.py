@@ -67,7 +67,7 @@ class TrainingSummary(JsonForm):
     reached_target: int | None = None
     """How many of the trainings reached the target; None without one."""
     seconds_to_target: OverSeeds | None = None
-    """Of those that reached it only, as ``reached_target`` says."""
+    """Of those that reached it only (``reached_target``)."""
     samples_to_target: OverSeeds | None = None
     """Likewise."""
     samples_per_s: OverSeeds

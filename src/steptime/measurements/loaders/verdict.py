@@ -287,7 +287,7 @@ def _same_but_helpers(one: Trial, other: Trial) -> bool:
 
 
 def _draws_of(found: Estimate, stream: int) -> Draws:
-    """Return draws of a step time whose logarithm spreads as its interval says."""
+    """Return draws of a step time whose logarithm spreads as its interval."""
     deviation = math.log(found.high / found.low) / (2 * statistics.NormalDist().inv_cdf((1 + found.level) / 2))
     normal = np.random.default_rng([stream, found.steps]).standard_normal(_DRAWS)
     return np.asarray(found.mean * np.exp(deviation * normal), dtype=np.float64)

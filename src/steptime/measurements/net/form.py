@@ -1,6 +1,6 @@
 """What the network benchmark found, as ``steptime net --json`` and ``steptime report --json`` (key ``net``) print it.
 
-docs/net.md says what each key means.
+docs/net.md describes each key.
 
 Schema diary (``SCHEMA`` grows by one whenever a key changes its meaning):
 
@@ -31,7 +31,7 @@ class SizeRow(JsonForm):
 
 
 class Fit(JsonForm):
-    """A straight line through time against size, and what it says of the link."""
+    """A straight line through time against size, and what follows for the link."""
 
     start_s: Interval[float | None]
     """Seconds of a message without a byte."""

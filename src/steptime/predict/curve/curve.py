@@ -38,9 +38,9 @@ class Setup:
     """Nominal bytes per second of one network card."""
     cards_per_host: int | None
     stack: str = ""
-    """The name of a declared stack; empty where the text of ``framework`` says it."""
+    """The name of a declared stack; empty where the text of ``framework`` has it."""
     parameters: int | None = None
-    """Trainable values; None if the workload's name says them, or nothing does."""
+    """Trainable values; None if the workload's name has them, or unknown."""
 
     assumed_host_size: float | None = None
     """Workers that fit in one host, by an assumption where the source does not say."""

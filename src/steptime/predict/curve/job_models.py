@@ -62,7 +62,7 @@ class Job:
 
 
 class InformedModel(Protocol):
-    """Fits a curve of step times of a job, sorted by workers, and says what it becomes for others."""
+    """Fits a curve of step times of a job, sorted by workers, and predicts others."""
 
     def __call__(self, job: Job, workers: Array, seconds: Array, asked: Array) -> Array:
         """Return the seconds of a step with ``asked`` workers, given those measured."""

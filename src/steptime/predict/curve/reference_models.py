@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 
 class CurveModel(Protocol):
-    """Fits a curve of step times, sorted by workers, and says what it becomes for others."""
+    """Fits a curve of step times, sorted by workers, and predicts others."""
 
     def __call__(self, workers: Array, seconds: Array, asked: Array) -> Array:
         """Return the seconds of a step with ``asked`` workers, given those measured."""

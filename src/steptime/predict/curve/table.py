@@ -51,7 +51,7 @@ def read_own_curves(path: Path) -> list[ScalingCurve]:
     """Return the curves of a user's own CSV, which needs few columns.
 
     ``workers`` and one of ``step_time_s`` and ``throughput_samples_per_s`` with ``batch_per_worker`` must be there;
-    ``OWN_CURVE`` says what other columns mean where they are left out.
+    ``OWN_CURVE`` describes what other columns mean where they are left out.
 
     Raises:
         EvidenceError: the file cannot be read, lacks columns or has wrong values; all mistakes with their lines.

@@ -81,7 +81,7 @@ def _placed(parts: Sequence[Spec]) -> list[Spec]:
 
 
 def _words(placed: Sequence[Spec], x: Spec, offset: float) -> Spec:
-    """Return the names of the parts that have room for theirs: a colour alone says too little."""
+    """Return the names of the parts that have room for theirs: a colour alone is not enough."""
     low, high = x["scale"]["domain"]
     room = WIDTH / (high - low) / _LETTER
     wide = [part for part in placed if abs(part["end"] - part["start"]) * room > len(part["title"]) + 1]

@@ -52,7 +52,7 @@ class CheckCache:
 
         It covers the code of the check, of the worker half, of both frameworks and of the libraries that they share,
         the environment's packages, the machine's processor, GPUs and driver, the workload, the configuration and
-        ``setting``, which says how the check is done.
+        ``setting``, which describes the check.
         """
         parts = [
             self._shared,

@@ -155,7 +155,7 @@ class EquivalenceCheck:
             wanted = [case.loader.probe] if case.loader else None
             result = self.checker.check(trial, workload, truth_of, version, wanted)
             if executor.cancelled.is_set() and not result.passed:
-                return  # ended before its time, which says nothing about the framework
+                return  # ended before its time, which proves nothing about the framework
         with self._lock:
             refused = self.cache.put(key, result)
             if refused and not self._cache_refused:

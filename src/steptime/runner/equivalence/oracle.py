@@ -72,7 +72,7 @@ class _Run:
 
 
 class _ReferenceFailureError(Exception):
-    """The reference did not come to its end; the message says why."""
+    """The reference failed; the message has the cause."""
 
 
 @dataclass(frozen=True)
