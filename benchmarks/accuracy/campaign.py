@@ -71,7 +71,7 @@ class Campaign:
     hosts: Sequence[int] = (3, 4)
     """That are forecast, then measured."""
     replays: bool = False
-    """Whether the steps of these hosts are taken apart too."""
+    """Whether the steps of these hosts are broken down too."""
     deadline: float | None = None
     """On ``time.monotonic``; no launch begins after it."""
     started: float = field(default_factory=time.monotonic)

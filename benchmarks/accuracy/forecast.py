@@ -11,7 +11,7 @@ over their link, ``steptime fit``, ``steptime predict`` for more hosts, and then
 these commands makes a forecast, and every cell counts, on a quiet machine or not, with its noise beside it. Goals:
 median error 3 %, 90th percentile 10 %, intervals of 90 % that hold 85 to 95 %.
 
-What ``--replays`` adds, and what was taken apart of two hosts, is also replayed (``replay.py``): the simulator plays
+What ``--replays`` adds, and what was broken down of two hosts, is also replayed (``replay.py``): the simulator plays
 each step from the computing of its own launch. Replays come second; they forecast nothing.
 
 With ``--share 25% --hosts 3,4,6,8`` each host may use a quarter of a core, so that eight hosts of one worker fit on two

@@ -59,7 +59,7 @@ class ReplayedStep:
 
 
 def replayed_steps(folders: Folders) -> Iterator[ReplayedStep]:
-    """Yield a replay for each number of hosts whose steps were taken apart and whose link was measured."""
+    """Yield a replay for each number of hosts whose steps were broken down and whose link was measured."""
     for path in (folders.known, folders.held_out):
         if not (Store.exists(path) and Store.exists(folders.known)):
             continue

@@ -138,7 +138,7 @@ def verdict(store: Store, trial: Trial) -> str:
     if ablations:
         parts = break_down(trial, ablations, [])
         found.append(
-            f"phases miss {parts.closure_error:.0%}" if parts else f"**not taken apart**: {ablations[0].reason}"
+            f"phases miss {parts.closure_error:.0%}" if parts else f"**not broken down**: {ablations[0].reason}"
         )
     return "; ".join([*found, *(["timed"] if good and not ablations else [])])
 

@@ -126,7 +126,7 @@ class Registry(Mapping[str, T]):
             kind: as for ``plugins_of``.
             own: steptime's, by name.
             accepts: whether a plug-in's object is one of this kind.
-            expected: what it must be, in words, for the error where it is not.
+            expected: what it must be, for the error where it is not.
         """
         self._kind = kind
         self._own = own

@@ -1,4 +1,4 @@
-"""What the command line says of launches that take steps apart."""
+"""What the command line says of launches that break steps down."""
 
 import json
 from pathlib import Path
@@ -61,8 +61,8 @@ def test_a_plan_counts_ablation_launches_and_their_time():
 
 
 def test_a_plan_says_them_in_words():
-    assert "launches that take steps apart, about" in plan("breakdown=true", as_json=False)
-    assert "take steps apart" not in plan(as_json=False)
+    assert "launches that break steps down, about" in plan("breakdown=true", as_json=False)
+    assert "break steps down" not in plan(as_json=False)
 
 
 def test_status_counts_them_apart_from_timed_ones(folder):

@@ -1,4 +1,4 @@
-"""A package of somebody else's adds a framework and a workload: installed, raced, checked and taken apart."""
+"""A package of somebody else's adds a framework and a workload: installed, raced, checked and broken down."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the network benchmark found, in words, in a table and on a page."""
+"""What the network benchmark found, in a table and on a page."""
 
 import io
 

@@ -83,7 +83,7 @@ def breakdown_of(  # noqa: PLR0913 - what a cause may be planted in
     seconds: float = 4.0,
     **options: bool | float | str,
 ) -> Plant:
-    """Train ``workload`` in PyTorch for real and take its steps apart; skips where PyTorch is not installed.
+    """Train ``workload`` in PyTorch for real and break its step down; skips where PyTorch is not installed.
 
     Args:
         folder: a new one, for run folders.

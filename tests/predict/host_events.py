@@ -132,7 +132,7 @@ def a_cluster(seed: int) -> MadeUpCluster:
 
 
 def profile_of(cluster: MadeUpCluster, seed: int) -> Profile:
-    """Return the profile of one host: 1, 2, 4 and 8 devices, in three launches each, taken apart in two more."""
+    """Return the profile of one host: 1, 2, 4 and 8 devices, in three launches each, broken down in two more."""
     rng = np.random.default_rng(10_000 + seed)
     return a_profile([_observation(cluster, devices, rng) for devices in (1, 2, 4, 8)], machine=GPU_HOST)
 

@@ -153,7 +153,7 @@ def cluster(hosts=4, *, foreign=0.02):
 
 
 def launch_phases():
-    """A race whose trials were taken apart: one knows all, one nothing, one is asynchronous, one ran once."""
+    """A race whose trials were broken down: one knows all, one nothing, one is asynchronous, one ran once."""
     one, nothing = {"workers": 1}, {**dict.fromkeys(PHASES), "h2d": 0.0}
     trials = [
         trial("pytorch", "single", rate=1600.0, breakdown=breakdown(**one), workers=1),

@@ -35,7 +35,7 @@ ALONE, TOGETHER = groups_of(launch_phases())
 
 
 def many(count):
-    """A group of so many trials that were taken apart."""
+    """A group of so many trials that were broken down."""
     trials = [
         trial(rate=3000.0 - number, id=f"t-{number:08x}", varied_options={"x": number}, breakdown=breakdown())
         for number in range(count)

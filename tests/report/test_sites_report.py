@@ -1,4 +1,4 @@
-"""The sets of hosts that launches of a study ran on, in words."""
+"""The sets of hosts that launches of a study ran on."""
 
 from summaries import summary
 

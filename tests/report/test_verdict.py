@@ -1,4 +1,4 @@
-"""What a ranking says in words."""
+"""What a ranking says."""
 
 from summaries import place, summary, trial
 

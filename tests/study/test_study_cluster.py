@@ -34,7 +34,7 @@ MISTAKES = [
     ("launcher: emulated", "launcher: needs the key cluster"),
     ("cluster: {hosts: 2}", "add launcher: emulated"),
     ("launcher: local\ncluster: {hosts: 2}", "add launcher: emulated"),
-    ("hosts: [n0, n1]\ncluster: {hosts: 2}", "hosts: stands beside cluster, which makes hosts of this machine"),
+    ("hosts: [n0, n1]\ncluster: {hosts: 2}", "hosts: excludes cluster, which makes hosts of this machine"),
     (
         "hosts: [n0, n1]\ninclude: {workers: 2, cluster: {hosts: 2}}",
         "and the study uses real hosts (hosts, line 3); make two studies of it",

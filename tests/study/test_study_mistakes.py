@@ -197,7 +197,7 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         TOP + "batch_per_worker: 64\nglobal_batch: 128",
-        "race.yaml:4: global_batch: stands beside batch_per_worker; keep one: batch_per_worker for weak scaling, "
+        "race.yaml:4: global_batch: excludes batch_per_worker; keep one: batch_per_worker for weak scaling, "
         "global_batch for strong scaling (on the command line, KEY=null takes a key away)",
         id="two batches",
     ),
@@ -259,11 +259,11 @@ ONE_MISTAKE = [
         "(choices: nchw, nhwc)",
         id="option out of its choices",
     ),
-    pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: stands here and on line 3; a key may stand "
+    pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: is here and on line 3; a key may stand "
                  "once", id="repeated key"),
     pytest.param(TOP + "equivalence: {repeats: 1, steps: 1, repeats: 2}",
-                 "race.yaml:3: equivalence.repeats: stands here and on line "
-                 "3; a key may stand once", id="repeated key inside"),
+                 "race.yaml:3: equivalence.repeats: is here and on line "
+                 "3; a key may occur once", id="repeated key inside"),
     pytest.param(TOP + "question: !!python/object/apply:os.system [ls]", "race.yaml:3: question: the tag "
                  "!!python/object/apply:os.system is not allowed; a study holds plain values only", id="tag"),
     pytest.param(TOP + "? [a]\n: 1", "race.yaml: line 3 has a list or mapping as a key; a key is a name",
@@ -278,7 +278,7 @@ def test_a_mistake_is_one_sentence_with_its_line(mistakes, text, sentence):
 
 NO_YAML = [
     pytest.param(TOP + "equivalence:\n\tsteps: 1",
-                 "race.yaml:4: not valid YAML: a tab stands where spaces are needed; indent "
+                 "race.yaml:4: not valid YAML: a tab is where spaces are needed; indent "
                  "with spaces", id="tab"),
     pytest.param(TOP + "question: who: me", "race.yaml:3: not valid YAML: a second colon in one line; put a value that "
                  "holds ': ' in quotes", id="colon"),

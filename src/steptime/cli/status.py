@@ -46,7 +46,7 @@ def status(
         **({"tuning": "tier"} if any(row["tuning"] == "tuned" for row in shown) else {}),
         **({"ok": "ok"} if timed else {}),
         **({"failed": "failed"} if any(row["failed"] for row in shown) else {}),
-        **({"ablations_ok": "taken apart"} if apart else {}),
+        **({"ablations_ok": "broken down"} if apart else {}),
         **({"ablations_failed": "failed"} if any(row["ablations_failed"] for row in shown) else {}),
         **({"trainings_ok": "trainings"} if trained else {}),
         **({"trainings_failed": "failed"} if any(row["trainings_failed"] for row in shown) else {}),

@@ -190,5 +190,5 @@ class ClusterFindings:
     paths: list[PathFindings] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in the launch's record."""
+        """Its form in the launch's record."""
         return asdict(self)

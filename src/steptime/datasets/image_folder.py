@@ -89,7 +89,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
 
 
 def _in_words(error: Exception, path: Path) -> str:
-    """Return what a decoder raised on a file, in words."""
+    """Return what a decoder raised on a file."""
     if "cannot identify" in str(error):
         return "not a JPEG or PNG image" if path.stat().st_size else "empty file"
     return str(error) or type(error).__name__

@@ -77,7 +77,7 @@ class LockHeader:
         return cls(said.get("requirements", ""), said.get("pythons", "").split())
 
     def __str__(self) -> str:
-        """Return the lines as they stand in the lock."""
+        """Return the lines of the lock."""
         return (
             "# Made by `steptime env lock`; not to be edited by hand.\n"
             f"# requirements: {self.requirements}\n"

@@ -28,7 +28,7 @@ class CudaBuild(BaseModel):
     """The highest one, where the build holds machine code alone, or its libraries do; None if a driver compiles
     intermediate code (PTX) for later devices."""
     why_not_newer: str = ""
-    """What limits ``newest``, in words."""
+    """What limits ``newest``."""
     python: list[str] = Field(default_factory=list)
     """Python versions of the build; the framework's own where none is named."""
     verify: str = ""

@@ -30,7 +30,7 @@ class Accelerators:
     driver: str | None = None
     """Its version, as ``580.65.06``."""
     place: str = "this machine"
-    """Where they are, in words."""
+    """Where they are."""
 
     def __len__(self) -> int:
         return len(self.devices)

@@ -33,7 +33,7 @@ _ROWS = ("step", *NAMES, EXCHANGE)
 
 
 def export_traces(store: Store, folder: Path, only: str | None = None) -> list[Path]:
-    """Write a trace of every trial that was taken apart to ``folder`` as ``TRIAL.trace.json``; return the paths.
+    """Write a trace of every trial that was broken down to ``folder`` as ``TRIAL.trace.json``; return the paths.
 
     Of a framework that marks its phases, the trace has the marked steps of the first good ablation launch, on one
     clock; of another it has one step made up of the mean phases, as its name shows.

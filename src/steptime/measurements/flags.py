@@ -43,7 +43,7 @@ def trial_flags(
         launches: those that ended well.
         failed: how many did not.
         cores: physical cores that a launch could use; None when the machine did not say.
-        ablations: those that took steps apart.
+        ablations: those that broke steps down.
     """
     found = []
     # Servers compute as well: they sum and update while workers wait or go on.

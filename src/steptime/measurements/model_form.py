@@ -1,4 +1,4 @@
-"""Performance models and predictions as they stand in a summary: what published papers claim, compared with this study.
+"""Performance models and predictions in a summary: what published papers claim, compared with this study.
 
 The predicting half fills these forms; a summary of a study that asks for none of them has none.
 """

@@ -275,7 +275,7 @@ class Summary(JsonForm):
     tuned: list[TunedTrial] = Field(default_factory=list)
     """Every tuned trial against its documented counterpart."""
     gaps: list[Gap] = Field(default_factory=list)
-    """Of every trial that was taken apart against the first of its group that was, in the order of the ranking."""
+    """Of every trial that was broken down against the first of its group that was, in the order of the ranking."""
     loaders: list[LoaderVerdict] = Field(default_factory=list)
     """Who limits, loader or training, wherever both were measured alone."""
     accuracy: list[AccuracyPlace] = Field(default_factory=list)

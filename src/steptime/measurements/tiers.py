@@ -1,4 +1,4 @@
-"""The tiers of a study's options: the race in which a trial stands, and what the tier ``tuned`` changes and gains."""
+"""The tiers of a study's options: the race of a trial, and what the tier ``tuned`` changes and gains."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
@@ -14,11 +14,11 @@ TIERS: tuple[Tuning, ...] = get_args(Tuning)
 
 
 def tiers_of(trial: Trial, kept: Mapping[str, Any]) -> list[Tuning]:
-    """Return the tiers in which ``trial`` stands.
+    """Return the tiers of ``trial``.
 
     Args:
         trial: documented or tuned.
-        kept: what a run kept of the tiers in which trials stand, by trial id; a run of a study that races both tiers
+        kept: what a run kept of the tiers of trials, by trial id; a run of a study that races both tiers
             marks every trial in which ``tuned`` changes nothing.
     """
     return _known(kept.get(trial.id)) or [trial.tuning]

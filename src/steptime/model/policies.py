@@ -1,6 +1,6 @@
 """The step graph of a framework and strategy, by the communication policy: its own, or what stands for the strategy.
 
-A framework's own policies stand in the ``communication.py`` of its folder, which is pure Python: it is imported by
+A framework's own policies are in the ``communication.py`` of its folder, which is pure Python: it is imported by
 itself, without the adapter and without the framework. Nothing else of frameworks is read by the predicting half.
 """
 

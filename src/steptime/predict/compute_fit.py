@@ -69,7 +69,7 @@ def _from_ablation(
     base = alone or together
     found = ComputeFit({}, {}, 0.0, [])
     if not alone:
-        found.notes.append("one worker alone was not taken apart, so that the contention factor comes from a prior")
+        found.notes.append("one worker alone was not broken down, so that the contention factor comes from a prior")
     factor = 1.0 if alone else float(np.exp(_CONTENTION))
     spreads = []
     for name in ("forward", "backward"):

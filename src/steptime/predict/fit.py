@@ -116,8 +116,8 @@ def _of_like_company(own: Sequence[Observation], helping: Sequence[Observation])
     """Return the configurations of other strategies whose workers compute beside the same processes as the own ones.
 
     Workers are slowed by what runs beside them, and a parameter server computes too: where a strategy's own workers
-    were taken apart together, only these say how much; else those of strategies that have servers as it has, or none.
-    All are returned where nothing else was taken apart.
+    were broken down together, only these say how much; else those of strategies that have servers as it has, or none.
+    All are returned where nothing else was broken down.
     """
     together = any(each.deployment.workers > 1 and _was_taken_apart(each) for each in own)
     servers = any(each.deployment.servers for each in own)

@@ -142,7 +142,7 @@ def _of_parameter(name: str, group: ProfileGroup) -> str:
         return "a breakdown with the loader: steptime run STUDY breakdown=true -o RESULTS"
     if name == "timing":
         return "more launches of one worker: steptime run STUDY workers=1 launches.min=10 -o RESULTS"
-    return "one worker, taken apart, at two batches: steptime run STUDY workers=1 breakdown=true -o RESULTS"
+    return "one worker, broken down, at two batches: steptime run STUDY workers=1 breakdown=true -o RESULTS"
 
 
 def _net(framework: str, device: str) -> str:

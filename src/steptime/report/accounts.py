@@ -1,4 +1,4 @@
-"""What frameworks themselves say of their steps, compared with the ablation, in words."""
+"""What frameworks themselves say of their steps, compared with the ablation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What trainings reached, in words: final accuracy over seeds, time to target and speed, best first."""
+"""What trainings reached: final accuracy over seeds, time to target and speed, best first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ EXPLANATION = (
     "ends beyond ten times its mean (not settled). The final accuracy is that behind the last "
     "epoch; the best one was chosen by looking at the validation set, and is optimistic. Differences pair the "
     "trainings of the same seed; = marks those whose interval holds 0. Seconds are of training, without evaluation and "
-    "checkpoints; those to the target are of the seeds that reached it, whose number stands with them."
+    "checkpoints; those to the target are of the seeds that reached it, whose number is given."
 )
 
 
 @dataclass(frozen=True)
 class AccuracyRow:
-    """One trained trial in words."""
+    """One trained trial."""
 
     name: str
     trial: TrialSummary

@@ -14,7 +14,7 @@ EXPLANATION = (
 
 @dataclass(frozen=True)
 class LearningRow:
-    """One trial's throughput, loss rate and staleness in words."""
+    """One trial's throughput, loss rate and staleness."""
 
     row: RankedRow
     rate: Shown

@@ -1,4 +1,4 @@
-"""Groups whose steps were taken apart: where the time of a step goes, in words."""
+"""Groups whose steps were broken down: where the time of a step goes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ class BreakdownRow:
 
     @property
     def instrumentation(self) -> str:
-        """What taking apart costs, in a sentence."""
+        """What the breakdown costs, in a sentence."""
         against = self.breakdown.against_timing
         rather = f"; their step is {_change(against)} than that of the timing runs" if against else ""
         found = self.breakdown.instrumentation
@@ -119,7 +119,7 @@ class BreakdownRow:
 
 @dataclass(frozen=True)
 class BreakdownGroup:
-    """A group with trials that were taken apart, in the order of its ranking."""
+    """A group with trials that were broken down, in the order of its ranking."""
 
     title: str
     rows: list[BreakdownRow]
@@ -133,7 +133,7 @@ class BreakdownGroup:
 
 
 def breakdown_groups(groups: Sequence[RankedGroup]) -> list[BreakdownGroup]:
-    """Return the groups that hold a trial that was taken apart, in their order."""
+    """Return the groups that hold a trial that was broken down, in their order."""
     found = []
     for group in groups:
         own = [(row, row.trial.breakdown) for row in group.rows if row.trial.breakdown]

@@ -1,4 +1,4 @@
-"""The charts of steps that were taken apart, with the rows of each: numbers are picked, their units changed."""
+"""The charts of steps that were broken down, with the rows of each: numbers are picked, their units changed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

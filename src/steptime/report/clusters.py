@@ -1,4 +1,4 @@
-"""The hosts of trials, emulated ones and those of a site, in words: what their links gave, and what was asked for."""
+"""The hosts of trials, emulated ones and those of a site: what their links gave, and what was asked for."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ EXPLANATION = (
     "Emulated hosts are network namespaces of this one machine: each has its own name, its own cores and a link that "
     "the kernel slows down to the bandwidth and delay that the study asks for. They share memory, caches and clock, "
     "which hosts of a cluster do not. Alpha (the time of one byte) and bandwidth of the links were measured with plain "
-    "sockets before each launch and stand next to what was asked for; bytes are those of a host's interface during a "
+    "sockets before each launch and are next to what was asked for; bytes are those of a host's interface during a "
     "launch. The second number is the least and the most of any launch."
 )
 ABOUT_FOUND = (
@@ -26,7 +26,7 @@ ABOUT_FOUND = (
 
 @dataclass(frozen=True)
 class HostRow:
-    """One host in words."""
+    """One host."""
 
     name: str
     who: str
@@ -46,7 +46,7 @@ class HostRow:
 
 @dataclass(frozen=True)
 class LinkRow:
-    """One link in words."""
+    """One link."""
 
     name: str
     alpha: Shown

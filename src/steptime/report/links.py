@@ -44,7 +44,7 @@ def conditions(row: NetRow) -> str:
 
 
 class OperationRow(NamedTuple):
-    """One operation of a back end, in words."""
+    """One operation of a back end."""
 
     row: NetRow
     who: str
@@ -57,7 +57,7 @@ class OperationRow(NamedTuple):
 
 
 def operation_row(row: NetRow) -> OperationRow:
-    """Return an operation of a back end in words."""
+    """Return an operation of a back end."""
     fit = row.fit
     rate = fit.bandwidth_bytes_per_s if fit else NOT_MEASURED
     bits = Interval(*(bound and 8.0 * bound for bound in (rate.value, rate.low, rate.high)))

@@ -1,7 +1,7 @@
 """The report for a terminal: one ranked table per group, the equivalence check, and what has no rank.
 
 Where the terminal is wide enough a trial is one line, with quantiles of its steps where these fit too; where it is
-narrower, intervals stand under their numbers; where even that does not fit, a trial is a paragraph.
+narrower, intervals are under their numbers; where even that does not fit, a trial is a paragraph.
 """
 
 import textwrap

@@ -37,10 +37,10 @@ class Expansion:
     """What a study comes to on this machine."""
 
     trials: list[Trial]
-    """Different ones, in the order of the study's axes; trials that are compared stand together."""
+    """Different ones, in the order of the study's axes; trials that are compared are together."""
     skipped: list[Skipped]
     tiers: Mapping[str, tuple[Tuning, ...]]
-    """The tiers in which a trial stands, by its id: in both, where ``tuned`` changes nothing."""
+    """The tiers of a trial, by its id: in both, where ``tuned`` changes nothing."""
 
 
 def expand(

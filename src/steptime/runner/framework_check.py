@@ -59,7 +59,7 @@ def usual_workload(manifest: Manifest) -> str:
 
 
 def study_text(manifest: Manifest, workload: str) -> str:
-    """Return the study that launches every strategy of a framework once, checks it and takes its step apart."""
+    """Return the study that launches every strategy of a framework once, checks it and breaks its step down."""
     study = {
         "version": 1,
         "name": f"check-{manifest.name}",

@@ -1,4 +1,4 @@
-"""The rules by which no trial can be made of a combination; each gives its reason in words."""
+"""The rules by which no trial can be made of a combination; each gives its reason."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,7 +12,7 @@ from steptime.study.strategies import strategy_named
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:
-    """Say in words why no trial can be made of a combination; None if one can."""
+    """Say why no trial can be made of a combination; None if one can."""
     manifest = context.manifests[combination.framework]
     for rule in _RULES:
         reason = rule(combination, manifest, context)

@@ -54,7 +54,7 @@ def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], sche
 
 @dataclass(frozen=True)
 class AblationSchedule:
-    """How long an ablation launch takes steps apart."""
+    """How long an ablation launch breaks steps down."""
 
     warmup_steps: int
     """Whole steps that are run first and never counted."""

@@ -34,7 +34,7 @@ class Observer(Protocol):
         """A new stage begins; ``total`` is its number of items, None when it is not known."""
 
     def working_on(self, what: str) -> None:
-        """The current item, in words."""
+        """The current item."""
 
     def finished(self, what: str, *, ok: bool = True, kept: bool = False) -> None:
         """One item of the stage is over; ``kept``: its result was there already, so that it took no time."""

@@ -121,7 +121,7 @@ TIMED = RunKind(
 BREAKDOWNS = RunKind(
     "ablation",
     ABLATION,
-    purpose="take steps apart",
+    purpose="break steps down",
     share=0.4,
     launches=lambda study, trial: study.breakdown.launches if study.breakdown and not trial.training else 0,
     each_s=lambda study: START_S + study.breakdown.seconds if study.breakdown else 0.0,

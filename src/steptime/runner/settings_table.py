@@ -37,7 +37,7 @@ def settings_rows(readme: str) -> list[SettingsRow]:
 
 
 def settings_mistakes(manifest: Manifest) -> list[str]:
-    """Say in words where the table of the framework's README and its manifest disagree."""
+    """Say where the table of the framework's README and its manifest disagree."""
     path = manifest.folder / "README.md"
     rows = settings_rows(path.read_text("utf-8")) if path.is_file() else []
     if not rows:

@@ -199,7 +199,7 @@ def _epoch_s(epochs: Sequence[Sequence[Mapping[str, Any]]]) -> float:
 
 
 def _latest_epoch(path: Path, most: int) -> str:
-    """Return the last epoch in a worker's records, in words; empty where there is none yet."""
+    """Return the last epoch in a worker's records; empty where there is none yet."""
     try:
         lines = [line for line in path.read_text().splitlines() if '"kind": "epoch"' in line]
         last = json.loads(lines[-1]) if lines else None

@@ -1,6 +1,6 @@
 """The launches of a study's trials: timed ones, whose step times are compared, and later ones that explain them.
 
-Ablation launches take a step apart; loader launches take batches and train on none. All kinds are launches of a trial
+Ablation launches break a step down; loader launches take batches and train on none. All kinds are launches of a trial
 in a run folder of the results; they differ in their job and in what is read from their processes. Only timed launches
 count for a step time: in them nothing but the clock of the step is measured.
 """
@@ -118,14 +118,14 @@ def timed_runs(inputs: TrialInputs, timing: TimingSchedule, schedule: Schedule[T
 
 
 def ablation_runs(inputs: TrialInputs, schedule: AblationSchedule) -> TrialRuns[AblationLaunch]:
-    """Return the launches that take a step apart."""
+    """Return the launches that break a step down."""
 
     def record(trial: Trial, number: int, result: LaunchResult, fields: dict[str, Any]) -> AblationLaunch:
         workers = [] if result.reason else worker_ablations(result.collected, trial.workers)
         return AblationLaunch(**fields, trial=trial.id, launch=number, schedule=asdict(schedule), workers=workers)
 
     return TrialRuns(
-        title="Taking steps apart",
+        title="Breaking steps down",
         kind="ablation",
         results=inputs.results,
         guess_s=START_S + schedule.seconds,
@@ -189,7 +189,7 @@ def ablation_schedule(
 ) -> Schedule[Trial, AblationLaunch]:
     """Return the ablation launches that are still needed of those ``trials`` that have ``timed`` ones, by trial id.
 
-    ``seconds`` is the time that each of them takes steps apart.
+    ``seconds`` is the time that each of them breaks steps down.
     """
     launches = study.breakdown.launches if study.breakdown else 0
     measured = [trial for trial in trials if timed.get(trial.id)]
@@ -215,7 +215,7 @@ def loader_schedule(
 
 
 def expected_ablation_s(timed: Sequence[Launch], timed_s: float, seconds: float) -> float:
-    """Return how long a trial's first ablation launch will take, of which ``seconds`` are spent on taking steps apart.
+    """Return how long a trial's first ablation launch will take, of which ``seconds`` are spent on breaking steps down.
 
     Its start and end take as long as those of the trial's ``timed`` launches, each of which timed steps for
     ``timed_s`` seconds.

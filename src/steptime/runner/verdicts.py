@@ -29,7 +29,7 @@ class TrialCounts:
 
 @dataclass
 class Verdicts:
-    """What a run found against trials, by trial id; those of earlier runs stand where it did not look again."""
+    """What a run found against trials, by trial id; those of earlier runs stay where it did not look again."""
 
     against: dict[str, TrialVerdict] = field(default_factory=dict)
     """Of trials that have no result."""

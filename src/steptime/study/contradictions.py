@@ -46,7 +46,7 @@ def _two_batches(document: Document, path: Path) -> Iterator[Mistake]:
     if "exclude" not in path and all(document.at((*path, key)) is not None for key in _BATCHES):
         yield Mistake(
             (*path, "global_batch"),
-            "stands beside batch_per_worker; keep one: batch_per_worker for weak scaling, global_batch for strong "
+            "excludes batch_per_worker; keep one: batch_per_worker for weak scaling, global_batch for strong "
             "scaling (on the command line, KEY=null takes a key away)",
         )
 
@@ -155,7 +155,7 @@ def _hosts(document: Document) -> Iterator[Mistake]:
             known = ", ".join(map(repr, launchers))
             yield Mistake((key,), f"means nothing to the launcher {launcher!r}; its launchers are {known}")
         elif document.at(("cluster",)) is not None:
-            yield Mistake((key,), "stands beside cluster, which makes hosts of this machine; keep one of them")
+            yield Mistake((key,), "excludes cluster, which makes hosts of this machine; keep one of them")
 
 
 def _train(document: Document) -> Iterator[Mistake]:

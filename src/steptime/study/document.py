@@ -1,4 +1,4 @@
-"""A study file as plain values, each with the line on which it stands; the only module that knows ruamel.
+"""A study file as plain values, each with its line; the only module that knows ruamel.
 
 The tree of nodes is read, not the objects that a loader would make of it: so nothing in a file can make an object,
 every value keeps its line, and repeated keys are seen.
@@ -20,7 +20,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong, in words, and the value that it is about."""
+    """One thing that is wrong, and the value that it is about."""
 
     path: Path
     text: str
@@ -149,7 +149,7 @@ def read_yaml(text: str, name: str) -> Document:
 
 
 def read_value(text: str, name: str) -> tuple[Any, list[Mistake]]:
-    """Read one value, as it stands behind the equals sign of an override, and the mistakes in it.
+    """Read one value, behind the equals sign of an override, and the mistakes in it.
 
     Raises StudyError where the text is not YAML.
     """
@@ -204,7 +204,7 @@ def _brackets(text: str) -> int:
 def _words(error: MarkedYAMLError) -> str:
     problem = str(error.problem or error).strip()
     if "'\\t'" in problem:
-        return "a tab stands where spaces are needed; indent with spaces"
+        return "a tab is where spaces are needed; indent with spaces"
     if problem == "mapping values are not allowed here":
         return "a second colon in one line; put a value that holds ': ' in quotes"
     if "another document" in problem:
@@ -265,7 +265,7 @@ class _Walk:
                 continue
             key = str(key_node.value)
             if key in lines:
-                self._fault((*path, key), f"stands here and on line {lines[key]}; a key may stand once")
+                self._fault((*path, key), f"is here and on line {lines[key]}; a key may occur once")
                 self._document.places[*path, key] = _line(key_node)
                 continue
             lines[key] = _line(key_node)

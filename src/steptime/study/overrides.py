@@ -44,7 +44,7 @@ def _apply(document: Document, override: str) -> None:
 
 
 def _listed(text: str, path: Path) -> str:
-    """``1,2,4`` means a list where a list can stand."""
+    """``1,2,4`` means a list where a list is allowed."""
     takes_list = path[-1] in (*AXES, "processes") or "options" in path or "environment_variables" in path
     written = text.strip()
     return f"[{written}]" if takes_list and "," in written and written[0] not in "[{\"'" else written

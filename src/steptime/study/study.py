@@ -322,7 +322,7 @@ class Study(Strict):
     steps: Steps = Steps()
     """How many steps a launch runs."""
     breakdown: Annotated[BreakdownChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
-    """`true`, or its settings, adds launches that take each step apart into its phases."""
+    """`true`, or its settings, adds launches that break each step down into its phases."""
     loader_alone: Annotated[LoaderAloneChoice | None, BeforeValidator(form_if_true), TrueAllowed()] = None
     """`true`, or its settings, adds launches of every loader alone, and a verdict on who limits: loader or training."""
     budget: Duration | None = None

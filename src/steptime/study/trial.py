@@ -82,7 +82,7 @@ class Trial(BaseModel):
 
     @property
     def group(self) -> str:
-        """What must be equal for two trials to be ranked against each other, in words."""
+        """What must be equal for two trials to be ranked against each other."""
         size = "x".join(str(size) for size in self.input_shape)
         data = self.dataset or "synthetic data"
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"

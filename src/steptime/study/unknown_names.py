@@ -26,7 +26,7 @@ class OptionFacts:
     """Where it means something; empty means everywhere."""
 
     def mistake(self, name: str, value: object) -> str | None:
-        """Say in words why the option ``name`` cannot have ``value``; None if it can."""
+        """Say why the option ``name`` cannot have ``value``; None if it can."""
         if not _fits(value, self.type):
             return f"{value!r} is not {_TYPES[self.type]}, as {name} needs"
         if self.choices and value not in self.choices:

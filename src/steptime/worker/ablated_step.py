@@ -1,10 +1,10 @@
-"""The interface of a training step that can be taken apart: what the breakdown of a step asks of a framework.
+"""The interface of a training step that can be broken down: what the breakdown of a step asks of a framework.
 
 Requirements, which every ablated step meets:
 
 - a stage does what the whole step does, less what is taken away: the same kernels, layouts, buffers and messages;
 - a stage may return before its work is finished, as ``Session.step`` may;
-- a stage that the framework cannot take apart is left out, and its phases are null; nothing is estimated;
+- a stage that the framework cannot break down is left out, and its phases are null; nothing is estimated;
 - all workers give the same stages, in whatever order, and call them together.
 """
 

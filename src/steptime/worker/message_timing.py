@@ -69,7 +69,7 @@ class _MessageTimer(object):
     ``checks``, ``wrong``
         How many visits were checked, and how many of them had a wrong value on this worker.
     ``mistakes``
-        The first wrong values, in words.
+        The first wrong values.
     """
 
     def __init__(self, back_end, context, rendezvous):

@@ -111,7 +111,7 @@ class Session(abc.ABC):
         return
 
     def ablate(self):
-        """Return this session's step as an ``AblatedStep``; None if the framework's step cannot be taken apart.
+        """Return this session's step as an ``AblatedStep``; None if the framework's step cannot be broken down.
 
         Called at most once, before the first step of an ablation run: hooks and second graphs that ablation needs and
         ``step`` does not are made here. Weights may be anything afterwards; the session is closed.

@@ -64,7 +64,7 @@ class ZeroStage0(TorchStrategy):
     relaid = True
     """Whether weights may be laid out with their channels innermost after that."""
     stages = EngineAblation
-    """How the steps are taken apart."""
+    """How the steps are broken down."""
 
     def __init__(self, job, context, device):
         super(ZeroStage0, self).__init__(job, context, device)

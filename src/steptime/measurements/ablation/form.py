@@ -1,4 +1,4 @@
-"""The breakdown of a trial's step as it stands in a report."""
+"""The breakdown of a trial's step in a report."""
 
 from typing import Literal
 

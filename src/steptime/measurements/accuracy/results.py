@@ -162,7 +162,7 @@ def _curve(runs: Sequence[TrainingRun]) -> list[EpochPoint]:
 
 
 def accuracy_group(trial: Trial) -> str:
-    """Return what must be equal for the accuracies of two trials to be compared, in words."""
+    """Return what must be equal for the accuracies of two trials to be compared."""
     size = "x".join(map(str, trial.input_shape))
     on = trial.training.validation if trial.training else None
     held_out = f"validated on {on}" if on else "a stratified fifth held out"

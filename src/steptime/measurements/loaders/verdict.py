@@ -1,7 +1,7 @@
 """The loader verdict: who limits a configuration, and the cheapest change that lifts a limit by the loader.
 
 It compares three things that were measured apart: the loader alone, the training alone (synthetic batches) and both
-together. A change that the study has measured stands next to its prediction.
+together. A change that the study has measured is next to its prediction.
 """
 
 import math

@@ -222,7 +222,7 @@ def _group_by_curve(path: Path, rows: list[tuple[str, str, Setup, Point]], mista
         counts = [point.workers for _, _, point in members]
         twice = sorted({count for count in counts if counts.count(count) > 1})
         if twice:
-            mistakes.append(f"{place}: {', '.join(map(str, twice))} workers stand there more than once; keep one row")
+            mistakes.append(f"{place}: {', '.join(map(str, twice))} workers are there more than once; keep one row")
         elif len(counts) == 1:
             mistakes.append(f"{place}: it has a single worker count; measure at least one more, or leave it out")
         if not any(role == FIT for role, _, _ in members):

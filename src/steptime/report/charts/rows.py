@@ -1,6 +1,6 @@
 """Charts with a line per trial: throughput from zero, and step time divided by that of the best trial.
 
-Name and number stand above the interval, so that names of any length fit.
+Name and number are above the interval, so that names of any length fit.
 """
 
 from collections.abc import Sequence

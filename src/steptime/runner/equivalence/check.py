@@ -1,6 +1,6 @@
 """The equivalence check of a study: which checks its trials need, each from the cache or run now.
 
-A check launches the probes of a framework and strategy, and holds each against what the reference computes.
+A check launches the probes of a framework and strategy, and compares each with what the reference computes.
 """
 
 import json
@@ -73,7 +73,7 @@ class Checker:
         version: str,
         wanted: Iterable[Probe] | None = None,
     ) -> EquivalenceResult:
-        """Launch the probes of ``trial``, or those ``wanted``, and hold each against its truth until one fails."""
+        """Launch the probes of ``trial``, or those ``wanted``, and compare each with its truth until one fails."""
         found = Findings(trial, workload)
         if wanted is None:
             form = form_of(trial, self.executor.manifests[trial.framework])
