@@ -127,12 +127,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _OneProcessPerGroup(config, log)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what `make quick` does not run, before it is imported; None asks the other plugins."""
+    left_out = config.getoption("--quick") and any(collection_path == HERE / name for name in _NOT_QUICK)
+    return True if left_out else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what the options leave out, and start with the tests that take long."""
-    if config.getoption("--quick"):
-        left_out = [item for item in items if _is_long(item)]
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    """Deselect the tests of the other of the two runs that share them, and start with those that take long."""
     if config.getoption("--device"):
         kept = [item for item in items if item.get_closest_marker("cuda")]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
@@ -151,12 +153,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
     # Long ones first, so that all processes end at about the same time.
     items.sort(key=lambda item: _LONG.index(item.path.parent.name) if item.path.parent.name in _LONG else len(_LONG))
-
-
-def _is_long(item: pytest.Item) -> bool:
-    """Whether `make quick` leaves a test out."""
-    path = item.path.relative_to(HERE) if item.path.is_relative_to(HERE) else item.path
-    return any(path.is_relative_to(each) for each in _NOT_QUICK)
 
 
 def _framework_of(item: pytest.Item) -> str | None:

@@ -1,4 +1,4 @@
-"""A folder whose name is not text in UTF-8: results in it are read, and whatever would write the name down says so."""
+"""A folder whose name is no text in UTF-8: results in it are read, and whatever would write the name down says so."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def test_a_study_in_such_a_folder_is_run_into_another(folder):
 def test_launches_in_such_a_folder_are_refused_by_its_name(command, folder):
     said = " ".join(steptime(*command, cwd=folder, check=2).stderr.split())
 
-    assert r"f\xff/results' is not text in UTF-8" in said
+    assert r"f\xff/results' is not UTF-8" in said
     assert "choose another folder with -o" in said
     assert not (folder / "results").exists()
 
@@ -56,7 +56,7 @@ def test_a_dataset_in_such_a_folder_is_refused_by_its_name(folder, monkeypatch):
     (folder / "pictures.yaml").write_text(text)
     monkeypatch.chdir(folder)
 
-    with pytest.raises(StudyError, match=r"workloads.0.dataset: the path .*is not text in UTF-8.*rename the folder"):
+    with pytest.raises(StudyError, match=r"workloads.0.dataset: the path .*is not UTF-8.*rename the folder"):
         plan_study("pictures.yaml", [], None, None)
 
 

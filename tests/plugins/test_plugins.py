@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from program import steptime
+from program import process, steptime
 
 from steptime.cli.app import run_program
 from steptime.datasets.builtins import BUILTINS
@@ -237,7 +237,7 @@ def test_an_environment_of_a_broken_framework_is_refused_with_the_cause(installe
 
 def test_a_list_shows_where_each_comes_from_as_soon_as_one_comes_from_elsewhere(installed, tmp_path):
     site = installed("far", {"tiny_workload.py": WORKLOAD}, workloads={"tiny": "tiny_workload:ENTRY"})
-    assert "from" not in steptime("list", "workloads", cwd=tmp_path).stdout.splitlines()[1].split()
+    assert "from" not in process("list", "workloads", cwd=tmp_path).stdout.splitlines()[1].split()
     printed = steptime("list", "workloads", cwd=tmp_path, PYTHONPATH=str(site), COLUMNS="120").stdout
     assert "from" in printed.splitlines()[1].split()
     assert "far 1.0" in printed
