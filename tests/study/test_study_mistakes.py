@@ -259,7 +259,7 @@ ONE_MISTAKE = [
         "(choices: nchw, nhwc)",
         id="option out of its choices",
     ),
-    pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: is here and on line 3; a key may stand "
+    pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: is here and on line 3; a key may occur "
                  "once", id="repeated key"),
     pytest.param(TOP + "equivalence: {repeats: 1, steps: 1, repeats: 2}",
                  "race.yaml:3: equivalence.repeats: is here and on line "
