@@ -14,7 +14,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.predict import predict as predicting
 from steptime.predict.held_out import fit_with_holdout
-from steptime.predict.nccl_tests import read_nccl_tests
+from steptime.predict.nccl_output import read_nccl_tests
 from steptime.predict.profile import Profile, read_profile, write_profile
 from steptime.predict.query import read_queries
 

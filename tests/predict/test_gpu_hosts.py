@@ -7,7 +7,8 @@ from world import asked
 
 from steptime.model.nccl import OTHER_STEP, STEP
 from steptime.predict.links import device_link
-from steptime.predict.nccl_tests import fit_tables, parse_nccl_tests
+from steptime.predict.nccl_output import parse_nccl_tests
+from steptime.predict.nccl_tests import fit_tables
 from steptime.predict.observation import Deployment
 from steptime.predict.step_model import Contention
 from steptime.predict.topology import step_model_of
@@ -88,7 +89,7 @@ def test_a_slower_link_inside_hosts_makes_a_longer_step(one_host):
 
 
 def test_tables_of_nccl_tests_stand_for_the_links_of_their_hosts():
-    tables = [parse_nccl_tests(text, "out.txt") for text in (ONE, TWO)]
+    tables = [table for text in (ONE, TWO) for table in parse_nccl_tests(text, "out.txt")]
     net = tuple(each.link for each in fit_tables(tables))
     profile = a_gpu_profile(a_gpu_observation(8, 0.101), net=net)
 

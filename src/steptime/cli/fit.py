@@ -20,7 +20,8 @@ def fit(
     nccl_tests: Annotated[
         list[Path] | None,
         typer.Option(
-            metavar="FILE", help="What all_reduce_perf of nccl-tests printed on these hosts; one file for each run."
+            metavar="FILE",
+            help="Output of all_reduce_perf of nccl-tests on these hosts, as text or JSON.",
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
@@ -28,7 +29,8 @@ def fit(
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
     from steptime.cli.results import open_results
     from steptime.predict.held_out import fit_with_holdout
-    from steptime.predict.nccl_tests import fit_tables, read_nccl_tests
+    from steptime.predict.nccl_output import read_nccl_tests
+    from steptime.predict.nccl_tests import fit_tables
     from steptime.predict.profile import default_profile_path, write_profile
 
     tables = read_nccl_tests(nccl_tests or [])
@@ -37,7 +39,7 @@ def fit(
     links = fit_tables(tables, profile.machine.gpu)
     path = output or default_profile_path(folder)
     write_profile(profile, path)
-    warn(store.problems)
+    warn([*store.problems, *(sentence for table in tables for sentence in table.passed_over)])
     if as_json:
         from steptime.cli.tables import print_json
 

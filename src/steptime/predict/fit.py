@@ -26,7 +26,8 @@ from steptime.predict.links import (
     prior_spread,
 )
 from steptime.predict.machine_effects import MachineEffects, effects_of
-from steptime.predict.nccl_tests import NcclTable, fit_tables
+from steptime.predict.nccl_output import NcclTable
+from steptime.predict.nccl_tests import fit_tables
 from steptime.predict.observation import GroupKey, Observation
 from steptime.predict.posterior import LEVEL, Array, bounds
 from steptime.predict.profile import (

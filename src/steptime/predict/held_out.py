@@ -9,7 +9,7 @@ from steptime.measurements.store import Store
 from steptime.predict.anomaly import anomaly_of
 from steptime.predict.curve.reference_models import NULLS
 from steptime.predict.fit import fit, fit_group
-from steptime.predict.nccl_tests import NcclTable
+from steptime.predict.nccl_output import NcclTable
 from steptime.predict.observation import Deployment, Observation, observe
 from steptime.predict.predict import predict_one
 from steptime.predict.profile import HeldOut, MeasuredConfiguration, PredictedSeconds, Profile, ProfileGroup
