@@ -99,10 +99,13 @@ def _contradictions(profile: Path | None, overrides: "Sequence[str] | None") -> 
 
 
 def _predict_curve(points: Path, workers: "Sequence[int]", *, as_json: bool) -> None:
+    from steptime.cli.streams import warn
     from steptime.predict.curve.forecast import forecast
     from steptime.predict.curve.table import read_own_curves
 
-    found = forecast(read_own_curves(points), workers)
+    curves = read_own_curves(points)
+    warn([f"{curve.name}: {sentence}" for curve in curves for sentence in curve.repeated])
+    found = forecast(curves, workers)
     if as_json:
         from steptime.cli.tables import print_json
 

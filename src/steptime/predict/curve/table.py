@@ -6,9 +6,12 @@ throughput; every other column makes its prediction better.
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite
 from pathlib import Path
+from statistics import geometric_mean
 from typing import TypeVar
 
 from steptime.errors import FileError, choices_message
@@ -32,6 +35,19 @@ COLUMNS = (
 OWN_CURVE = {"source": "own", "strategy": "allreduce", "role": FIT}
 """Values of columns that the table of a user's own curve leaves out or empty."""
 _TIMES = ("step_time_s", "throughput_samples_per_s")
+_NUMBERS = frozenset({
+    *_TIMES, "workers", "workers_per_host", "inter_host_gbps", "nics_per_host", "parameter_servers",
+    "batch_per_worker", "parameters",
+})  # fmt: skip
+_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6}
+_OTHER_NAMES = {
+    "workers": ("gpus", "ranks", "devices", "processes", "num_workers", "world_size", "n"),
+    "throughput_samples_per_s": ("images_per_sec", "images_per_second", "samples_per_sec", "throughput", "images/sec"),
+    "batch_per_worker": ("batch_size", "batch", "global_batch", "local_batch"),
+}
+"""What other tables call the columns, to be asked for: some mean a device's, some all devices' together."""
+_FLAT = 1.3
+"""Where twice the workers or more together are not faster than this, the throughput may be that of one of them."""
 
 STRATEGY_NAMES = {
     name: strategy.name
@@ -60,14 +76,30 @@ def read_own_curves(path: Path) -> list[ScalingCurve]:
     needed = ["workers", *([] if "step_time_s" in header else ["throughput_samples_per_s", "batch_per_worker"])]
     missing = [column for column in needed if column not in header]
     if missing:
+        near = {column: next((name for name in _OTHER_NAMES[column] if name in header), None) for column in missing}
+        asked = [f"rename {name!r} to {column}, if that is what it is" for column, name in near.items() if name]
         message = (
             f"{path}, line 1: the table lacks the columns {', '.join(missing)}; a scaling curve needs workers, and "
-            "either step_time_s or throughput_samples_per_s with batch_per_worker"
+            "either step_time_s or throughput_samples_per_s (of all workers) with batch_per_worker"
         )
-        raise EvidenceError(message)
+        raise EvidenceError("; ".join([message, *asked]))
     defaults = {**OWN_CURVE, "curve": path.stem}
     filled = [(line, {**row, **{key: row.get(key) or value for key, value in defaults.items()}}) for line, row in rows]
-    return _curves_of(path, filled)
+    curves = _curves_of(path, filled, merge=True)
+    if "step_time_s" not in header and (flat := [each for each in curves if _is_flat(each)]):
+        raise EvidenceError([
+            f"{path}, curve {each.name}: {each.fit[-1].workers} workers have at most {_FLAT} times the throughput of "
+            f"{each.fit[0].workers}; if throughput_samples_per_s is that of one worker, multiply it by workers, and if "
+            "it is that of all, give step_time_s instead"
+            for each in flat
+        ])  # fmt: skip
+    return curves
+
+
+def _is_flat(curve: ScalingCurve) -> bool:
+    """Return whether the throughput of all workers hardly grows with their number."""
+    first, last = curve.fit[0], curve.fit[-1]
+    return last.workers >= 2 * first.workers and last.workers / last.step_time < _FLAT * first.workers / first.step_time
 
 
 def read_curves(path: Path) -> list[ScalingCurve]:
@@ -89,11 +121,23 @@ _Rows = list[tuple[int, dict[str, str]]]
 
 
 def _read_rows(path: Path) -> tuple[list[str], _Rows]:
+    """Return the names of columns in small letters and the rows, with numbers as Python reads them.
+
+    Spreadsheets and data frames write blank rows, comments, an index without a name, semicolons or tabs, decimal commas
+    and separated thousands.
+    """
     try:
-        reader = csv.DictReader(io.StringIO(read_user_text(path, _MOST_BYTES), newline=""))
-        header = [name.strip() for name in reader.fieldnames or ()]
+        text = read_user_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
+        # Comments become blank lines, so that the numbers of lines stay.
+        lines = ["" if line.lstrip().startswith("#") else line for line in text.split("\n")]
+        before = next((number for number, line in enumerate(lines) if line.strip()), 0)
+        reader = csv.DictReader(io.StringIO("\n".join(lines[before:]), newline=""), delimiter=_delimiter(lines[before]))
+        header = [name.strip().lower().replace(" ", "_") for name in reader.fieldnames or ()]
         reader.fieldnames = header
-        rows = [(reader.line_num, {key: (value or "") for key, value in row.items() if key}) for row in reader]
+        read = [
+            (before + reader.line_num, {key: (value or "").strip() for key, value in row.items() if key})
+            for row in reader
+        ]
     except (FileError, csv.Error) as error:
         reason = error.reason if isinstance(error, FileError) else error
         message = f"{path}: cannot be read as a CSV table: {reason}"
@@ -102,16 +146,56 @@ def _read_rows(path: Path) -> tuple[list[str], _Rows]:
     if twice:
         message = f"{path}: the table has the columns {', '.join(twice)} more than once; keep one of each"
         raise EvidenceError(message)
+    rows = [(line, row) for line, row in read if any(row.values())]
     if not rows and header:
         message = f"{path}: the table has no rows; every measured point is one"
         raise EvidenceError(message)
-    return header, rows
+    decimal = _decimal_mark([row.get(column, "") for _, row in rows for column in _NUMBERS])
+    plain = [(line, {key: _plain(value, decimal) if key in _NUMBERS else value for key, value in row.items()})
+             for line, row in rows]  # fmt: skip
+    return header, plain
 
 
-def _curves_of(path: Path, rows: _Rows) -> list[ScalingCurve]:
+def _delimiter(header: str) -> str:
+    """Return what separates columns: of comma, semicolon and tab the one that is in the header most often."""
+    return max(",;\t", key=header.count)
+
+
+def _decimal_mark(cells: Sequence[str]) -> str | None:
+    """Return the decimal mark that numbers of a table show; None if they show none, or both.
+
+    A number with both marks shows it, and one with a mark that cannot separate thousands.
+    """
+    shown = set()
+    for cell in cells:
+        for decimal, other in (".,", ",."):
+            whole = rf"\d{{1,3}}(?:\{other}\d{{3}})+"
+            many = rf"\d{{1,3}}(?:\{other}\d{{3}}){{2,}}"
+            ending = rf"\d+\{decimal}(?!\d{{3}}$)\d+|\d{{4,}}\{decimal}\d+|0\{decimal}\d+"
+            if re.fullmatch(rf"{whole}\{decimal}\d+|{many}|{ending}", cell):
+                shown.add(decimal)
+    return shown.pop() if len(shown) == 1 else None
+
+
+def _plain(cell: str, decimal: str | None) -> str:
+    """Return a number as Python reads it; what is ambiguous stays, to be named.
+
+    Without a decimal mark that the table shows, ``2,380`` may be 2380 or 2.38.
+    """
+    text = re.sub(r"(?<=\d)[ \u00a0\u202f'_](?=\d{3})", "", cell)
+    if decimal == ",":
+        text = text.replace(".", "").replace(",", ".")
+    elif decimal == "." and re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text):
+        text = text.replace(",", "")
+    if scaled := re.fullmatch(r"(\d+(?:\.\d+)?)([kKM])", text):
+        return f"{float(scaled[1]) * _SCALES[scaled[2]]:.15g}"
+    return re.sub(r"^(\d+)\.0+$", r"\1", text)
+
+
+def _curves_of(path: Path, rows: _Rows, *, merge: bool = False) -> list[ScalingCurve]:
     mistakes: list[str] = []
     read = [row for line, values in rows if (row := _CurveRow(f"{path}, line {line}", values, mistakes).point())]
-    curves = _group_by_curve(path, read, mistakes) if not mistakes else []
+    curves = _group_by_curve(path, read, mistakes, merge=merge) if not mistakes else []
     if mistakes:
         rest = len(mistakes) - _MANY
         raise EvidenceError([*mistakes[:_MANY], *([f"… and {rest} more"] if rest > 0 else [])])
@@ -208,17 +292,36 @@ class _CurveRow:
         self.mistakes.append(f"{self.place}: {column} {what}")
 
 
-def _group_by_curve(path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str]) -> list[ScalingCurve]:
+def _merged(members: list[tuple[str, Setup, Point]]) -> tuple[list[tuple[str, Setup, Point]], list[str]]:
+    """Return members with one point for each number of workers and role, and a sentence for each that had several."""
+    grouped: dict[tuple[int, str], list[tuple[str, Setup, Point]]] = {}
+    for member in members:
+        grouped.setdefault((member[2].workers, member[0]), []).append(member)
+    found, sentences = [], []
+    for (workers, role), same in grouped.items():
+        seconds = [point.step_time for _, _, point in same]
+        found.append((role, same[0][1], replace(same[0][2], step_time=geometric_mean(seconds))))
+        if len(same) > 1:
+            spread = max(seconds) / min(seconds)
+            times = f"{len(same)} times, {spread:.3g} times apart"
+            sentences.append(f"{workers} workers were measured {times}; their geometric mean counts")
+    return found, sentences
+
+
+def _group_by_curve(
+    path: Path, rows: list[tuple[str, str, Setup, Point]], mistakes: list[str], *, merge: bool
+) -> list[ScalingCurve]:
     grouped: dict[str, list[tuple[str, Setup, Point]]] = {}
     for name, role, setup, point in rows:
         grouped.setdefault(name, []).append((role, setup, point))
     curves = []
-    for name, members in grouped.items():
+    for name, rows_of_curve in grouped.items():
         place = f"{path}, curve {name}"
-        setups = {setup for _, setup, _ in members}
+        setups = {setup for _, setup, _ in rows_of_curve}
         if len(setups) > 1:
             columns = [key for key in vars(next(iter(setups))) if len({getattr(one, key) for one in setups}) > 1]
             mistakes.append(f"{place}: its rows differ in {', '.join(columns)}; rows of a curve differ in workers only")
+        members, repeated = _merged(rows_of_curve) if merge else (rows_of_curve, [])
         counts = [point.workers for _, _, point in members]
         twice = sorted({count for count in counts if counts.count(count) > 1})
         if twice:
@@ -234,6 +337,7 @@ def _group_by_curve(path: Path, rows: list[tuple[str, str, Setup, Point]], mista
                 setup=members[0][1],
                 fit=tuple(point for role, _, point in ordered if role == FIT),
                 holdout=tuple(point for role, _, point in ordered if role == HOLDOUT),
+                repeated=tuple(repeated),
             )
         )
     return curves

@@ -1,0 +1,80 @@
+"""Tables of curves as spreadsheets and data frames write them: what is unambiguous is read, the rest is named."""
+
+import pytest
+
+from steptime.predict.curve.curve import EvidenceError
+from steptime.predict.curve.table import read_own_curves
+
+PLAIN = "workers,throughput_samples_per_s,batch_per_worker\n1,641,64\n4,2380,64\n8,4419.71,64\n"
+INDEXED = ",workers,throughput_samples_per_s,batch_per_worker\n0,1,641,64\n1,4,2380,64\n2,8,4419.71,64\n"
+
+
+def curve(tmp_path, text, name="own.csv"):
+    path = tmp_path / name
+    path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+    (found,) = read_own_curves(path)
+    return found
+
+
+def mistakes(tmp_path, text):
+    with pytest.raises(EvidenceError) as caught:
+        curve(tmp_path, text)
+    return caught.value.mistakes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(PLAIN.replace("\n", "\r\n") + ",,\r\n,,\r\n", id="blank rows"),
+        pytest.param("# ResNet-50\n" + PLAIN + "# end\n", id="comments"),
+        pytest.param("\n\n" + PLAIN, id="blank lines first"),
+        pytest.param(PLAIN.replace("workers,", "Workers,").replace("batch_per", "Batch per"), id="capitals and blanks"),
+        pytest.param(PLAIN.replace(",", "\t"), id="tabs"),
+        pytest.param(PLAIN.replace(",", ";").replace(".", ","), id="semicolons and decimal commas"),
+        pytest.param(INDEXED, id="index"),
+        pytest.param(PLAIN.replace("2380", '"2,380"').replace("4419.71", '"4,419.71"'), id="separated thousands"),
+        pytest.param(PLAIN.replace("2380", "2 380").replace("4419.71", "4'419.71"), id="blanks in thousands"),
+        pytest.param(PLAIN.replace("641", "0.641k").replace("4419.71", "4.41971k"), id="k"),
+        pytest.param(PLAIN.replace(",64\n", ",64.0\n").replace("\n8,", "\n8.0,"), id="whole numbers as floats"),
+        pytest.param(PLAIN.replace("_worker\n", "_worker,\n").replace(",64\n", ",64,\n"), id="comma at the end"),
+        pytest.param("\ufeff" + PLAIN.replace("\n", "\r"), id="byte order mark and old ends of lines"),
+    ],
+)  # fmt: skip
+def test_a_table_is_read_as_the_plain_one(tmp_path, text):
+    assert curve(tmp_path, text).fit == curve(tmp_path, PLAIN).fit
+
+
+def test_a_number_of_two_readings_is_named(tmp_path):
+    text = PLAIN.replace("2380", '"2,380"').replace("4419.71", "4419")
+
+    assert mistakes(tmp_path, text) == [
+        f"{tmp_path / 'own.csv'}, line 3: throughput_samples_per_s is '2,380'; write a number"
+    ]
+
+
+def test_lines_are_counted_with_comments(tmp_path):
+    assert "line 4: workers" in mistakes(tmp_path, "# one\n" + PLAIN.replace("4,2380", "x,2380"))[0]
+
+
+def test_repeated_counts_are_one_point_and_said(tmp_path):
+    found = curve(tmp_path, "workers,step_time_s\n1,0.2\n2,0.2\n2,0.242\n4,0.25\n")
+
+    assert [point.step_time for point in found.fit] == pytest.approx([0.2, 0.22, 0.25])
+    assert found.repeated == ("2 workers were measured 2 times, 1.21 times apart; their geometric mean counts",)
+
+
+def test_columns_under_other_names_are_asked_for(tmp_path):
+    (message,) = mistakes(tmp_path, "gpus,images_per_sec,batch_size\n1,641,64\n4,2380,64\n")
+
+    for name in ("rename 'gpus' to workers", "rename 'images_per_sec'", "rename 'batch_size' to batch_per_worker"):
+        assert name in message
+
+
+def test_throughput_that_does_not_grow_is_asked_for_and_not_believed(tmp_path):
+    text = "workers,throughput_samples_per_s,batch_per_worker\n1,641,64\n4,595,64\n8,552.4,64\n"
+
+    assert "if throughput_samples_per_s is that of one worker" in mistakes(tmp_path, text)[0]
+
+
+def test_step_times_that_grow_with_workers_are_believed(tmp_path):
+    assert len(curve(tmp_path, "workers,step_time_s\n1,0.1\n4,0.43\n8,0.93\n").fit) == 3
