@@ -89,7 +89,9 @@ def format_bit_rate(bits_per_s: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time with three significant digits and a fitting unit: ``12.3 ms``, ``1.24 s``, ``3 min 20 s``."""
+    """Return a time with three significant digits and a fitting unit: ``12.3 ms``, ``-1.24 s``, ``3 min 20 s``."""
+    if seconds < 0.0:
+        return f"-{format_seconds(-seconds)}"
     # Where three digits would round up to the next unit, the next unit is used.
     if seconds < 0.9995e-3:  # noqa: PLR2004 - the limits of the units are the units
         return f"{seconds * 1e6:.3g} µs"

@@ -58,6 +58,7 @@ def test_a_share_may_be_written_in_percent():
         (59.97, "1 min 0 s"),
         (200, "3 min 20 s"),
         (7500, "2 h 5 min"),
+        (-1.5e-3, "-1.5 ms"),
     ],
 )
 def test_a_time_is_shown_in_a_fitting_unit(seconds, text):
