@@ -28,7 +28,7 @@ def end_of_run(folder: Path, *options: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(TESTS)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

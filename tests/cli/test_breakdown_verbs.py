@@ -72,7 +72,7 @@ def test_status_counts_them_apart_from_timed_ones(folder):
 
 
 def test_status_shows_them_where_a_study_has_them(folder):
-    assert "taken" in steptime("status", str(folder), cwd=folder).stdout
+    assert "broken" in steptime("status", str(folder), cwd=folder).stdout
 
 
 def test_a_trace_of_what_was_not_taken_apart_is_refused_with_what_to_do(tmp_path):

@@ -72,7 +72,7 @@ def test_a_setting_that_is_fixed_in_code_may_have_a_row():
         ("| false | true |", "| true | true |", "the documented value is false"),
         ("| false | true |", "| false | false |", "the tuned value is true"),
         ("| 25 | 25 |", "| 250 | 25 |", "the documented value is 25.0"),
-        ("[guide](https://example.org/guide)", "experience", "no link"),
+        ("[guide](https://example.org/guide)", "experience", "not a link"),
         ("| fused | fused |", "|  | fused |", "empty cell"),
     ],
 )

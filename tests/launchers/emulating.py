@@ -5,7 +5,6 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from system_packages import missing
 
 from steptime.clusters.cluster import Cluster, cluster_for
 from steptime.launchers.emulated import EmulatedLauncher
@@ -31,6 +30,8 @@ WRITE_PLACE = """
 
 def skip_where_impossible() -> None:
     """Skip the test, with the reason, where no hosts can be made."""
+    from system_packages import missing  # noqa: PLC0415 - programs that tests start have no path to it
+
     if reason := missing("emulation") or missing_requirement():
         pytest.skip(reason)
 

@@ -250,7 +250,7 @@ def test_without_groups_hosts_that_are_not_slow_are_made_all_the_same(tmp_path, 
 
 RUNNER = """
     import sys
-    sys.path.insert(0, {here!r})
+    sys.path[:0] = {path!r}
     from pathlib import Path
     from emulating import launch, two_hosts
     launch(Path({folder!r}), Path({folder!r}, "sleep.py").read_text(), cluster=two_hosts(cpu_shares={{1: 0.5}}))
@@ -260,7 +260,7 @@ RUNNER = """
 def start_runner(folder: Path) -> subprocess.Popen[bytes]:
     """Start a process that launches two sleeping workers on emulated hosts; return when both sleep."""
     (folder / "sleep.py").write_text(textwrap.dedent(WRITE_PLACE) + "import time\ntime.sleep(600)\n")
-    program = RUNNER.format(here=str(Path(__file__).parent), folder=str(folder))
+    program = RUNNER.format(path=sys.path, folder=str(folder))
     runner = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
     assert wait_until(lambda: all((folder / f"worker{rank}.json").exists() for rank in range(2)), 60)
     return runner

@@ -60,7 +60,7 @@ def test_the_first_paragraph_says_the_factors_and_what_the_models_make_of_them(i
     text = answer(imbalance)
     assert "On slowed hosts, the load-imbalance factor" in text
     assert "is reference 1.33x" in text
-    assert "On slowed hosts, of the measured step the model of the mean worker says 0.77" in text
+    assert "On slowed hosts, of the measured step the model of the mean worker gives 0.77" in text
 
 
 def test_a_step_that_hides_nothing_is_the_sequential_one(ssgd):
@@ -93,7 +93,7 @@ def test_a_free_update_gains_what_the_update_takes(ssgd):
 
 def test_the_first_paragraph_says_which_model_is_nearest_what_limits_and_what_would_help(ssgd):
     text = answer(ssgd)
-    assert "With 2 workers, the model 'sequential' is nearest: it says 1.00" in text
+    assert "With 2 workers, the model 'sequential' is nearest: it gives 1.00" in text
     assert "With several workers a step would be faster by links without limit 1.1" in text
 
 

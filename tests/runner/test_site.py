@@ -44,7 +44,7 @@ def test_hosts_of_lsf_are_taken_once_each_in_their_order():
 
 
 def test_a_study_that_wants_hosts_which_nobody_names_is_refused():
-    with pytest.raises(StudyError, match=r"nobody names any: write hosts: \[n0, n1\]"):
+    with pytest.raises(StudyError, match=r"none are named: write hosts: \[n0, n1\]"):
         site(launcher="ssh")
 
 

@@ -23,7 +23,7 @@ from steptime.runner.framework_files import Finding, finding
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.launch_spec import request_of
 from steptime.runner.run_folder import collect, make_run_folder
-from steptime.study.strategies import SINGLE
+from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
 
@@ -65,8 +65,9 @@ def _request(manifest: Manifest, trial: Trial, loader: Mapping[str, Any], interp
     workload = build_workload(trial.workload, input_shape=trial.input_shape, classes=trial.classes)
     job = timing_job(trial, workload, loader, _WITHOUT_END)
     make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
+    served = trial.model_copy(update={"servers": int(STRATEGIES[trial.strategy].servers)})
     return request_of(
-        trial, manifest, folder=folder, interpreter=interpreter, cores=(), time_limit_s=_OPEN_S + _LAUNCH_ENDS_S
+        served, manifest, folder=folder, interpreter=interpreter, cores=(), time_limit_s=_OPEN_S + _LAUNCH_ENDS_S
     )
 
 

@@ -47,7 +47,7 @@ class Strategy:
     """Whether the model of scaling curves describes its exchange."""
 
 
-SINGLE = Strategy("single", "one worker by itself", single_baseline=True)
+SINGLE = Strategy("single", "one worker that trains by itself", single_baseline=True)
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
