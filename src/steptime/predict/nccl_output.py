@@ -174,11 +174,9 @@ class _NcclRun:
             return
         groups = self._groups(found)
         for number, ranks in enumerate(groups):
-            rows = self._rows_of(number, len(groups), found)
-            try:
-                yield _table(found, ranks, rows, self.per_process)
-            except UsageError as error:
-                found.wrong += error.mistakes
+            table = _table(found, ranks, self._rows_of(number, len(groups), found), self.per_process)
+            if table is not None:
+                yield table
 
     def _groups(self, found: _FoundBeside) -> list[list[tuple[int, str, str]]]:
         """Return the ranks of each of the mixed runs: every one is alone on its host."""
@@ -368,8 +366,11 @@ def _add_result(run: _NcclRun, result: dict[str, Any], number: int, found: _Foun
 
 def _table(
     found: _FoundBeside, ranks: Sequence[tuple[int, str, str]], rows: Sequence[_RowOfRun], per_process: int
-) -> NcclTable:
+) -> NcclTable | None:
+    """Return the table of a run; None if its ranks are wrong, which is added to ``found``."""
     count = _count(found, ranks, [each.bus_ratio for each in rows if each.bus_ratio], per_process)
+    if count is None:
+        return None
     names = {host for _, host, _ in ranks if host}
     hosts = len(names) or (max(count // per_process, 1) if per_process > 1 else 1)
     device = next((kind for _, _, kind in ranks if kind), None)
@@ -380,7 +381,7 @@ def _table(
 
 def _count(
     found: _FoundBeside, ranks: Sequence[tuple[int, str, str]], ratios: Sequence[float], per_process: int
-) -> int:
+) -> int | None:
     """Return how many ranks took part: by the list of devices, or by busbw over algbw, ``2(P-1)/P``."""
     ratio = float(np.median(ratios)) if ratios else None
     if ranks:
@@ -390,12 +391,14 @@ def _count(
     else:
         count = per_process
     if count < 2:  # noqa: PLR2004 - one rank exchanges nothing
-        message = f"{found.place}: a table of one rank does not measure a link; run all_reduce_perf on 2 or more"
-        raise UsageError([message])
+        found.wrong.append(
+            f"{found.place}: a table of one rank does not measure a link; run all_reduce_perf on 2 or more"
+        )
+        return None
     if ratio is not None and abs(ratio / (2 * (count - 1) / count) - 1) > _ROUNDING:
-        message = (
+        found.wrong.append(
             f"{found.place}: busbw is {ratio:.3f} times algbw, but {count} ranks make it "
             f"{2 * (count - 1) / count:.3f}; the list of devices belongs to another table"
         )
-        raise UsageError([message])
+        return None
     return count

@@ -7,7 +7,7 @@ from typing import Any
 from steptime.measurements.flags import RECORDS_SET_ASIDE, STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.set_aside import SetAside, counted
-from steptime.measurements.summary_form import TrialSummary
+from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
 from steptime.report.number_format import UNKNOWN, count, number
 from steptime.units import format_bytes, format_seconds
 
@@ -84,6 +84,11 @@ _MARKS = (
     ("launches failed", "Some launches ended with an error and are not in the number."),
 )
 """What to look for in a flag, and what it means for a reader."""
+
+
+def passed_checks(checks: Sequence[EquivalenceSummary]) -> str:
+    """``Equivalence check: 8 of 9 checks passed``."""
+    return f"Equivalence check: {sum(each.passed for each in checks)} of {count(len(checks), 'check')} passed"
 
 
 def set_aside_in_words(found: Sequence[SetAside]) -> str:

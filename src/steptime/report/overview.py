@@ -206,8 +206,7 @@ class _Overview:
             yield f"{sentence}{skipped}", "yellow"
             return
         failed = [check for check in summary.equivalence if not check.passed]
-        passed = f"{len(summary.equivalence) - len(failed)} of {count(len(summary.equivalence), 'check')} passed"
-        yield f"Equivalence check: {passed}.{skipped}", "red" if failed else "green"
+        yield f"{conditions.passed_checks(summary.equivalence)}.{skipped}", "red" if failed else "green"
         lines = [
             f"  not passed: {check_name(each, summary.equivalence)}, {each.workload}: {each.reason}" for each in failed
         ]

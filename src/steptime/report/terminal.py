@@ -19,7 +19,7 @@ from steptime.report import accuracy, breakdown, clusters, loaders, tiers
 from steptime.report.answer import answer, paper_line
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_text import render_breakdown
-from steptime.report.conditions import machine_in_a_line, set_aside_in_words
+from steptime.report.conditions import machine_in_a_line, passed_checks, set_aside_in_words
 from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.models import model_tables
 from steptime.report.number_format import Shown, baseline, count, published
@@ -128,7 +128,6 @@ class _Report:
             yield "Published by others, compared with the average measured here", "bold", lines, ""
         failed = [check for check in summary.equivalence if not check.passed]
         if summary.equivalence:
-            passed = f"{len(summary.equivalence) - len(failed)} of {count(len(summary.equivalence), 'check')} passed"
             lines = [
                 f"not passed: {check_name(check, summary.equivalence)}, {check.workload}, "
                 f"{count(check.workers, 'worker')}: {check.reason}"
@@ -140,7 +139,7 @@ class _Report:
                 for check in summary.equivalence
                 if check.crashes and check.passed
             ]
-            yield f"Equivalence check: {passed}", "red" if failed else "green", lines, "red"
+            yield passed_checks(summary.equivalence), "red" if failed else "green", lines, "red"
         else:
             sentence = "The equivalence check was not run: these trials may train different things."
             yield sentence, "yellow", [], ""

@@ -23,7 +23,7 @@ from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import environment_key, request_of
 from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environment_spec
 from steptime.runner.run_folder import trial_run_folder
-from steptime.runner.run_kinds import RUN_KINDS, RunKind
+from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind
 from steptime.runner.site import accelerators_of, site_of_study
 from steptime.runner.vocabulary import read
 from steptime.study.environment_variables import passed, refusal, stripped
@@ -73,7 +73,7 @@ class StudyPlan:
     @property
     def timed(self) -> list[Trial]:
         """The trials whose steps are timed; the others are trained until it is over."""
-        return [trial for trial in self.expansion.trials if not trial.training]
+        return TIMED.trials(self.study, self.expansion.trials)
 
     @property
     def most_hosts(self) -> int:

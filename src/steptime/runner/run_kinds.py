@@ -68,8 +68,8 @@ class RunKind(Generic[TrialRecord]):
     """A guess of the seconds of one."""
     make: Callable[[RunInputs, Sequence[Trial]], Launches[TrialRecord]]
     """Return the launches of trials and their schedule."""
-    time_limit_s: Callable[[Study], float]
-    is_result: bool
+    time_limit_s: Callable[[Study], float] = lambda study: study.time_limit
+    is_result: bool = False
     """Whether a trial has no result without it."""
 
     def trials(self, study: Study, trials: Sequence[Trial]) -> list[Trial]:
@@ -103,8 +103,9 @@ def _training(run: RunInputs, trials: Sequence[Trial]) -> Launches[TrainingRun]:
 
 
 def _loads(study: Study, trial: Trial) -> int:
-    reads = study.loader_alone and not trial.training and trial.loader != SYNTHETIC.name
-    return study.loader_alone.launches if study.loader_alone and reads else 0
+    if study.loader_alone is None or trial.training or trial.loader == SYNTHETIC.name:
+        return 0
+    return study.loader_alone.launches
 
 
 TIMED = RunKind(
@@ -115,7 +116,6 @@ TIMED = RunKind(
     launches=lambda study, trial: 0 if trial.training else study.launches.min,
     each_s=lambda study: START_S + study.seconds_per_launch,
     make=_timing,
-    time_limit_s=lambda study: study.time_limit,
     is_result=True,
 )
 BREAKDOWNS = RunKind(
@@ -126,8 +126,6 @@ BREAKDOWNS = RunKind(
     launches=lambda study, trial: study.breakdown.launches if study.breakdown and not trial.training else 0,
     each_s=lambda study: START_S + study.breakdown.seconds if study.breakdown else 0.0,
     make=_ablation,
-    time_limit_s=lambda study: study.time_limit,
-    is_result=False,
 )
 LOADERS = RunKind(
     "loader",
@@ -137,8 +135,6 @@ LOADERS = RunKind(
     launches=_loads,
     each_s=lambda study: START_S + 2 * study.loader_alone.seconds if study.loader_alone else 0.0,
     make=_loading,
-    time_limit_s=lambda study: study.time_limit,
-    is_result=False,
 )
 TRAININGS = RunKind(
     "training",

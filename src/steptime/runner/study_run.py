@@ -12,7 +12,6 @@ from steptime.foreign_writers import require_folder_for_launches
 from steptime.interruption import Interrupted, shielded
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
-from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.measurements.stored_record import TrialLaunch
@@ -20,7 +19,7 @@ from steptime.measurements.tiers import merged_tiers
 from steptime.measurements.verdicts import TrialVerdict
 from steptime.runner.admission import Admission
 from steptime.runner.allocation import Allocation
-from steptime.runner.block_runner import BlockRunner
+from steptime.runner.block_runner import AbstractRuns, BlockRunner
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.executor import OUT_OF_MEMORY, Executor
 from steptime.runner.expansion import skipped_in_words
@@ -35,7 +34,7 @@ from steptime.runner.preparation import (
     training_split,
 )
 from steptime.runner.progress import KeptProgress, Observer
-from steptime.runner.run_kinds import RUN_KINDS, RunInputs, deadlines
+from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, deadlines
 from steptime.runner.site import probe_site
 from steptime.runner.trial_runs import TrialInputs
 from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
@@ -142,6 +141,7 @@ class StudyRun:
             wanted = kind.trials(run.study, trials)
             if not wanted:
                 continue
+            timing = kind is TIMED
             runs, schedule = kind.make(run, wanted)
             for sentence in run.store.problems:
                 if sentence not in noted:
@@ -154,16 +154,24 @@ class StudyRun:
                 self.observer,
                 deadline,
                 self.allocation,
-                after_block=self.observer.block_over if kind.records is TIMING else lambda: None,
+                after_block=self.observer.block_over if timing else lambda: None,
             ).run(schedule)
-            if kind.records is TIMING:
+            if timing:
                 run.timed = schedule.records
-            without = [trial for trial in wanted if next(run.store.iter_records(kind.records, trial.id), None) is None]
-            for trial in without if kind.is_result else ():
-                kept = runs.kept_progress(trial, 0)
-                begun = kept and (kept.is_begun or runs.folder(trial, 0).exists())
-                self._verdicts.leave_out(trial, HALF_TRAINED.format(kept.in_words) if kept and begun else NOT_RUN)
+            if kind.is_result:
+                self._leave_out_unmeasured(run.store, kind, runs, wanted)
         self._find_largest_batches(executor, run.inputs, run.timed, ends[-1], run.store.get("verdicts") or {})
+
+    def _leave_out_unmeasured(
+        self, store: Store, kind: RunKind[Any], runs: AbstractRuns[Trial, Any], trials: Sequence[Trial]
+    ) -> None:
+        """Give the trials without a record of a kind their verdict, with how far a launch is that goes on."""
+        for trial in trials:
+            if any(True for _ in store.iter_records(kind.records, trial.id)):
+                continue
+            kept = runs.kept_progress(trial, 0)
+            begun = kept and (kept.is_begun or runs.folder(trial, 0).exists())
+            self._verdicts.leave_out(trial, HALF_TRAINED.format(kept.in_words) if kept and begun else NOT_RUN)
 
     def _find_largest_batches(
         self,

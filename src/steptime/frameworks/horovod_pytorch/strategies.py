@@ -185,7 +185,7 @@ class HorovodAverage(SingleWorker):
         self.optimizer.zero_grad()  # gives the memory back, as torch's does by default; it takes no arguments
 
     def ablate(self):
-        """Return the ablation; None if gradients are grouped: Horovod lets nobody stand for a group's exchange."""
+        """Return the ablation; None if gradients are grouped: Horovod has no stand-in for a group's exchange."""
         if self.job["options"]["groups"]:
             return None
         return HandleAblation(self, self._workers.hvd.mpi_ops, self._names)
