@@ -48,7 +48,7 @@ _NOT_QUICK = (
     *_LONG,
     *["ci", "cli", "corpus", "datasets", "docs", "locks", "runner", "stored", "worker"],
     *["contract", "plugins", "report/test_browser.py", "study/test_study_form.py"],
-    *[f"measurements/test_{name}.py" for name in _COVERING],
+    *[f"measurements/test_{name}.py" for name in (*_COVERING, "mutated_records", "noise", "store_damage")],
 )
 """Folders and files whose tests start processes or take long, which `make quick` leaves out; all others are in it."""
 assert all((HERE / name).exists() for name in _NOT_QUICK), f"a name in {_NOT_QUICK} is no path in {HERE}"
