@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import logsumexp  # type: ignore[import-untyped]  # scipy ships no types
-from scipy.stats import norm  # type: ignore[import-untyped]
+from scipy.special import logsumexp, ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
 from steptime.predict.curve.curve import ScalingCurve
 from steptime.predict.curve.facts import UNSTATED, facts_of
-from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples, summarize
+from steptime.predict.curve.posterior import AssumedHosts, WeightedSamples, mixture, summarize
 from steptime.predict.curve.priors import INDEX
 
 QUESTIONS: Mapping[str, str] = {
@@ -126,13 +125,12 @@ def further_points(found: Sequence[AssumedHosts], candidates: Mapping[int, int],
 
 def _quantile(found: Sequence[AssumedHosts], point: int, level: float) -> float:
     """Return a quantile of the logarithm of a predicted time."""
-    weights = np.concatenate([one.share * one.samples.weights for one in found])
-    mean = np.concatenate([one.samples.mean[:, point] for one in found])
-    deviation = np.concatenate([one.samples.deviation[:, point] for one in found])
+    weights, means, deviations = mixture(found)
+    mean, deviation = means[:, point], deviations[:, point]
     low, high = float(mean.min() - 5 * deviation.max()), float(mean.max() + 5 * deviation.max())
     for _ in range(40):
         middle = (low + high) / 2
-        below = float(weights @ norm.cdf((middle - mean) / deviation))
+        below = float(weights @ ndtr((middle - mean) / deviation))
         low, high = (middle, high) if below < level else (low, middle)
     return (low + high) / 2
 

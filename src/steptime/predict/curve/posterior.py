@@ -28,6 +28,8 @@ _SCALE_VARIANCE = 1.0
 """Of the logarithm of the time of one worker: nothing is believed of it."""
 _HALVES = 8
 """Normal quantiles that stand for the remaining uncertainty of one sample."""
+_NEGLIGIBLE = 1e-12
+"""Of all weight: what samples that are left out of quantiles have together, at most; they are most of a curve's."""
 _ROUNDS = 8
 _SEARCH_LOG_SAMPLES = 11
 """Enough to see where explanations lie; only the last round, which predicts, needs more."""
@@ -120,12 +122,20 @@ def summarize(found: Sequence[AssumedHosts]) -> list[Interval[float, float]]:
     """Return the median and the interval of 90 % of each point asked for."""
     spread = ndtri((np.arange(_HALVES) + 0.5) / _HALVES)
     tails = ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)
-    weights = np.concatenate([np.repeat(one.share * one.samples.weights / _HALVES, _HALVES) for one in found])
-    mean = np.concatenate([one.samples.mean for one in found])
-    deviation = np.concatenate([one.samples.deviation for one in found])
+    weights, mean, deviation = mixture(found)
     logs = mean[:, None, :] + deviation[:, None, :] * spread[:, None]
-    each = [np.exp(_quantiles(values, weights, tails)) for values in logs.reshape(-1, mean.shape[1]).T]
+    halves = np.repeat(weights / _HALVES, _HALVES)
+    each = [np.exp(_quantiles(values, halves, tails)) for values in logs.reshape(-1, mean.shape[1]).T]
     return [Interval(float(middle), float(low), float(high)) for low, middle, high in each]
+
+
+def mixture(found: Sequence[AssumedHosts]) -> tuple[Array, Array, Array]:
+    """Return weights, means and deviations of all samples whose weight counts; the last two are (samples, points)."""
+    weights = np.concatenate([one.share * one.samples.weights for one in found])
+    counting = weights > _NEGLIGIBLE * weights.sum() / len(weights)
+    mean = np.concatenate([one.samples.mean for one in found])[counting]
+    deviation = np.concatenate([one.samples.deviation for one in found])[counting]
+    return weights[counting], mean, deviation
 
 
 def _assumptions(curve: ScalingCurve) -> list[tuple[Setup, float]]:
