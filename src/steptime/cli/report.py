@@ -63,7 +63,7 @@ def read_report(folder: Path) -> ReportedResults:
     from steptime.cli.results import open_results
     from steptime.measurements.summary import summarise
     from steptime.model.measured_links import stored_links
-    from steptime.predict.study_models import with_models
+    from steptime.predict.study_predictions import with_models
 
     store = open_results(folder)
     net = stored_links(store)

@@ -1,20 +1,63 @@
-"""The predictions that a study asks for, from a fit of its own measurements, beside published efficiencies."""
+"""The performance models and predictions that a study asks for, added to its summary.
+
+Predictions come from a fit of the study's own measurements, beside published efficiencies.
+"""
 
 from collections.abc import Mapping, Sequence
 
 from steptime.errors import StoreError
 from steptime.measurements.json_form import Interval, IntervalOverLaunches
-from steptime.measurements.model_form import EfficiencyRange, PredictedConfiguration, PublishedPoint, StudyPrediction
+from steptime.measurements.model_form import (
+    EfficiencyRange,
+    ModelComparison,
+    PredictedConfiguration,
+    PublishedPoint,
+    StudyPrediction,
+)
 from steptime.measurements.store import Store
+from steptime.measurements.summary_form import Summary
 from steptime.predict.fit import fit
+from steptime.predict.imbalance_comparison import compare_imbalance
 from steptime.predict.observation import Observation, observe
 from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
+from steptime.predict.ssgd_comparison import compare_s_sgd
 from steptime.study.paper import PredictionChoice, PublishedEfficiency
 from steptime.study.strategies import strategy_named
 from steptime.units import format_bit_rate
 
 _BITS = 8
+
+
+def with_models(summary: Summary, store: Store) -> Summary:
+    """Return the summary with what the study's ``performance_models`` and ``predictions`` ask for.
+
+    A study without a trial that ended well has neither.
+    """
+    study = store.study_json
+    families, choice = study.get("performance_models") or [], study.get("predictions")
+    if not (families or choice) or not any(trial.status == "ok" for trial in summary.trials):
+        return summary
+    changes: dict[str, object] = {"models": [_comparison(family, summary, store) for family in families]}
+    if choice:
+        changes["prediction"] = _prediction(store, choice)
+    return summary.model_copy(update=changes)
+
+
+def _comparison(family: str, summary: Summary, store: Store) -> ModelComparison:
+    trials = {trial.id: trial for trial in store.trials()}
+    if family == "load_imbalance":
+        return compare_imbalance(summary.trials, trials)
+    return compare_s_sgd(summary.trials, trials, store)
+
+
+def _prediction(store: Store, choice: object) -> StudyPrediction:
+    published = store.study_json.get("published_efficiency") or []
+    return predict_study(
+        store,
+        PredictionChoice.model_validate(choice),
+        [PublishedEfficiency.model_validate(each) for each in published],
+    )
 
 
 def predict_study(
