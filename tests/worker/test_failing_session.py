@@ -56,3 +56,19 @@ def test_a_failed_session_is_released_once_without_waiting_for_others(
     assert session.released == released
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "worker-0.jsonl").read_text().splitlines()]
     assert kinds == ["process", "session", "error"]
+
+
+@pytest.mark.parametrize(
+    ("role", "mode", "absent"),
+    [("server", "time", "serve"), ("server", "net", "serve_back_end"), ("worker", "net", "open_back_end")],
+)
+def test_a_function_that_the_description_leaves_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, mode: str, absent: str
+) -> None:
+    adapter = SimpleNamespace(FRAMEWORK=Framework(open_session=lambda *_: Failing()))
+    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing.adapter", adapter)
+    monkeypatch.setitem(sys.modules, "steptime.frameworks.failing", SimpleNamespace(adapter=adapter))
+    (tmp_path / "job.json").write_text(json.dumps({"framework": "failing", "mode": mode}))
+    assert run_process(str(tmp_path / "job.json"), environment={"STEPTIME_ROLE": role}) == 1
+    error = json.loads((tmp_path / f"{role}-0.jsonl").read_text().splitlines()[-1])
+    assert error["message"].startswith(f"FRAMEWORK has no {absent}=, which this launch needs")

@@ -11,6 +11,7 @@ import steptime
 SOURCE = Path(steptime.__file__).parent
 WORKER = sorted((SOURCE / "worker").rglob("*.py"))
 ADAPTERS = sorted(path for path in SOURCE.glob("frameworks/*/*.py") if path.name != "__init__.py")
+LIBRARIES = sorted((SOURCE / "libraries").rglob("*.py"))
 
 
 def needs_when_imported(path: Path) -> set[str]:
@@ -45,7 +46,7 @@ NOT_STANDARD = {
 
 
 def test_every_file_that_is_staged_can_be_compiled(python):
-    paths = [str(path) for path in [*WORKER, *ADAPTERS]]
+    paths = [str(path) for path in [*WORKER, *ADAPTERS, *LIBRARIES]]
     code = f"""
         for path in {paths!r}:
             with open(path, "rb") as file:

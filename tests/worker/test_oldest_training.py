@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from launching import LaunchResult, check_job, launch_ok, weight_errors
+from standin import run_code
 
+import steptime
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import create
 from steptime.environments.spec import EnvironmentSpec
@@ -33,3 +35,18 @@ def test_the_reference_gives_the_same_weights_as_under_the_core_s_python(oldest,
     (old, new) = train(tmp_path, strategy, workers, oldest), train(tmp_path, strategy, workers)
     assert old.record("process")["python"].startswith("3.6.")
     assert max(weight_errors(old.weights[0], new.weights[0]).values()) < 1e-5
+
+
+def test_every_module_of_the_worker_can_be_imported_with_its_annotations(oldest):
+    source = Path(steptime.__file__).parent
+    names = [f"steptime.worker.{path.stem}" for path in sorted((source / "worker").glob("*.py"))]
+    code = f"""
+        import importlib, types, typing
+        package = types.ModuleType("steptime")
+        package.__path__ = [{str(source)!r}]  # without what is imported with the core's package
+        sys.modules["steptime"] = package
+        for name in {names!r}:
+            module = importlib.import_module(name)
+            assert typing.get_type_hints(module) is not None
+    """
+    run_code(oldest, code, source.parent)

@@ -114,3 +114,10 @@ def test_a_wrong_learning_rate_is_seen_in_the_loss(train):
 @pytest.mark.filterwarnings("ignore")
 def test_a_training_that_diverges_ends_at_once(train):
     assert len(train("run", epochs=50, rate=1e30)) < 50
+
+
+def test_a_training_that_goes_on_without_a_checkpoint_is_refused(train, tmp_path):
+    with pytest.raises(AssertionError):
+        train("lost", first_epoch=1)
+    error = json.loads((tmp_path / "lost" / "worker-0.jsonl").read_text().splitlines()[-1])
+    assert error["message"].startswith("first_epoch is 1, but the training has no checkpoint to go on from")

@@ -9,12 +9,13 @@ Requirements, which every ablated step meets:
 """
 
 import abc
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 
 class AblatedStep(abc.ABC):
     """One session's step with stages taken away; made by ``Session.ablate``, in ablation runs only."""
 
-    marks = ()
+    marks: Tuple[str, ...] = ()
     """The phases whose ends ``marked_step`` marks, in their order; empty where no marked step exists.
 
     ``input`` (the batch is there), ``h2d``, ``forward``, ``backward`` (all gradients of this worker are computed: it
@@ -22,7 +23,7 @@ class AblatedStep(abc.ABC):
     """
 
     @abc.abstractmethod
-    def stages(self):
+    def stages(self) -> Dict[str, Callable[[], Any]]:
         """Return ``{stage: function}``; each function runs one step of its stage. Called once.
 
         Each of these stages does what the one before it does, and one thing more:
@@ -46,7 +47,7 @@ class AblatedStep(abc.ABC):
             Exchanging gradients as ``exchange`` does (the same pieces), with nothing computed.
         """
 
-    def marked_step(self, mark):
+    def marked_step(self, mark: Callable[..., None]) -> None:
         """Run one step as ``Session.step`` does, and call ``mark(phase)`` as each phase of ``marks`` ends.
 
         The framework's own view of its step: explicit phases, hooks, its profiler. Where the framework reports only
@@ -55,15 +56,15 @@ class AblatedStep(abc.ABC):
         """
         raise NotImplementedError
 
-    def transfers(self):
+    def transfers(self) -> Optional[List[List[Any]]]:
         """Return what was exchanged in marked steps since the last call, and forget it; None if it cannot be seen.
 
         A list of ``[name, bytes, ready_s, done_s]``: one piece of gradients (a bucket, a key), when it could be sent
         and when its result was there, in seconds of the host's monotonic clock, in the order of ``ready_s``.
         """
-        return
+        return None
 
-    def native(self):
+    def native(self) -> Dict[str, Any]:
         """Return the durations by the framework's own timers in the marked steps since the last call; forget them.
 
         ``{source: {phases: seconds}}``, means over these steps, empty where the framework has no timers: ``source``

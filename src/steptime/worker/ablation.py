@@ -6,8 +6,16 @@ so that drift hits all alike and every phase is a difference of neighbours in ti
 
 import random
 import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, cast
 
+from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.clock import StepClock
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
+from steptime.worker.session import Session
+
+if TYPE_CHECKING:
+    from steptime.worker.main import RecordFile
 
 NESTED_STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
 """Each does what the one before does, and one thing more."""
@@ -18,7 +26,7 @@ _FROM_THE_LOADER = ("step", "marked", "input")
 _WARM_STEPS = 3
 
 
-def run_ablation(session, job, context, records):
+def run_ablation(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
     """Time all stages of ``session``'s step in interleaved blocks, and write every step's duration to ``records``."""
     schedule = job["schedule"]
     ablated = session.ablate()
@@ -37,8 +45,8 @@ def run_ablation(session, job, context, records):
         costs = {name: min(timer.run(name, _WARM_STEPS)) for name in names}
         blocks, steps = rendezvous.from_first(_plan(costs, uncounted, schedule))
         before = rendezvous.clock_offset()
-        durations = {name: [] for name in names}
-        order = []
+        durations: Dict[str, List[List[float]]] = {name: [] for name in names}
+        order: List[List[str]] = []
         shuffled = random.Random(job["seed"])  # noqa: S311 - reproducible, not secret
         for _ in range(blocks):
             turn = list(names)
@@ -72,14 +80,20 @@ class _StageTimer(object):
     workers' devices start such a step together, and not only their hosts.
     """
 
-    def __init__(self, clock, rendezvous, stages, drain=None):
+    def __init__(
+        self,
+        clock: StepClock,
+        rendezvous: Rendezvous,
+        stages: Dict[str, Callable[[], Any]],
+        drain: Optional[Callable[[], Any]] = None,
+    ) -> None:
         """Take the clock, the rendezvous and the stages; ``drain`` waits for the device, if there is one."""
         self._clock = clock
         self._rendezvous = rendezvous
         self._stages = stages
         self._drain = drain
 
-    def run(self, name, count):
+    def run(self, name: str, count: int) -> List[float]:
         """Run ``count`` steps of a stage and return how long each took, in seconds."""
         function, clock, unsynchronized = self._stages[name], self._clock, name in _UNSYNCHRONIZED
         clock.drain()
@@ -109,39 +123,39 @@ class _MarkedSteps(object):
         As ``AblatedStep`` gives them: the transfers of all blocks, the native durations block by block.
     """
 
-    def __init__(self, ablated):
-        self._ablated = ablated
+    def __init__(self, ablated: Optional[AblatedStep]) -> None:
+        self._ablated = cast("AblatedStep", ablated)  # None only where no step is marked
         self.phases = ablated.marks if ablated is not None else ()
-        self.ends = []
-        self.transfers = []
-        self.native = []
+        self.ends: List[List[float]] = []
+        self.transfers: List[List[Any]] = []
+        self.native: List[Dict[str, Any]] = []
         self._counting = False
-        self._newest = []
+        self._newest: List[float] = []
 
-    def begin_block(self):
+    def begin_block(self) -> None:
         """Count the steps that follow, and forget what the framework saw of those before."""
         self._counting = True
         self._ablated.transfers()
         self._ablated.native()
 
-    def end_block(self):
+    def end_block(self) -> None:
         """Count no more steps."""
         self._counting = False
         self.transfers += self._ablated.transfers() or []
         self.native.append(self._ablated.native())
 
-    def step(self):
+    def step(self) -> None:
         """Run one marked step."""
         self._newest = [time.monotonic()]
         self._ablated.marked_step(self._mark)
         if self._counting:
             self.ends.append(self._newest)
 
-    def _mark(self, _, at_s=None):
+    def _mark(self, _: str, at_s: Optional[float] = None) -> None:
         self._newest.append(time.monotonic() if at_s is None else at_s)
 
 
-def _plan(costs, uncounted, schedule):
+def _plan(costs: Dict[str, float], uncounted: Dict[str, int], schedule: Dict[str, Any]) -> Tuple[int, Dict[str, int]]:
     """Return how many blocks there are, and how many steps of each stage a block has.
 
     Every stage gets about the same time; slow steps get fewer blocks, but not fewer than ``min_blocks``, since the
@@ -151,7 +165,7 @@ def _plan(costs, uncounted, schedule):
     blocks = int(max(schedule["min_blocks"], min(schedule["max_blocks"], schedule["seconds"] / whole_s)))
     share_s = schedule["seconds"] / (blocks * len(costs))
     steps = {}
-    for name in costs:
-        wanted = share_s / max(costs[name], 1e-6) - uncounted[name]
+    for name, cost_s in costs.items():
+        wanted = share_s / max(cost_s, 1e-6) - uncounted[name]
         steps[name] = int(max(1, min(schedule["max_steps"], wanted)))
     return blocks, steps

@@ -10,6 +10,10 @@ Requirements, which every back end meets:
 """
 
 import abc
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+
+if TYPE_CHECKING:
+    import numpy
 
 REPLACED = "replaced"
 FED = "fed back"
@@ -19,7 +23,7 @@ ADDED = "added up"
 class BackEnd(abc.ABC):
     """One worker's connection to the others through one back end."""
 
-    messages = {}
+    messages: Dict[str, Callable[[Any, int], "Message"]] = {}
     """By operation, what makes its ``Message`` of this object and a number of float32 values. Operations are those that
     the manifest names:
 
@@ -31,7 +35,7 @@ class BackEnd(abc.ABC):
         All workers but the first send to the first at once, which gets all rows; it ends when all know that.
     """
 
-    def message(self, operation, count):
+    def message(self, operation: str, count: int) -> "Message":
         """Return a ``Message`` of ``count`` float32 values; all workers call it in the same order.
 
         Raises ValueError for an operation that the back end does not have.
@@ -43,13 +47,13 @@ class BackEnd(abc.ABC):
         return self.messages[operation](self, count)
 
     @abc.abstractmethod
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         """Return JSON-ready facts; at least ``framework_version``."""
 
-    def close(self):  # noqa: B027 - some hold nothing
+    def close(self) -> None:  # noqa: B027 - some hold nothing
         """Release processes and connections at the end; all workers call it."""
 
-    def abort(self):  # noqa: B027 - the end of the process is what most wait for
+    def abort(self) -> None:  # noqa: B027 - the end of the process is what most wait for
         """Release what this worker alone can release after a failure, without waiting for others.
 
         Leaving a group waits for others, who may wait for this worker: most back ends stay until the process ends.
@@ -64,13 +68,13 @@ class Message(abc.ABC):
     next run sums results (in place); or the sum is ``ADDED`` to it."""
 
     @abc.abstractmethod
-    def fill(self, values):
+    def fill(self, values: "numpy.ndarray") -> None:
         """Contribute ``values``, a float32 array, from the next run on."""
 
     @abc.abstractmethod
-    def run(self):
+    def run(self) -> None:
         """Exchange once; return when the result is on this worker."""
 
     @abc.abstractmethod
-    def result(self):
+    def result(self) -> Optional["numpy.ndarray"]:
         """Return the result as a float32 array; None on workers that get none."""

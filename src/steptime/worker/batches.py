@@ -4,10 +4,12 @@ Synthetic batches and arrays in memory are the same for most frameworks; files a
 """
 
 import itertools
+from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 import numpy
 
 from steptime.worker.image_layout import channels_last
+from steptime.worker.process_context import Job
 from steptime.worker.samples import (
     SHARDED_FORMS,
     batch_indices,
@@ -18,9 +20,9 @@ from steptime.worker.samples import (
 )
 
 
-def sends_bytes(job):
+def sends_bytes(job: Job) -> bool:
     """Whether images go to the device as bytes, a quarter of the floats, and are normalised there."""
-    return job["device"] != "cpu"
+    return bool(job["device"] != "cpu")
 
 
 class Batches(object):
@@ -32,7 +34,13 @@ class Batches(object):
         A function without arguments, which ends the threads or processes that read ahead.
     """
 
-    def __init__(self, batches, ahead=0, close=lambda: None, send=None):
+    def __init__(
+        self,
+        batches: Iterable[Any],
+        ahead: int = 0,
+        close: Callable[[], Any] = lambda: None,
+        send: Optional[Callable[[Iterator[Any]], Iterable[Any]]] = None,
+    ) -> None:
         """Take the batches, or with ``send`` what it makes batches of.
 
         Args:
@@ -48,13 +56,13 @@ class Batches(object):
         self.ahead = ahead
         self.close = close
 
-    def __iter__(self):
+    def __iter__(self) -> "Batches":
         return self
 
-    def __next__(self):
+    def __next__(self) -> Any:
         return next(self._batches)
 
-    def copies(self):
+    def copies(self) -> Iterator[Any]:
         """Return an endless iterator of one batch that stays in the host's memory, copied each time as in training.
 
         Where training copies nothing, the batch lies on the device.
@@ -77,7 +85,7 @@ class ArraySamples(object):
         Of inputs: -1 for the samples, then the sample's own axes.
     """
 
-    def __init__(self, dataset, input_shape, innermost=False):
+    def __init__(self, dataset: Dict[str, Any], input_shape: Sequence[int], innermost: bool = False) -> None:
         """Read ``dataset``; with ``innermost``, images keep their channels last.
 
         Raises ValueError when the file holds another number of samples or another size than the job gives.
@@ -91,19 +99,20 @@ class ArraySamples(object):
         self._images = images
         self.shape = (-1,) + tuple(input_shape)
 
-    def pixels(self, chosen):
+    def pixels(self, chosen: numpy.ndarray) -> numpy.ndarray:
         """Return the samples ``chosen`` as bytes, (batch, channels, height, width) or with their channels last."""
-        return self._images[chosen]
+        pixels: numpy.ndarray = self._images[chosen]
+        return pixels
 
-    def inputs(self, chosen, out=None):
+    def inputs(self, chosen: numpy.ndarray, out: Optional[numpy.ndarray] = None) -> numpy.ndarray:
         """Return float32 inputs (batch,) + input shape of the samples ``chosen``, in ``out`` if it is given."""
-        pixels = self._images[chosen]
+        pixels: numpy.ndarray = self._images[chosen]
         pixels = numpy.multiply(pixels, self.scale, out=None if out is None else out.reshape(pixels.shape))
         pixels += self.shift
         return pixels.reshape(self.shape)
 
 
-def worker_order(job, rank, workers):
+def worker_order(job: Job, rank: int, workers: int) -> Iterator[Tuple[int, numpy.ndarray]]:
     """Return the ``batch_indices`` of a worker over the dataset of a job's loader.
 
     A training that goes on begins with its ``first_epoch``. The dataset's ``shards`` names the index of a stored form,
@@ -117,7 +126,15 @@ def worker_order(job, rank, workers):
     return batch_indices(dataset["samples"], job["batch_per_worker"], job["seed"], rank, workers, shards, first)
 
 
-def open_batches(job, rank, workers, put, open_folder, innermost=False, finisher=None):  # noqa: PLR0913, PLR0917 - one per fact
+def open_batches(  # noqa: PLR0913, PLR0917 - one per fact
+    job: Job,
+    rank: int,
+    workers: int,
+    put: Callable[[numpy.ndarray, numpy.ndarray], Any],
+    open_folder: Callable[[Iterator[Tuple[int, numpy.ndarray]]], Batches],
+    innermost: bool = False,
+    finisher: Optional[Callable[..., Callable[..., Any]]] = None,
+) -> Batches:
     """Return the ``Batches`` of a worker.
 
     Args:
@@ -147,10 +164,10 @@ def open_batches(job, rank, workers, put, open_folder, innermost=False, finisher
     squared = workload["loss"] == "mean_squared_error"
     if finisher is not None and sends_bytes(job):
         finish = finisher(samples.scale, samples.shift, samples.shape)
-        pairs = ((samples.pixels(chosen), samples.labels[chosen]) for _, chosen in order)
-        return Batches(pairs, send=lambda pairs: (finish(*pair) for pair in pairs))
+        of_bytes = ((samples.pixels(chosen), samples.labels[chosen]) for _, chosen in order)
+        return Batches(of_bytes, send=lambda pairs: (finish(*pair) for pair in pairs))
 
-    def batch(chosen):
+    def batch(chosen: numpy.ndarray) -> Any:
         inputs = samples.inputs(chosen)
         return put(inputs, inputs if squared else samples.labels[chosen])
 

@@ -5,13 +5,21 @@ the weights (``sketch.py``), which the core compares with those of the reference
 """
 
 import os
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
+from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.session import Session
 from steptime.worker.shared_file import await_file, open_whole
+
+if TYPE_CHECKING:
+    import numpy
+
+    from steptime.worker.main import RecordFile
 
 _PATIENCE_S = 600.0
 
 
-def run_check(session, job, context, records):
+def run_check(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
     """Take the steps of ``job["schedule"]`` and write what came of them.
 
     ``rounds``
@@ -32,7 +40,7 @@ def run_check(session, job, context, records):
     schedule = job["schedule"]
     sketcher, sketches, losses = Sketcher(), {}, []
 
-    def note():
+    def note() -> Optional[Dict[str, "numpy.ndarray"]]:
         losses.append(session.loss())
         weights = session.get_weights()
         for name, sketch in sketcher.sketch(weights or {}).items():
@@ -62,14 +70,16 @@ def run_check(session, job, context, records):
     )
 
 
-def _keep(context, name, arrays):
+def _keep(context: ProcessContext, name: str, arrays: Dict[str, Any]) -> None:
     import numpy
 
     with open_whole(os.path.join(context.folder, "%s-%d.npz" % (name, context.rank)), "wb") as file:
         numpy.savez(file, **arrays)
 
 
-def _take_turns(session, context, turns, note):
+def _take_turns(
+    session: Session, context: ProcessContext, turns: int, note: Callable[[], Optional[Dict[str, "numpy.ndarray"]]]
+) -> Optional[Dict[str, "numpy.ndarray"]]:
     """Take ``turns`` steps in turn with the other workers; return what ``note`` returns behind the last."""
     _leave_sign(context, "ready-%d" % context.rank)
     for rank in range(context.workers):
@@ -88,12 +98,12 @@ def _take_turns(session, context, turns, note):
     return noted
 
 
-def _leave_sign(context, name):
+def _leave_sign(context: ProcessContext, name: str) -> None:
     with open_whole(os.path.join(context.folder, name + ".sign")):
         pass
 
 
-def _await_sign(context, name):
+def _await_sign(context: ProcessContext, name: str) -> None:
     path = os.path.join(context.folder, name + ".sign")
     if not await_file(path, _PATIENCE_S):
         raise RuntimeError("no worker left %s within %g s; its records say why" % (path, _PATIENCE_S))

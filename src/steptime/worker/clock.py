@@ -5,32 +5,46 @@ ticked once after every step and drained once after the last. Ends are seconds o
 the ends of several workers of one host can be compared.
 """
 
+import abc
 import contextlib
 import queue
 import threading
 import time
+from typing import Any, Callable, List, Optional, Tuple
 
 
-class HostClock(object):
+class StepClock(abc.ABC):
+    """The interface of all clocks."""
+
+    @abc.abstractmethod
+    def tick(self) -> None:
+        """Mark the end of the step that was just issued."""
+
+    @abc.abstractmethod
+    def drain(self) -> List[float]:
+        """Wait for the marked steps; return their ends since the last drain, in seconds, oldest first."""
+
+
+class HostClock(StepClock):
     """Waits for the step to finish, then reads the host's monotonic clock; exact for host computation."""
 
-    def __init__(self, wait):
+    def __init__(self, wait: Callable[[], Any]) -> None:
         """``wait`` is a callable that returns when all work of the step is done."""
         self._wait = wait
-        self._ends = []
+        self._ends: List[float] = []
 
-    def tick(self):
+    def tick(self) -> None:
         """Mark the end of the step that was just issued."""
         self._wait()
         self._ends.append(time.monotonic())
 
-    def drain(self):
+    def drain(self) -> List[float]:
         """Return the ends marked since the last drain, in seconds, oldest first."""
         ends, self._ends = self._ends, []
         return ends
 
 
-class EventClock(object):
+class EventClock(StepClock):
     """Marks each step's end with a device event, and reads the events only when drained.
 
     The host is never held up inside the measured window, so it may run ahead of the device as it does in real
@@ -38,17 +52,19 @@ class EventClock(object):
     ``synchronize`` waits for the device.
     """
 
-    def __init__(self, new_event, elapsed_s, synchronize):
+    def __init__(
+        self, new_event: Callable[[], Any], elapsed_s: Callable[[Any, Any], float], synchronize: Callable[[], Any]
+    ) -> None:
         self._new_event = new_event
         self._elapsed_s = elapsed_s
         self._synchronize = synchronize
-        self._events = []
+        self._events: List[Any] = []
 
-    def tick(self):
+    def tick(self) -> None:
         """Record an event behind the step that was just issued."""
         self._events.append(self._new_event())
 
-    def drain(self):
+    def drain(self) -> List[float]:
         """Wait for the device, then return the ends in seconds on the host's monotonic clock.
 
         The last event is tied to the host clock right after the wait; the earlier ones are placed before it by
@@ -64,13 +80,19 @@ class EventClock(object):
         return ends
 
 
-class WaitingClock(object):
+class WaitingClock(StepClock):
     """Has threads wait for each step's result, and notes when it is there: the loop itself is never held up.
 
     For frameworks whose device gives no event that can be read later.
     """
 
-    def __init__(self, newest, wait_for, synchronize, at_once=None):
+    def __init__(
+        self,
+        newest: Callable[[], Any],
+        wait_for: Callable[[Any], Any],
+        synchronize: Callable[[], Any],
+        at_once: Optional[int] = None,
+    ) -> None:
         """Start the threads, which last as long as the process.
 
         Args:
@@ -86,12 +108,12 @@ class WaitingClock(object):
         self._wait_for = wait_for
         self._synchronize = synchronize
         self._at_once = at_once
-        self._given = queue.Queue()
-        self._step_ends = []
+        self._given: "queue.Queue[Tuple[_StepEnd, Any]]" = queue.Queue()
+        self._step_ends: List[_StepEnd] = []
         for _ in range(at_once or 1):
             threading.Thread(target=self._note, name="step ends", daemon=True).start()
 
-    def tick(self):
+    def tick(self) -> None:
         """Have a thread note the end of the step that was just issued."""
         end = _StepEnd()
         self._step_ends.append(end)
@@ -99,7 +121,7 @@ class WaitingClock(object):
         if self._at_once:
             end.begun.acquire()
 
-    def drain(self):
+    def drain(self) -> List[float]:
         """Wait for the device, and return the ends marked since the last drain, in seconds, oldest first.
 
         Raises what a step has raised on the device.
@@ -112,7 +134,7 @@ class WaitingClock(object):
         self._step_ends = []
         return ends
 
-    def _note(self):
+    def _note(self) -> None:
         while True:
             end, result = self._given.get()
             # From here on the thread holds Python's lock until the framework lets go of it and waits.
@@ -127,7 +149,8 @@ class WaitingClock(object):
 class _StepEnd(object):
     """When a result was there: ``at_s``, in seconds, once it was; ``begun`` is locked until somebody waits for it."""
 
-    def __init__(self):
-        self.at_s = None
+    at_s: float
+
+    def __init__(self) -> None:
         self.begun = threading.Lock()
         self.begun.acquire()

@@ -9,12 +9,11 @@ Requirements, which every description meets:
 - a fault is planted in what the framework itself computes or exchanges, never in what the check reads from it.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
-from steptime.worker.process_context import ProcessContext
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 
-Job = Dict[str, Any]
 Arrays = List[Any]
 
 FROZEN_LAYER = "last layer frozen"
@@ -48,12 +47,12 @@ class Contract(NamedTuple):
     session_faults: Dict[str, Callable[[Session, Job, ProcessContext], None]] = {}
     """By fault, what plants it in a session that is open, where only its own objects can be changed."""
 
-    def planted(self):
+    def planted(self) -> Set[str]:
         """Return the names of the faults that the description itself plants."""
         stale = {STALE_WEIGHTS} if self.weights else set()
         return set(self.faults) | set(self.session_faults) | stale
 
 
-def last_layer(job):
+def last_layer(job: Job) -> List[str]:
     """Return the names of the parameters of a workload's last layer, of which the last is its bias."""
     return [parameter["name"] for parameter in job["workload"]["layers"][-1]["parameters"]]

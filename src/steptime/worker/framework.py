@@ -10,13 +10,11 @@ Requirements, which every framework's description meets:
 - no function measures time, writes records or ends the process: the worker does.
 """
 
-from typing import Any, Callable, Dict, NamedTuple, Optional
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence
 
 from steptime.worker.back_end import BackEnd
-from steptime.worker.process_context import ProcessContext
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
-
-Job = Dict[str, Any]
 
 
 class Framework(NamedTuple):
@@ -33,8 +31,18 @@ class Framework(NamedTuple):
     serve_back_end: Optional[Callable[[Job, ProcessContext], None]] = None
     """Be a server or the scheduler of the message benchmark; None if no back end needs either."""
 
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return the function ``name`` of the above; raises ValueError where the description leaves it out."""
+        found: Optional[Callable[..., Any]] = getattr(self, name)
+        if found is None:
+            raise ValueError(
+                "FRAMEWORK has no %s=, which this launch needs; add it to the framework's adapter.py, or take what "
+                "needs it out of framework.toml" % name
+            )
+        return found
 
-def require_own_device(local_rank, found, title):
+
+def require_own_device(local_rank: int, found: int, title: str) -> None:
     """Raise RuntimeError where there is no CUDA device for a worker: two on one would measure how they share it.
 
     Args:
@@ -49,7 +57,7 @@ def require_own_device(local_rank, found, title):
         )
 
 
-def require_fp32(job, title, devices=("cpu",)):
+def require_fp32(job: Job, title: str, devices: Sequence[str] = ("cpu",)) -> None:
     """Raise ValueError for a job that wants another precision than fp32, or none of ``devices``, of ``title``."""
     if job["precision"] != "fp32" or job["device"] not in devices:
         known = " or ".join(devices)

@@ -13,6 +13,7 @@ import selectors
 import socket
 import struct
 import time
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from steptime.worker.shared_file import is_there, read_json, write_json
 
@@ -28,7 +29,7 @@ _RETRY_S = 0.01
 _BACKLOG = 128
 
 
-def open_listener(host, port=0):
+def open_listener(host: str, port: int = 0) -> socket.socket:
     """Return a socket that listens on ``host``, by default on any free port."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
@@ -42,17 +43,22 @@ def open_listener(host, port=0):
     return listener
 
 
-def announce_address(listener, path):
+def announce_address(listener: socket.socket, path: str) -> None:
     """Write the address of ``listener`` to the file ``path``, whole or not at all."""
     write_json(path, listener.getsockname()[:2])
 
 
-def read_address(path):
+def read_address(path: str) -> Optional[Tuple[str, int]]:
     """Return the ``(host, port)`` that was announced in the file ``path``; None while none is."""
-    return tuple(read_json(path)) if is_there(path) else None
+    if not is_there(path):
+        return None
+    host, port = read_json(path)
+    return host, port
 
 
-def accept_peers(listener, secret, names, limit_s):
+def accept_peers(
+    listener: socket.socket, secret: bytes, names: Sequence[str], limit_s: float
+) -> Dict[str, socket.socket]:
     """Wait for the processes ``names`` and return their connections by name; the listener is closed in any case.
 
     Raises RuntimeError with the peers that have not connected within ``limit_s`` seconds.
@@ -75,7 +81,9 @@ def accept_peers(listener, secret, names, limit_s):
     return reception.found
 
 
-def connect_peer(find_address, secret, name, limit_s):
+def connect_peer(
+    find_address: Callable[[], Optional[Tuple[str, int]]], secret: bytes, name: str, limit_s: float
+) -> socket.socket:
     """Return a connection to the process that accepts peers, which has proven that it belongs to this launch.
 
     Args:
@@ -103,10 +111,10 @@ def connect_peer(find_address, secret, name, limit_s):
 class _Caller(object):
     """A connection whose other side has not proven itself yet."""
 
-    def __init__(self, connection, secret):
+    def __init__(self, connection: socket.socket, secret: bytes) -> None:
         self.connection = connection
         self.deadline = time.monotonic() + _ANSWER_S
-        self.name = None
+        self.name: Optional[str] = None
         """Of the process, once it has proven itself."""
         self._secret = secret
         self._said = b""
@@ -115,11 +123,11 @@ class _Caller(object):
         connection.setblocking(False)
         connection.sendall(self._challenge)
 
-    def is_done(self):
+    def is_done(self) -> bool:
         """Whether nothing more is expected of this caller: it has proven itself, failed to, gone, or is late."""
         return self._has_left or len(self._said) == _HELLO.size or time.monotonic() > self.deadline
 
-    def listen(self):
+    def listen(self) -> None:
         """Read what has come, and answer a proof by another."""
         try:
             piece = self.connection.recv(_HELLO.size - len(self._said))
@@ -132,7 +140,7 @@ class _Caller(object):
         except OSError:
             self._has_left = True
 
-    def _answer(self):
+    def _answer(self) -> None:
         challenge, name, proof = _HELLO.unpack(self._said)
         if hmac.compare_digest(proof, _proof(self._secret, b"caller", self._challenge, challenge, name)):
             self.connection.sendall(_proof(self._secret, b"listener", self._challenge, challenge, name))
@@ -142,13 +150,13 @@ class _Caller(object):
 class _Reception(object):
     """A listener, the callers that have not proven themselves yet, and the connections ``found`` of those that have."""
 
-    def __init__(self, listener, secret, names):
-        self.found = {}
+    def __init__(self, listener: socket.socket, secret: bytes, names: Sequence[str]) -> None:
+        self.found: Dict[str, socket.socket] = {}
         self._listener, self._secret, self._names = listener, secret, names
-        self._callers = []
+        self._callers: List[_Caller] = []
         listener.setblocking(False)
 
-    def await_news(self, deadline):
+    def await_news(self, deadline: float) -> None:
         """Return when somebody connects or sends something, or a caller is late, or at the deadline."""
         with selectors.DefaultSelector() as selector:  # not select(), which knows no descriptors above 1023
             for each in [self._listener] + [caller.connection for caller in self._callers]:
@@ -156,13 +164,13 @@ class _Reception(object):
             until = min([deadline] + [caller.deadline for caller in self._callers])
             selector.select(max(0.0, until - time.monotonic()))
 
-    def attend(self):
+    def attend(self) -> None:
         """Accept who calls, hear what the callers say, and drop those of whom nothing more is expected."""
         self._accept()
         waiting = []
         for caller in self._callers:
             caller.listen()
-            if caller.name in self._names:
+            if caller.name is not None and caller.name in self._names:
                 if caller.name in self.found:  # it lost its connection and called again
                     self.found[caller.name].close()
                 self.found[caller.name] = _ready(caller.connection)
@@ -174,13 +182,13 @@ class _Reception(object):
             caller.connection.close()
         self._callers = waiting[-_MOST_CALLERS:]
 
-    def close(self):
+    def close(self) -> None:
         """Stop listening, and drop all callers."""
         for caller in self._callers:
             caller.connection.close()
         self._listener.close()
 
-    def _accept(self):
+    def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError:  # nobody calls, or has gone already
@@ -191,7 +199,7 @@ class _Reception(object):
             connection.close()
 
 
-def _call(address, secret, name, deadline):
+def _call(address: Tuple[str, int], secret: bytes, name: str, deadline: float) -> socket.socket:
     connection = socket.create_connection(address, timeout=_ANSWER_S)
     try:
         theirs = _receive(connection, _CHALLENGE_BYTES)
@@ -208,17 +216,17 @@ def _call(address, secret, name, deadline):
     return _ready(connection)
 
 
-def _proof(secret, side, *parts):
+def _proof(secret: bytes, side: bytes, *parts: bytes) -> bytes:
     return hmac.new(secret, b"".join((side.ljust(8, b"\0"),) + parts), hashlib.sha256).digest()
 
 
-def _ready(connection):
+def _ready(connection: socket.socket) -> socket.socket:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(None)
     return connection
 
 
-def _receive(connection, count):
+def _receive(connection: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         piece = connection.recv(count - len(data))

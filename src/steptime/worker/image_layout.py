@@ -5,23 +5,25 @@ channels. The workload flattens channels, height, width. Rather than transposing
 of a linear layer behind a flatten are permuted once, on their way in and out.
 """
 
+from typing import Any, Dict, List, Optional, Tuple
+
 import numpy
 
 ORDER_IS_FREE = ("linear", "relu", "tanh", "sigmoid", "dropout", "flatten")
 """Layers that treat each value alone pass any order of flat values on, and a linear layer's weight knows the order."""
 
 
-def channels_last(array):
+def channels_last(array: numpy.ndarray) -> numpy.ndarray:
     """Return a batch of images with their channels last; a batch of flat values stays as it is."""
     return numpy.ascontiguousarray(numpy.moveaxis(array, 1, -1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
 
 
-def channels_first(array):
+def channels_first(array: numpy.ndarray) -> numpy.ndarray:
     """Undo ``channels_last``."""
     return numpy.ascontiguousarray(numpy.moveaxis(array, -1, 1)) if array.ndim > 2 else array  # noqa: PLR2004 - images
 
 
-def flat_orders(layers):
+def flat_orders(layers: List[Dict[str, Any]]) -> Dict[str, Tuple[int, int, int]]:
     """Return ``{name: (channels, height, width)}`` of the layers whose flat output is in the order of channels last.
 
     A flatten starts such an order where the two orders differ; layers that treat each value alone pass it on; a
@@ -30,7 +32,7 @@ def flat_orders(layers):
     Args:
         layers: of a workload's JSON.
     """
-    orders = {}
+    orders: Dict[str, Tuple[int, int, int]] = {}
     for layer in layers:
         source = layer["inputs"][0]
         if layer["kind"] == "flatten" and len(layer["input_shapes"][0]) > 1:
@@ -42,7 +44,7 @@ def flat_orders(layers):
     return orders
 
 
-def to_own(kind, array, order=None):
+def to_own(kind: str, array: numpy.ndarray, order: Optional[Tuple[int, int, int]] = None) -> numpy.ndarray:
     """Return a parameter of a layer of ``kind`` with channels last, from the workload's.
 
     ``order`` is that of the layer's flat input, if it has one.
@@ -56,7 +58,7 @@ def to_own(kind, array, order=None):
     return array
 
 
-def to_canonical(kind, array, order=None):
+def to_canonical(kind: str, array: numpy.ndarray, order: Optional[Tuple[int, int, int]] = None) -> numpy.ndarray:
     """Undo ``to_own``."""
     if kind == "conv2d" and array.ndim == 4:  # noqa: PLR2004 - a weight; its bias has one axis
         return numpy.ascontiguousarray(array.transpose(3, 2, 0, 1))

@@ -7,9 +7,13 @@ its marks are put together here. A framework that compiles whole steps, or leave
 
 import abc
 import contextlib
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.session import Session
+
+if TYPE_CHECKING:
+    from steptime.worker.batches import Batches
 
 
 class ImperativeSession(Session):
@@ -21,56 +25,56 @@ class ImperativeSession(Session):
         Whether a step exchanges gradients with other workers.
     """
 
-    batches = None
+    batches: "Batches"
     exchanges = False
 
     @abc.abstractmethod
-    def forward(self, inputs, targets):
+    def forward(self, inputs: Any, targets: Any) -> Any:
         """Return the loss of a batch, in the framework's own type, and keep what ``loss`` and ``output_shape`` need."""
 
     @abc.abstractmethod
-    def backward(self, loss):
+    def backward(self, loss: Any) -> None:
         """Compute the gradients of ``loss`` in the place of earlier ones.
 
         A framework that exchanges gradients within its backward pass does so here, but not within ``alone``.
         """
 
-    def exchange(self):
+    def exchange(self) -> None:
         """Average the gradients over all workers; does nothing where ``backward`` has done it."""
 
     @abc.abstractmethod
-    def update(self):
+    def update(self) -> None:
         """Update the weights with the gradients that are there."""
 
-    def drop_gradients(self):
+    def drop_gradients(self) -> None:
         """Drop gradients with which nothing is updated, where ``backward`` would add to them otherwise."""
 
-    def alone(self):
+    def alone(self) -> "contextlib.AbstractContextManager[Any]":
         """Return a context in which ``forward`` and ``backward`` exchange nothing."""
         return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
 
-    def communication(self):
+    def communication(self) -> Callable[[], Any]:
         """Return a function that exchanges what a step exchanges, and computes nothing."""
         return self.exchange
 
-    def step(self):
+    def step(self) -> None:
         inputs, targets = next(self.batches)
         self.backward(self.forward(inputs, targets))
         if self.exchanges:
             self.exchange()
         self.update()
 
-    def batches_ahead(self):
+    def batches_ahead(self) -> int:
         return self.batches.ahead
 
-    def ablate(self):
+    def ablate(self) -> Optional[AblatedStep]:
         return ImperativeAblation(self)
 
 
 class ImperativeAblation(AblatedStep):
     """The stages of an ``ImperativeSession``: each calls what its step calls, and leaves the rest out."""
 
-    def __init__(self, session, exchanges=None, cuda=False):
+    def __init__(self, session: ImperativeSession, exchanges: Optional[bool] = None, cuda: bool = False) -> None:
         """Take the steps of ``session`` apart.
 
         Args:
@@ -85,25 +89,25 @@ class ImperativeAblation(AblatedStep):
         exchange = ("exchange",) if self.exchanges else ()
         self.marks = () if cuda else ("input", "forward", "backward") + exchange + ("update",)
 
-    def stages(self):
+    def stages(self) -> Dict[str, Callable[[], Any]]:
         session = self.session
         held = next(session.batches)
 
-        def forward():
+        def forward() -> None:
             with session.alone():
                 session.forward(*held)
 
-        def backward():
+        def backward() -> None:
             with session.alone():
                 session.backward(session.forward(*held))
             session.drop_gradients()
 
-        def local():
+        def local() -> None:
             with session.alone():
                 session.backward(session.forward(*held))
             session.update()
 
-        def whole(batch):
+        def whole(batch: Any) -> None:
             session.backward(session.forward(*batch))
             if self.exchanges:
                 session.exchange()
@@ -117,7 +121,7 @@ class ImperativeAblation(AblatedStep):
             stages.update(exchange=lambda: whole(held), communication=session.communication())
         return stages
 
-    def marked_step(self, mark):
+    def marked_step(self, mark: Callable[..., None]) -> None:
         session = self.session
         inputs, targets = next(session.batches)
         mark("input")
@@ -127,7 +131,7 @@ class ImperativeAblation(AblatedStep):
         session.update()
         mark("update")
 
-    def marked_gradients(self, loss, mark):
+    def marked_gradients(self, loss: Any, mark: Callable[..., None]) -> None:
         """Compute the gradients and exchange them, and mark the end of ``backward`` and ``exchange``."""
         self.session.backward(loss)
         mark("backward")

@@ -5,15 +5,22 @@ the later ones come from the system's page cache.
 """
 
 import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
+from steptime.worker.clock import StepClock
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
+from steptime.worker.session import Session
 from steptime.worker.usage import usage, used_since
+
+if TYPE_CHECKING:
+    from steptime.worker.main import RecordFile
 
 FIRST, LATER = "first", "later"
 """The two stretches: within the first epoch, and in epochs behind it."""
 
 
-def run_loader(session, job, context, records):
+def run_loader(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
     """Take batches of the first epoch, then of later ones, and write their ends and their cost to ``records``.
 
     A stretch lasts ``schedule["seconds"]`` at most; where the first epoch takes longer, no later one is timed. In each
@@ -47,7 +54,9 @@ def run_loader(session, job, context, records):
     records.write("loader", stretches=stretches, batches_per_epoch=epoch, batches_ahead=session.batches_ahead())
 
 
-def _stretch(name, take, clock, uncounted, most, seconds):  # noqa: PLR0913, PLR0917 - one per fact
+def _stretch(  # noqa: PLR0913, PLR0917 - one per fact
+    name: str, take: Callable[[], Any], clock: StepClock, uncounted: int, most: Optional[int], seconds: float
+) -> Dict[str, Any]:
     """Return the ends and the usage of ``most`` batches, or of those that ``seconds`` suffice for, one at least."""
     for _ in range(uncounted):
         take()

@@ -8,39 +8,44 @@ import socket
 import sys
 import time
 import traceback
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
 from steptime.worker.loader_timing import run_loader
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import limit_libraries, require_precision
-from steptime.worker.process_context import ProcessContext
+from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.session import Session
 from steptime.worker.shared_file import open_plain
 from steptime.worker.tether import die_with_parent
 from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_timed
 from steptime.worker.training import run_training
 
+if TYPE_CHECKING:
+    from steptime.worker.framework import Framework
+
 
 class RecordFile(object):
     """An append-only JSON Lines file; every line is flushed, so that a death loses nothing already written."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         self._file = os.fdopen(open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a")
 
-    def write(self, kind, **fields):
+    def write(self, kind: str, **fields: Any) -> None:
         """Append one record; ``kind`` names what it is, ``fields`` must be JSON-ready."""
         fields["kind"] = kind
         self._file.write(json.dumps(fields, sort_keys=True) + "\n")
         self._file.flush()
 
-    def close(self):
+    def close(self) -> None:
         """Close the file after making sure that it is on the disk."""
         os.fsync(self._file.fileno())
         self._file.close()
 
 
-_MODES = {
+_MODES: Dict[str, Callable[[Session, Job, ProcessContext, RecordFile], None]] = {
     "time": run_timed,
     "check": run_check,
     "ablation": run_ablation,
@@ -49,7 +54,7 @@ _MODES = {
 }
 
 
-def run_process(job_path, environment=None):
+def run_process(job_path: str, environment: Optional[Mapping[str, str]] = None) -> int:
     """Run this process's role in the launch that ``job_path`` describes; return the exit code.
 
     ``environment`` replaces ``os.environ`` where the worker runs inside another program's process, which then keeps
@@ -92,12 +97,12 @@ def run_process(job_path, environment=None):
     return 0
 
 
-def _run_role(job, context, records):
-    framework = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"]).FRAMEWORK
+def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
+    framework: "Framework" = importlib.import_module("steptime.frameworks.%s.adapter" % job["framework"]).FRAMEWORK
     records.write("process", pid=os.getpid(), host=socket.gethostname(), python=platform.python_version())
     times_messages = job["mode"] == "net"
     if context.role != "worker":
-        serve = framework.serve_back_end if times_messages else framework.serve
+        serve = framework.function("serve_back_end" if times_messages else "serve")
         served = serve(job, context)
         records.write("threads", **dict(found_threads(), **(served or {})))
         return
@@ -121,7 +126,7 @@ def _run_role(job, context, records):
     records.write("done")
 
 
-def require_variables(job):
+def require_variables(job: Job) -> None:
     """Raise RuntimeError where the process has another value of a variable of the job than the study set.
 
     A framework's adapter may add to a value, as to the flags of XLA, but not replace it.
@@ -135,7 +140,7 @@ def require_variables(job):
             )
 
 
-def redirect_output(context):
+def redirect_output(context: ProcessContext) -> None:
     """Send standard output and error to this process's own files, whatever started it.
 
     An MPI launcher merges the output of all ranks; files of their own keep every rank's last words.

@@ -10,9 +10,17 @@ the same processes on the same cores; the rendezvous measures it before the fram
 
 import random
 import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from steptime.worker.back_end import ADDED, FED
+from steptime.worker.back_end import ADDED, FED, BackEnd, Message
+from steptime.worker.framework import Framework
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+    from steptime.worker.main import RecordFile
 
 _WARM_RUNS = 3
 _BYTES_PER_VALUE = 4
@@ -21,13 +29,13 @@ _TOLERANCE = 1e-5
 """Relative; the values are whole numbers, most of whose sums are exact."""
 
 
-def run_message_timing(framework, job, context, records):
+def run_message_timing(framework: Framework, job: Job, context: ProcessContext, records: "RecordFile") -> None:
     """Be one worker of the benchmark: measure alpha, open the back end, time its messages, and write the record."""
     with Rendezvous(context) as rendezvous:
         # Before the framework starts: some keep threads that never sleep, which would disturb the pings.
         alphas = rendezvous.latencies()
         started = time.monotonic()
-        back_end = framework.open_back_end(job, context)
+        back_end: BackEnd = framework.function("open_back_end")(job, context)
         try:
             records.write("session", facts=back_end.facts(), opened_in_s=time.monotonic() - started)
             found = _time_all(_MessageTimer(back_end, context, rendezvous), job, rendezvous)
@@ -39,7 +47,7 @@ def run_message_timing(framework, job, context, records):
     records.write("done")
 
 
-def _time_all(timer, job, rendezvous):
+def _time_all(timer: "_MessageTimer", job: Job, rendezvous: Rendezvous) -> Dict[str, Any]:
     """Time ``job["exchange"]`` by ``job["schedule"]``; return the ends of all runs and the checks' findings."""
     schedule = job["schedule"]
     pairs = [(name, size) for name in job["exchange"]["operations"] for size in job["exchange"]["sizes"]]
@@ -57,7 +65,7 @@ def _time_all(timer, job, rendezvous):
     return {"visits": visits, "checks": timer.checks, "wrong": timer.wrong, "mistakes": timer.mistakes}
 
 
-def _runs(cost_s, schedule):
+def _runs(cost_s: float, schedule: Dict[str, Any]) -> int:
     """Return the timed runs of one visit: slow messages get fewer."""
     wanted = schedule["seconds"] / (schedule["rounds"] * max(cost_s, 1e-7))
     return int(max(1, min(schedule["runs"], wanted)))
@@ -72,21 +80,22 @@ class _MessageTimer(object):
         The first wrong values.
     """
 
-    def __init__(self, back_end, context, rendezvous):
+    def __init__(self, back_end: BackEnd, context: ProcessContext, rendezvous: Rendezvous) -> None:
         self._back_end = back_end
         self._context = context
         self._rendezvous = rendezvous
-        self._messages = {}
+        self._messages: Dict[Tuple[str, int], Message] = {}
         self._visits = 0
-        self.checks, self.wrong, self.mistakes = 0, 0, []
+        self.checks, self.wrong = 0, 0
+        self.mistakes: List[str] = []
 
-    def warm(self, operation, size):
+    def warm(self, operation: str, size: int) -> float:
         """Make the message, run it a few times, and return the seconds of the quickest run."""
         self._messages[operation, size] = self._back_end.message(operation, size // _BYTES_PER_VALUE)
         ends = self.visit(operation, size, _WARM_RUNS)
         return min(later - earlier for earlier, later in zip(ends, ends[1:]))
 
-    def visit(self, operation, size, runs):
+    def visit(self, operation: str, size: int, runs: int) -> List[float]:
         """Start together, run once unseen and ``runs`` times timed, check; return the ends, the unseen one's first."""
         import numpy
 
@@ -112,7 +121,7 @@ class _MessageTimer(object):
         self._check(numpy, "%s of %d bytes" % (operation, size), message.result(), expected)
         return ends
 
-    def _check(self, numpy, what, found, expected):
+    def _check(self, numpy: Any, what: str, found: Any, expected: Optional["ndarray"]) -> None:
         if expected is None:
             return
         self.checks += 1
@@ -136,19 +145,22 @@ class _MessageTimer(object):
                 )
             )
 
-    def _describe(self, sentence):
+    def _describe(self, sentence: str) -> None:
         self.wrong += 1
         if len(self.mistakes) < _MOST_DESCRIBED:
             self.mistakes.append(sentence)
 
 
-def contribution(numpy, count, rank, visit):
+def contribution(numpy: Any, count: int, rank: int, visit: int) -> "ndarray":
     """Return what a worker contributes in a visit: whole numbers from 1 on, different for every worker and index."""
-    return (numpy.arange(count) * 7 + 5 * rank + 3 * visit) % (11 + 2 * rank) + 1 + rank
+    values: "ndarray" = (numpy.arange(count) * 7 + 5 * rank + 3 * visit) % (11 + 2 * rank) + 1 + rank
+    return values
 
 
-def _expected_sum(numpy, contributions, before, becomes, runs):
-    total = numpy.sum(contributions, axis=0, dtype=numpy.float64)
+def _expected_sum(
+    numpy: Any, contributions: List["ndarray"], before: Optional["ndarray"], becomes: str, runs: int
+) -> "ndarray":
+    total: "ndarray" = numpy.sum(contributions, axis=0, dtype=numpy.float64)
     if becomes == FED:
         total = total * float(len(contributions)) ** (runs - 1)
     elif becomes == ADDED:

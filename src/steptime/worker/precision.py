@@ -13,6 +13,9 @@ one, in the way its steps multiply, and the result tells.
 """
 
 import os
+from typing import Any, Dict, Tuple
+
+from steptime.worker.process_context import Job
 
 PROBE = 1.0 + 2.0**-12
 """A number of 13 bits: float32 keeps it, and the other formats round it to 1."""
@@ -21,7 +24,7 @@ SIZE = 64
 _TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
-def limit_libraries(job):
+def limit_libraries(job: Job) -> None:
     """Let NVIDIA's libraries use TF32 only where the job asks for it; to be called before the framework is imported.
 
     The variable is NVIDIA's own, and wins over what a framework asks of cuBLAS and cuDNN.
@@ -34,7 +37,7 @@ def limit_libraries(job):
         os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
 
 
-def precision_of(value, element_type):
+def precision_of(value: float, element_type: Any) -> str:
     """Return the precision in which ``PROBE`` was multiplied by one.
 
     Args:
@@ -45,7 +48,7 @@ def precision_of(value, element_type):
     return "tf32" if name == "fp32" and value != PROBE else name
 
 
-def require_precision(wanted, products):
+def require_precision(wanted: str, products: Dict[str, Tuple[float, Any]]) -> str:
     """Return ``wanted`` if all products were computed in it.
 
     Args:

@@ -5,6 +5,7 @@ launcher (a plain subprocess, mpiexec, srun) has. Everything else is in ``job.js
 """
 
 import os
+from typing import Any, Dict, List, Mapping, Sequence
 
 # One MPI or Slurm launcher starts every rank with the same environment; the rank is then in one of these.
 _RANK_VARIABLES = ("STEPTIME_RANK", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -14,6 +15,9 @@ _LOCAL_RANK_VARIABLES = (
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "SLURM_LOCALID",
 )
+
+Job = Dict[str, Any]
+"""``job.json``, the same in all processes of a launch."""
 
 
 class ProcessContext(object):
@@ -40,7 +44,7 @@ class ProcessContext(object):
         read.
     """
 
-    def __init__(self, environment, folder):
+    def __init__(self, environment: Mapping[str, str], folder: str) -> None:
         """Read the context from a mapping of environment variables.
 
         Raises KeyError when a variable of the contract is missing.
@@ -59,26 +63,26 @@ class ProcessContext(object):
         self.secret = b""
 
     @property
-    def root_host(self):
+    def root_host(self) -> str:
         """The host part of ``root_address``."""
         return self.root_address.rsplit(":", 1)[0]
 
     @property
-    def root_port(self):
+    def root_port(self) -> int:
         """The port part of ``root_address``, as a number."""
         return int(self.root_address.rsplit(":", 1)[1])
 
     @property
-    def nccl_interface(self):
+    def nccl_interface(self) -> str:
         """The interface as NCCL takes exactly one: a bare name would mean all that begin with it."""
         return "=" + self.interface
 
     @property
-    def name(self):
+    def name(self) -> str:
         """``worker-0``, ``server-1``, …: the stem of this process's files in the run folder."""
         return "%s-%d" % (self.role, self.rank)
 
-    def require_rank(self, library, rank, workers):
+    def require_rank(self, library: str, rank: int, workers: int) -> None:
         """Raise RuntimeError when a communication ``library`` sees another rank or number of workers than expected."""
         if (rank, workers) != (self.rank, self.workers):
             raise RuntimeError(
@@ -87,20 +91,20 @@ class ProcessContext(object):
                 % (library, rank, workers, self.rank, self.workers)
             )
 
-    def pin(self):
+    def pin(self) -> None:
         """Pin this process to its cores; does nothing where none were given or the system cannot pin."""
         if self.cpus and hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self.cpus)
 
 
-def _first_number(environment, names):
+def _first_number(environment: Mapping[str, str], names: Sequence[str]) -> int:
     for name in names:
         if name in environment:
             return int(environment[name])
     return 0
 
 
-def _cpus(environment, role, local_rank):
+def _cpus(environment: Mapping[str, str], role: str, local_rank: int) -> List[int]:
     """The cores of one process, from those of all processes of its role on the host; the scheduler is not pinned."""
     text = environment.get({"worker": "STEPTIME_CPUS", "server": "STEPTIME_SERVER_CPUS"}.get(role, ""), "")
     if not text:
@@ -109,5 +113,5 @@ def _cpus(environment, role, local_rank):
     return [int(cpu) for cpu in _list(plan[local_rank % len(plan)])]
 
 
-def _list(text):
+def _list(text: str) -> List[str]:
     return [part for part in text.split(",") if part]

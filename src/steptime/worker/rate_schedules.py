@@ -4,7 +4,7 @@ Each returns a factor of the learning rate, by a ``Moment`` of the training and 
 """
 
 import math
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, Mapping, NamedTuple, Sequence, Tuple
 
 
 class Moment(NamedTuple):
@@ -20,17 +20,17 @@ class Moment(NamedTuple):
     """Of the validation set behind each epoch since the end of the warm-up."""
 
     @property
-    def share(self):
+    def share(self) -> float:
         """The share of ``steps`` that is over, from 0 to 1."""
         return min(1.0, self.step / float(self.steps))
 
     @property
-    def epochs(self):
+    def epochs(self) -> float:
         """Epochs since the end of the warm-up, not whole within an epoch."""
         return self.step / float(self.steps_per_epoch)
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The epoch of the training, from 0, the warm-up included."""
         return (self.step + self.warmup_steps) // self.steps_per_epoch
 
@@ -62,12 +62,12 @@ class ScheduleFunction(NamedTuple):
 _EPOCHS = 1e5
 
 
-def constant(moment):  # noqa: ARG001 - every schedule takes a moment
+def constant(moment: Moment) -> float:  # noqa: ARG001 - every schedule takes a moment
     """Return 1."""
     return 1.0
 
 
-def step(moment, every_epochs, factor):
+def step(moment: Moment, every_epochs: int, factor: float) -> float:
     """Return ``factor`` to the power of the whole periods of ``every_epochs`` since the training began."""
     return factor ** (moment.epoch // every_epochs)
 
@@ -75,7 +75,7 @@ def step(moment, every_epochs, factor):
 STEP = {"every_epochs": ScheduleParameter(10, 1, _EPOCHS, whole=True), "factor": ScheduleParameter(0.1, 1e-6, 1.0)}
 
 
-def multi_step(moment, at_epochs, factor):
+def multi_step(moment: Moment, at_epochs: Sequence[int], factor: float) -> float:
     """Return ``factor`` to the power of those epochs of ``at_epochs`` that the training has reached.
 
     He et al. 2016 divide by ten after 30 and 60 of 90 epochs, which are the defaults in thirds of 30.
@@ -89,23 +89,25 @@ MULTI_STEP = {
 }
 
 
-def exponential(moment, factor):
+def exponential(moment: Moment, factor: float) -> float:
     """Return ``factor`` to the power of the epochs since the end of the warm-up; it falls in every step."""
-    return factor**moment.epochs
+    decayed: float = factor**moment.epochs
+    return decayed
 
 
 EXPONENTIAL = {"factor": ScheduleParameter(0.9, 1e-6, 1.0)}
 
 
-def polynomial(moment, power, minimum):
+def polynomial(moment: Moment, power: float, minimum: float) -> float:
     """Return minimum + (1 - minimum) * (1 - share) ** power, where ``share`` of the training is over."""
-    return minimum + (1.0 - minimum) * (1.0 - moment.share) ** power
+    left: float = (1.0 - moment.share) ** power
+    return minimum + (1.0 - minimum) * left
 
 
 POLYNOMIAL = {"power": ScheduleParameter(1.0, 0.01, 100.0), "minimum": MINIMUM}
 
 
-def cosine(moment, minimum):
+def cosine(moment: Moment, minimum: float) -> float:
     """Return half a period of the cosine, from 1 to ``minimum`` at the end (Loshchilov, Hutter 2017)."""
     return _between(1.0, minimum, moment.share)
 
@@ -113,7 +115,7 @@ def cosine(moment, minimum):
 COSINE = {"minimum": MINIMUM}
 
 
-def cosine_restarts(moment, first_epochs, multiplier, minimum):
+def cosine_restarts(moment: Moment, first_epochs: int, multiplier: int, minimum: float) -> float:
     """Return half a period of the cosine again and again: over ``first_epochs``, then ``multiplier`` times as long."""
     start, length = 0.0, float(first_epochs * moment.steps_per_epoch)
     while moment.step >= start + length:
@@ -128,7 +130,7 @@ COSINE_RESTARTS = {
 }
 
 
-def one_cycle(moment, rise, start_factor, end_factor):
+def one_cycle(moment: Moment, rise: float, start_factor: float, end_factor: float) -> float:
     """Return the factor of one cycle over all steps, by cosines (Smith, Topin 2018).
 
     Args:
@@ -150,11 +152,11 @@ ONE_CYCLE = {
 }
 
 
-def _between(first, last, share):
+def _between(first: float, last: float, share: float) -> float:
     return last + (first - last) * (1.0 + math.cos(math.pi * share)) / 2.0
 
 
-def plateau(moment, factor, patience, threshold, minimum):
+def plateau(moment: Moment, factor: float, patience: int, threshold: float, minimum: float) -> float:
     """Return the factor behind the epochs whose validation losses the moment has.
 
     An epoch is better whose loss is below (1 - threshold) times the best so far. After more than ``patience`` epochs
@@ -192,7 +194,7 @@ RATE_SCHEDULES = {
 }  # type: Dict[str, ScheduleFunction]
 
 
-def learning_rate(training, step, losses=()):
+def learning_rate(training: Mapping[str, Any], step: int, losses: Iterable[float] = ()) -> float:
     """Return the learning rate of a step.
 
     The warm-up rises linearly: its step s of W has (s + 1) / (W + 1) of the rate that follows it. The schedule begins
@@ -212,5 +214,5 @@ def learning_rate(training, step, losses=()):
         warmup_steps=warmup,
         losses=tuple(losses)[warmup // per_epoch :],
     )
-    rate = training["learning_rate"] * RATE_SCHEDULES[chosen["name"]].factor(moment, **chosen["parameters"])
+    rate: float = training["learning_rate"] * RATE_SCHEDULES[chosen["name"]].factor(moment, **chosen["parameters"])
     return rate * (step + 1.0) / (warmup + 1.0) if step < warmup else rate

@@ -6,10 +6,13 @@ here runs in a timing run; in an ablation run it works between steps, never in o
 
 import json
 import os
+import socket
 import struct
 import time
+from typing import Any, Dict, List
 
 from steptime.worker.handshake import accept_peers, announce_address, connect_peer, open_listener, read_address
+from steptime.worker.process_context import ProcessContext
 
 _LENGTH = struct.Struct("!I")
 _LIMIT_S = 300.0
@@ -23,10 +26,10 @@ class Rendezvous(object):
     A context manager. Raises RuntimeError when the workers do not find each other, and OSError when a worker dies.
     """
 
-    def __init__(self, context):
+    def __init__(self, context: ProcessContext) -> None:
         self._rank = context.rank
         self._workers = context.workers
-        self._others = []
+        self._others: List[socket.socket] = []
         if self._workers == 1:
             return
         path = os.path.join(context.folder, "rendezvous.json")
@@ -37,14 +40,14 @@ class Rendezvous(object):
         for other in self._others:
             other.settimeout(_LIMIT_S)
 
-    def __enter__(self):
+    def __enter__(self) -> "Rendezvous":  # noqa: PYI034 - Self is newer than Python 3.6
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for other in self._others:
             other.close()
 
-    def barrier(self):
+    def barrier(self) -> None:
         """Return in all workers when the last has called it, as nearly at once as messages allow."""
         if self._rank == 0:
             for other in self._others:
@@ -55,7 +58,7 @@ class Rendezvous(object):
             self._others[0].sendall(b".")
             _receive_bytes(self._others[0], 1)
 
-    def from_first(self, value):
+    def from_first(self, value: Any) -> Any:
         """Return worker 0's ``value``, which must be JSON-ready, in all workers."""
         if self._rank == 0:
             for other in self._others:
@@ -63,7 +66,7 @@ class Rendezvous(object):
             return value
         return _receive(self._others[0])
 
-    def clock_offset(self):
+    def clock_offset(self) -> Dict[str, float]:
         """Compare this worker's clock with worker 0's.
 
         Returns ``{"at_s", "offset_s", "rtt_s"}``: when (this worker's clock), worker 0's clock minus this worker's,
@@ -75,18 +78,18 @@ class Rendezvous(object):
                     _receive(other)
                     _send(other, time.monotonic())
             return {"at_s": time.monotonic(), "offset_s": 0.0, "rtt_s": 0.0}
-        best = None
+        best: Dict[str, float] = {}
         for _ in range(_CLOCK_EXCHANGES):
             sent = time.monotonic()
             _send(self._others[0], 0)
             there = _receive(self._others[0])
             back = time.monotonic()
-            if best is None or back - sent < best["rtt_s"]:
+            if not best or back - sent < best["rtt_s"]:
                 middle = (sent + back) / 2
                 best = {"at_s": middle, "offset_s": there - middle, "rtt_s": back - sent}
         return best
 
-    def latencies(self):
+    def latencies(self) -> List[float]:
         """Return the one-way seconds of one byte (half a round trip, median) from worker 0 to each other worker.
 
         Others than worker 0 return an empty list.
@@ -99,7 +102,7 @@ class Rendezvous(object):
         return found
 
 
-def _half_round_trip(connection):
+def _half_round_trip(connection: socket.socket) -> float:
     times = []
     for _ in range(_PINGS):
         started = time.monotonic()
@@ -109,7 +112,7 @@ def _half_round_trip(connection):
     return sorted(times)[_PINGS // 2] / 2
 
 
-def _accept_workers(context, path):
+def _accept_workers(context: ProcessContext, path: str) -> List[socket.socket]:
     """Listen as worker 0, and return the connections in the order of the ranks."""
     listener = open_listener(context.root_host)
     announce_address(listener, path)
@@ -118,17 +121,17 @@ def _accept_workers(context, path):
     return [found[name] for name in names]
 
 
-def _send(connection, value):
+def _send(connection: socket.socket, value: Any) -> None:
     text = json.dumps(value).encode()
     connection.sendall(_LENGTH.pack(len(text)) + text)
 
 
-def _receive(connection):
+def _receive(connection: socket.socket) -> Any:
     (length,) = _LENGTH.unpack(_receive_bytes(connection, _LENGTH.size))
     return json.loads(_receive_bytes(connection, length).decode())
 
 
-def _receive_bytes(connection, count):
+def _receive_bytes(connection: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
         piece = connection.recv(count - len(data))

@@ -6,8 +6,11 @@ same data whatever their tensor library is.
 
 import json
 import os
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
+
+from steptime.worker.process_context import Job
 
 SHARDED_FORMS = ("tar_shards", "tfrecord")
 """Forms of a dataset whose samples are read shard after shard."""
@@ -15,7 +18,7 @@ PREFETCHED_PER_HELPER = 2
 """Batches that every framework's loader makes ahead for each of its helpers, which are processes or threads."""
 
 
-def epoch_indices(samples, epoch, seed, rank, workers):
+def epoch_indices(samples: int, epoch: int, seed: int, rank: int, workers: int) -> numpy.ndarray:
     """Return this worker's sample indices of one epoch, in their order, as an int64 array.
 
     All workers shuffle all samples alike; worker ``rank`` takes every ``workers``-th from ``rank`` on, so that the
@@ -32,7 +35,7 @@ def epoch_indices(samples, epoch, seed, rank, workers):
     return stream.permutation(samples)[rank::workers].astype(numpy.int64)
 
 
-def read_shards(path):
+def read_shards(path: str) -> List[numpy.ndarray]:
     """Return the samples of each shard in their order there, a list of int64 arrays, by the index of a stored form."""
     with open(path) as file:
         index = json.load(file)
@@ -40,13 +43,13 @@ def read_shards(path):
         return numpy.split(numpy.array(index["order"], dtype=numpy.int64), numpy.cumsum(index["counts"])[:-1])
     places = index["places"]
     order = sorted(range(len(places)), key=lambda index: places[index])
-    shards = [[] for _ in range(places[order[-1]][0] + 1)]
+    shards: List[List[int]] = [[] for _ in range(places[order[-1]][0] + 1)]
     for index in order:
         shards[places[index][0]].append(index)
     return [numpy.array(shard, dtype=numpy.int64) for shard in shards]
 
 
-def shard_indices(shards, epoch, seed, rank, workers):
+def shard_indices(shards: Sequence[numpy.ndarray], epoch: int, seed: int, rank: int, workers: int) -> numpy.ndarray:
     """Return this worker's sample indices of one epoch, as ``epoch_indices`` does, of samples that lie in shards.
 
     All workers shuffle the shards alike, and the samples within each shard; a worker takes a part of the whole row
@@ -65,14 +68,20 @@ def shard_indices(shards, epoch, seed, rank, workers):
     return row[rank * share : (rank + 1) * share]
 
 
-def steps_per_epoch(samples, workers, batch):
+def steps_per_epoch(samples: int, workers: int, batch: int) -> int:
     """Return the steps of an epoch: whole batches of every worker's equal share of the samples."""
     return samples // workers // batch
 
 
 def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
-    samples, batch, seed, rank, workers, shards=None, first_epoch=0
-):
+    samples: int,
+    batch: int,
+    seed: int,
+    rank: int,
+    workers: int,
+    shards: Optional[Sequence[numpy.ndarray]] = None,
+    first_epoch: int = 0,
+) -> Iterator[Tuple[int, numpy.ndarray]]:
     """Yield the indices of this worker's batches without end, epoch after epoch, as ``(epoch, int64 array)``.
 
     Every array has ``batch`` entries; what is left at the end of an epoch is dropped. All workers have equally many
@@ -90,7 +99,9 @@ def batch_indices(  # noqa: PLR0913, PLR0917 - one per fact
     return _batches_without_end(samples, batch, seed, rank, workers, shards, first_epoch)
 
 
-def _batches_without_end(samples, batch, seed, rank, workers, shards, epoch):  # noqa: PLR0913, PLR0917 - one per fact
+def _batches_without_end(  # noqa: PLR0913, PLR0917 - one per fact
+    samples: int, batch: int, seed: int, rank: int, workers: int, shards: Optional[Sequence[numpy.ndarray]], epoch: int
+) -> Iterator[Tuple[int, numpy.ndarray]]:
     whole_batches = steps_per_epoch(samples, workers, batch)
     while True:
         if shards:
@@ -102,7 +113,7 @@ def _batches_without_end(samples, batch, seed, rank, workers, shards, epoch):  #
         epoch += 1
 
 
-def read_index(dataset):
+def read_index(dataset: Dict[str, Any]) -> Tuple[List[str], numpy.ndarray]:
     """Return ``(paths, labels)`` of an ``image_folder``: a list of full paths and an int64 array.
 
     Raises ValueError when the index holds another number of files than the job gives.
@@ -118,12 +129,12 @@ def read_index(dataset):
     return paths, numpy.array([label for _, label in files], dtype=numpy.int64)
 
 
-def undecodable(path, why):
+def undecodable(path: str, why: object) -> str:
     """Return the message about an image file that cannot be decoded, with the next step."""
     return "%s cannot be decoded: %s; replace or delete it, and run again" % (os.path.abspath(path), why)
 
 
-def read_sizes(dataset):
+def read_sizes(dataset: Dict[str, Any]) -> numpy.ndarray:
     """Return width and height of each image of a dataset, int64 (samples, 2), as its index gives them.
 
     Raises ValueError when the index has no sizes.
@@ -135,7 +146,9 @@ def read_sizes(dataset):
     return numpy.array(index["sizes"], dtype=numpy.int64).reshape(-1, 2)
 
 
-def read_arrays(dataset, input_shape=None):
+def read_arrays(
+    dataset: Dict[str, Any], input_shape: Optional[Sequence[int]] = None
+) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """Return ``(images, labels)`` of an ``arrays`` dataset: uint8 (samples, channels, height, width) and int64.
 
     Raises ValueError when the file holds another number of samples than the job gives, or images that have not as many
@@ -156,7 +169,7 @@ def read_arrays(dataset, input_shape=None):
     return images, labels.astype(numpy.int64)
 
 
-def scale_and_shift(transform, channels):
+def scale_and_shift(transform: Dict[str, Any], channels: int) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """Return float32 arrays of shape ``(channels, 1, 1)`` with which ``byte * scale + shift`` is normalised.
 
     The same as (byte / 255 - mean) / std in one multiplication and one addition. A mean or deviation of one entry
@@ -170,7 +183,7 @@ def scale_and_shift(transform, channels):
     return scale.astype(numpy.float32), shift.astype(numpy.float32)
 
 
-def synthetic_batches(job, rank):
+def synthetic_batches(job: Job, rank: int) -> List[Tuple[numpy.ndarray, numpy.ndarray]]:
     """Return the pairs ``(inputs, targets)`` of numpy arrays that the worker ``rank`` trains on in turn.
 
     ``inputs`` is float32 of shape ``(batch,) + input shape`` (channels first), standard normal; ``targets`` is

@@ -11,48 +11,53 @@ Requirements, which every session meets:
 """
 
 import abc
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
-from steptime.worker.clock import HostClock
+from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.clock import HostClock, StepClock
+
+if TYPE_CHECKING:
+    import numpy
 
 
 class Session(abc.ABC):
     """One worker's live training: a workload, an optimizer, a strategy and a loader, ready to step."""
 
     @abc.abstractmethod
-    def step(self):
+    def step(self) -> None:
         """Run one whole training step; may return before the device or the engine has finished it."""
 
     @abc.abstractmethod
-    def wait(self):
+    def wait(self) -> None:
         """Return once everything that ``step`` started on this worker is finished."""
 
     @abc.abstractmethod
-    def loss(self):
+    def loss(self) -> float:
         """Return the loss of the last step on this worker's batch, as a float (may wait)."""
 
     @abc.abstractmethod
-    def parameter_count(self):
+    def parameter_count(self) -> int:
         """Return the number of trainable values, counted in the framework's own objects, of the whole workload."""
 
     @abc.abstractmethod
-    def output_shape(self):
+    def output_shape(self) -> List[int]:
         """Return the shape of the network's output for one batch, as a list, in the workload's layout."""
 
     @abc.abstractmethod
-    def get_weights(self):
+    def get_weights(self) -> Optional[Dict[str, "numpy.ndarray"]]:
         """Return ``{name: array}`` of all trainable values, or None on a worker that does not hold them.
 
         Every worker calls it at the same point, since sharded strategies must gather.
         """
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         """Return JSON-ready facts worth keeping with the record: versions, device name, threads, flags in force.
 
         Must hold at least ``framework_version``.
         """
         raise NotImplementedError
 
-    def probe_precision(self):
+    def probe_precision(self) -> Dict[str, Tuple[float, Any]]:
         """Return ``{what: (value, element type)}`` of ``precision.PROBE`` multiplied by one as in this session's steps.
 
         ``what`` is the kind of product, as ``matrix product`` or ``convolution``. Empty where the framework has one
@@ -60,7 +65,7 @@ class Session(abc.ABC):
         """
         return {}
 
-    def set_learning_rate(self, rate):
+    def set_learning_rate(self, rate: float) -> None:
         """Let the steps that follow update with the learning rate ``rate``, on this worker and on its servers.
 
         Every worker calls it with the same rate ahead of the same step. Raises NotImplementedError where the manifest
@@ -68,7 +73,7 @@ class Session(abc.ABC):
         """
         raise NotImplementedError
 
-    def outputs(self, inputs):
+    def outputs(self, inputs: "numpy.ndarray") -> "numpy.ndarray":
         """Return the network's outputs in evaluation: running statistics of batch normalisation, and no dropout.
 
         Every worker calls it equally often, in the same order, between steps. Where the workers do not wait for each
@@ -82,50 +87,50 @@ class Session(abc.ABC):
         """
         raise NotImplementedError
 
-    def state(self):
+    def state(self) -> Optional[Dict[str, "numpy.ndarray"]]:
         """Return ``{name: array}`` of all that this worker needs to go on from here; None if that cannot be.
 
         That is the weights, the running statistics, the optimizer's state (its step count too) and the state of random
         numbers, or this worker's share of them. Called between steps by every worker.
         """
-        return
+        return None
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: Dict[str, "numpy.ndarray"]) -> None:
         """Go on from the ``arrays`` that ``state`` returned on the worker of this rank; called before the first step.
 
         Raises NotImplementedError where ``state`` returns None.
         """
         raise NotImplementedError
 
-    def clock(self):
+    def clock(self) -> StepClock:
         """Return the clock that times this session's steps; sessions on a device return an event clock."""
         return HostClock(self.wait)
 
-    def staleness(self):
+    def staleness(self) -> Optional[Dict[int, int]]:
         """Return ``{staleness: count}`` of this worker's updates since the last call; None if nothing can be stale.
 
         The staleness of an update is how many updates of other workers came between this worker's pull of the
         weights, from which the gradient was computed, and the application of that gradient. What is returned is
         forgotten. Called between the timed stretches, never in them.
         """
-        return
+        return None
 
-    def ablate(self):
+    def ablate(self) -> Optional[AblatedStep]:
         """Return this session's step as an ``AblatedStep``; None if the framework's step cannot be broken down.
 
         Called at most once, before the first step of an ablation run: hooks and second graphs that ablation needs and
         ``step`` does not are made here. Weights may be anything afterwards; the session is closed.
         """
-        return
+        return None
 
-    def batches_ahead(self):
+    def batches_ahead(self) -> int:
         """Return how many batches the loader may hold ready: so many steps after a pause see no slow loader."""
         return 0
 
-    def close(self):  # noqa: B027 - most sessions have nothing to release
+    def close(self) -> None:  # noqa: B027 - most sessions have nothing to release
         """Release processes and connections at the end; all workers call it."""
 
-    def abort(self):
+    def abort(self) -> None:
         """Release what this worker alone can release, after a failure of another method.
 
         Called instead of ``close``. It must not wait for other workers, which may be waiting for this one.

@@ -12,20 +12,24 @@ import contextlib
 import json
 import os
 import time
+from typing import IO, TYPE_CHECKING, Any, Dict, Iterator, Optional
+
+if TYPE_CHECKING:
+    import numpy
 
 _POLL_S = 0.005
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def open_plain(path, flags, mode=0o666):
+def open_plain(path: str, flags: int, mode: int = 0o666) -> int:
     """Return the descriptor of the file ``path``; raises OSError where a symbolic link has its name."""
     with _opened_folder(path) as folder:
         return os.open(os.path.basename(path), flags | _NO_LINK, mode, dir_fd=folder)
 
 
 @contextlib.contextmanager
-def open_whole(path, mode="w", durable=False):
+def open_whole(path: str, mode: str = "w", durable: bool = False) -> Iterator[IO[Any]]:
     """Open a new file for writing, which gets the name ``path`` once the block has ended without an error.
 
     Args:
@@ -46,19 +50,19 @@ def open_whole(path, mode="w", durable=False):
         os.rename(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
-def write_json(path, value, durable=False):
+def write_json(path: str, value: Any, durable: bool = False) -> None:
     """Write ``value``, which must be JSON-ready, to the file ``path``, whole or not at all."""
     with open_whole(path, durable=durable) as file:
         json.dump(value, file)
 
 
-def read_json(path):
+def read_json(path: str) -> Any:
     """Return the value in the file ``path``."""
     with os.fdopen(open_plain(path, os.O_RDONLY), "r") as file:
         return json.load(file)
 
 
-def read_arrays(path):
+def read_arrays(path: str) -> Dict[str, "numpy.ndarray"]:
     """Return ``{name: array}`` of a numpy archive; objects in it are not read."""
     import numpy  # not every process of a launch has it
 
@@ -66,13 +70,13 @@ def read_arrays(path):
         return {name: archive[name] for name in archive.files}
 
 
-def is_there(path):
+def is_there(path: str) -> bool:
     """Return whether the file ``path`` exists by now, whatever an NFS client remembers."""
     os.close(os.open(os.path.dirname(path) or ".", os.O_RDONLY))
     return os.path.exists(path)
 
 
-def await_file(path, limit_s=None):
+def await_file(path: str, limit_s: Optional[float] = None) -> bool:
     """Return whether the file ``path`` has come within ``limit_s`` seconds; without a limit, wait until it has."""
     deadline = None if limit_s is None else time.monotonic() + limit_s
     while not is_there(path):
@@ -83,7 +87,7 @@ def await_file(path, limit_s=None):
 
 
 @contextlib.contextmanager
-def _opened_folder(path):
+def _opened_folder(path: str) -> Iterator[int]:
     folder = os.open(os.path.dirname(path) or ".", _FOLDER)
     try:
         yield folder
@@ -91,6 +95,6 @@ def _opened_folder(path):
         os.close(folder)
 
 
-def _remove(name, folder):
+def _remove(name: str, folder: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)

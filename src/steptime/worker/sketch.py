@@ -3,6 +3,8 @@
 A sketch is linear, so that the sketch of a difference, a sum or an average of arrays is the same of their sketches.
 """
 
+from typing import Dict, Mapping
+
 import numpy
 
 LENGTH = 256
@@ -16,14 +18,14 @@ class Sketcher(object):
     to ``LENGTH`` values is its own sketch. Signs depend on the name of an array and the place of a value alone.
     """
 
-    def __init__(self):
-        self._signs = {}
+    def __init__(self) -> None:
+        self._signs: Dict[str, numpy.ndarray] = {}
 
-    def sketch(self, arrays):
+    def sketch(self, arrays: Mapping[str, numpy.ndarray]) -> Dict[str, numpy.ndarray]:
         """Return ``{name: float64 array of LENGTH values}`` of ``{name: array}``, or of fewer values as they are."""
         return {name: self._sketch(name, numpy.asarray(array)) for name, array in arrays.items()}
 
-    def _sketch(self, name, array):
+    def _sketch(self, name: str, array: numpy.ndarray) -> numpy.ndarray:
         values = array.reshape(-1)
         if values.size <= LENGTH:
             return values.astype(numpy.float64)

@@ -6,17 +6,18 @@ each file has.
 
 import json
 import os
+from typing import Any, Dict, Optional, Tuple
 
 import numpy
 
 
-def damaged(path, why):
+def damaged(path: str, why: object) -> str:
     """Return the message about a damaged file of a stored form, with the next step."""
     folder = os.path.dirname(path)
     return "%s is damaged: %s; remove the folder %s, and run again: it is made anew" % (path, why, folder)
 
 
-def require_whole(dataset):
+def require_whole(dataset: Dict[str, Any]) -> None:
     """Raise ValueError, which names the file, unless every file of a stored form is as long as in its index.
 
     A library that reads a file to its end does not miss what was cut off.
@@ -36,7 +37,7 @@ class TarMembers(object):
     A worker takes its samples shard after shard (``worker/samples.py``), so that what it reads lies close together.
     """
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: Dict[str, Any]) -> None:
         """Read the index; raises ValueError where a shard is not whole."""
         require_whole(dataset)
         with open(dataset["index"]) as file:
@@ -45,18 +46,18 @@ class TarMembers(object):
         self._shards = index["shards"]
         self._names = [name for name, _ in index["files"]]
         self._places = numpy.array(index["places"], dtype=numpy.int64)
-        self._open = {}
+        self._open: Dict[int, int] = {}
 
-    def fault(self, index, why):
+    def fault(self, index: int, why: object) -> str:
         """Return the message about an image that cannot be decoded, which names its shard."""
         shard = os.path.join(self._root, self._shards[self._places[index][0]])
         return damaged(shard, "%s in it cannot be decoded: %s" % (self._names[index], why))
 
-    def place(self, index):
+    def place(self, index: int) -> Tuple[int, ...]:
         """Return the number of an image's shard, and where in it the file begins and how long it is, in bytes."""
         return tuple(int(each) for each in self._places[index])
 
-    def read(self, index):
+    def read(self, index: int) -> bytes:
         """Return the bytes of an image's file."""
         shard, offset, length = self.place(index)
         # Helpers that were forked share the file, which ``pread`` does not mind: it has no position of its own.
@@ -71,7 +72,7 @@ class DecodedImages(object):
     An image is uint8 (height, width, 3), a view of the file.
     """
 
-    def __init__(self, dataset, sizes):
+    def __init__(self, dataset: Dict[str, Any], sizes: numpy.ndarray) -> None:
         """Map the file; ``sizes`` is width and height of each image.
 
         Raises ValueError when the file has another length than these sizes say.
@@ -81,12 +82,12 @@ class DecodedImages(object):
         self._sizes = sizes
         self._ends = numpy.cumsum(sizes[:, 0].astype(numpy.int64) * sizes[:, 1] * 3)
         # Mapped where it is read first: a helper that gets this object by pickling would get all pixels with it.
-        self._pixels = None
+        self._pixels: Optional[numpy.ndarray] = None
         found = os.path.getsize(self._path)
         if found != self._ends[-1]:
             raise ValueError(damaged(self._path, "it has %d bytes, and its images %d" % (found, self._ends[-1])))
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> numpy.ndarray:
         if self._pixels is None:
             self._pixels = numpy.memmap(self._path, dtype=numpy.uint8, mode="r")
         width, height = (int(each) for each in self._sizes[index])

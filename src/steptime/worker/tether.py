@@ -12,7 +12,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent dies; does nothing where the kernel cannot (not Linux)."""
     if not sys.platform.startswith("linux"):
         return
@@ -27,7 +27,7 @@ def die_with_parent():
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _in_other_processes():
+def _in_other_processes() -> bool:
     """Whether this process has another PID namespace than the runner, as in a container: 1 is its first process."""
     fields = os.environ.get("STEPTIME_RUNNER", "").split(":")
     try:

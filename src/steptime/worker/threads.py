@@ -6,6 +6,7 @@ What a process was asked to have is in the job; libraries may do otherwise, so t
 import ctypes
 import os
 import re
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 from steptime.worker.usage import helper_processes
 
@@ -28,7 +29,7 @@ _POOLS = (
 _ALREADY_LOADED = os.RTLD_LAZY | getattr(os, "RTLD_NOLOAD", 0)
 
 
-def found_threads():
+def found_threads() -> Dict[str, Any]:
     """Return what this process has, ready for JSON.
 
     ``cores``: those on which any of its threads may run, in order; ``live_threads``: how many threads it has;
@@ -36,8 +37,8 @@ def found_threads():
     the calling thread, whether or not its threads have been started. ``helper_processes``: how many processes it has
     started, and they. Empty where the system does not say.
     """
-    names = {}
-    cores = set()
+    names: Dict[str, int] = {}
+    cores: Set[int] = set()
     for thread in _tasks():
         try:
             with open("/proc/self/task/%s/comm" % thread) as file:
@@ -55,19 +56,19 @@ def found_threads():
     }
 
 
-def compute_threads():
+def compute_threads() -> Optional[int]:
     """Return the size of the largest pool that this process has loaded; None if it has loaded none."""
     return max(_pools().values(), default=None)
 
 
-def _tasks():
+def _tasks() -> List[str]:
     try:
         return os.listdir("/proc/self/task")
     except OSError:
         return []
 
 
-def _pools():
+def _pools() -> Dict[str, int]:
     found = {}
     for path in _loaded_files():
         for kind, pattern, functions in _POOLS:
@@ -78,7 +79,7 @@ def _pools():
     return found
 
 
-def _loaded_files():
+def _loaded_files() -> List[str]:
     """Return the paths of the shared libraries that this process has loaded."""
     try:
         with open("/proc/self/maps") as file:
@@ -89,7 +90,7 @@ def _loaded_files():
     return sorted(path for path in paths if path.startswith("/") and ".so" in os.path.basename(path))
 
 
-def _size(path, functions):
+def _size(path: str, functions: Sequence[str]) -> Optional[int]:
     try:
         library = ctypes.CDLL(path, mode=_ALREADY_LOADED)
     except OSError:

@@ -2,12 +2,18 @@
 
 import os
 import time
+from typing import TYPE_CHECKING, Any, Dict, List
 
+from steptime.worker.process_context import Job, ProcessContext
+from steptime.worker.session import Session
 from steptime.worker.shared_file import await_file, read_json, write_json
 from steptime.worker.usage import usage, used_since
 
+if TYPE_CHECKING:
+    from steptime.worker.main import RecordFile
 
-def run_timed(session, job, context, records):
+
+def run_timed(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
     """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
 
     Nothing but the step and one clock tick runs inside the timed window.
@@ -32,12 +38,11 @@ def run_timed(session, job, context, records):
     used = used_since(before)
     ends = clock.drain()
     stale = session.staleness()
-    if stale is not None:
-        stale = {str(updates): count for updates, count in sorted(stale.items())}
-    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=used, staleness=stale)
+    counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
+    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=used, staleness=counts)
 
 
-def agree_on_step_count(context, warmup_ends, schedule):
+def agree_on_step_count(context: ProcessContext, warmup_ends: List[float], schedule: Dict[str, Any]) -> int:
     """Return the number of steps to time, the same on every worker; called between the warm-up and the timed steps.
 
     A synchronous strategy hangs when one worker steps more often than another, and no messaging exists that every
@@ -58,12 +63,14 @@ def agree_on_step_count(context, warmup_ends, schedule):
         return steps
     if not await_file(path, schedule.get("agree_timeout_s", 600.0)):
         raise RuntimeError("worker 0 did not announce the number of steps in %s" % path)
-    return read_json(path)["steps"]
+    announced: int = read_json(path)["steps"]
+    return announced
 
 
-def _steps(ends, schedule):
+def _steps(ends: List[float], schedule: Dict[str, Any]) -> int:
     gaps = sorted(later - earlier for earlier, later in zip(ends, ends[1:]))
+    least: int = schedule["min_steps"]
     if not gaps or gaps[len(gaps) // 2] <= 0.0:
-        return schedule["min_steps"]
+        return least
     wanted = schedule["seconds"] / gaps[len(gaps) // 2]  # may be infinite, which no int can hold
-    return max(schedule["min_steps"], int(min(schedule["max_steps"], wanted)))
+    return max(least, int(min(schedule["max_steps"], wanted)))

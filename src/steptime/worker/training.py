@@ -8,14 +8,20 @@ from the run folder, so that they end together.
 import math
 import os
 import time
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rate_schedules import learning_rate
+from steptime.worker.session import Session
 from steptime.worker.shared_file import await_file, open_whole, read_arrays, read_json, write_json
+
+if TYPE_CHECKING:
+    from steptime.worker.main import RecordFile
 
 _EPOCHS = "epochs.json"
 
 
-def run_training(session, job, context, records):
+def run_training(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
     """Train the epochs of ``job["training"]``, and write one record of each.
 
     It ends ahead of the last where the validation accuracy has reached ``target_accuracy``, or where the validation
@@ -26,7 +32,7 @@ def run_training(session, job, context, records):
     training = job["training"]
     validation = Validation(job, context.rank, context.workers)
     checkpoint = Checkpoint(training["checkpoint"], context) if training["checkpoint"] else None
-    epochs = checkpoint.restore(session, training["first_epoch"]) if training["first_epoch"] else []
+    epochs = _epochs_so_far(training, checkpoint, session)
     losses = [_loss(workers) for workers in epochs]
     while len(epochs) < training["epochs"] and not _is_over(training, epochs):
         epoch = len(epochs)
@@ -43,11 +49,25 @@ def run_training(session, job, context, records):
         workers = meet(context, "epoch-%d" % epoch, own)
         epochs.append(workers)
         losses.append(_loss(workers))
-        if saved:
+        if checkpoint and saved:
             checkpoint.keep(epochs)
 
 
-def _train(session, training, epoch, losses):
+def _epochs_so_far(
+    training: Dict[str, Any], checkpoint: "Optional[Checkpoint]", session: Session
+) -> List[List[Dict[str, Any]]]:
+    """Return the results of the epochs that are over, and give the session its state behind them."""
+    if not training["first_epoch"]:
+        return []
+    if checkpoint is None:
+        raise ValueError(
+            "first_epoch is %d, but the training has no checkpoint to go on from; give it one, or begin with epoch 0"
+            % training["first_epoch"]
+        )
+    return checkpoint.restore(session, training["first_epoch"])
+
+
+def _train(session: Session, training: Dict[str, Any], epoch: int, losses: List[float]) -> Dict[str, Any]:
     """Train one epoch; return this worker's part of the epoch's record."""
     first, rate = epoch * training["steps_per_epoch"], None
     session.staleness()  # of what came before
@@ -61,23 +81,23 @@ def _train(session, training, epoch, losses):
     session.wait()
     trained = time.monotonic() - started
     stale = session.staleness()
-    if stale is not None:
-        stale = {str(updates): count for updates, count in sorted(stale.items())}
+    counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
     return {
         "epoch": epoch,
         "trained_s": trained,
         "learning_rate": rate,
         "training_loss": session.loss(),
-        "staleness": stale,
+        "staleness": counts,
     }
 
 
-def _loss(workers):
+def _loss(workers: List[Dict[str, Any]]) -> float:
     """Return the mean loss of the validation set over the results of all workers."""
-    return math.fsum(each["loss_sum"] for each in workers) / sum(each["counted"] for each in workers)
+    counted: int = sum(each["counted"] for each in workers)
+    return math.fsum(each["loss_sum"] for each in workers) / counted
 
 
-def _is_over(training, epochs):
+def _is_over(training: Dict[str, Any], epochs: List[List[Dict[str, Any]]]) -> bool:
     """Return whether the last epoch reached the target accuracy, or has a validation loss that is not a number."""
     if not epochs:
         return False
@@ -86,10 +106,10 @@ def _is_over(training, epochs):
         return True
     if target is None:
         return False
-    return sum(each["correct"] for each in workers) >= target * sum(each["counted"] for each in workers)
+    return bool(sum(each["correct"] for each in workers) >= target * sum(each["counted"] for each in workers))
 
 
-def meet(context, name, value):
+def meet(context: ProcessContext, name: str, value: Any) -> List[Any]:
     """Wait until every worker has come here; return the ``value`` of each, by rank.
 
     Values must be JSON-ready. They cross through the run folder, which all workers share. The launcher ends all workers
@@ -109,7 +129,7 @@ class Checkpoint(object):
     gone on from.
     """
 
-    def __init__(self, folder, context):
+    def __init__(self, folder: str, context: ProcessContext) -> None:
         """Take the job's folder, which is made where it does not exist; raises ValueError where it is a link."""
         self._folder = folder
         self._rank = context.rank
@@ -118,18 +138,18 @@ class Checkpoint(object):
         if not os.path.isdir(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    def save(self, session, epoch):
+    def save(self, session: Session, epoch: int) -> bool:
         """Save this worker's state behind ``epoch``; return whether it has one."""
         import numpy
 
-        state = session.state()
+        state: Optional[Dict[str, Any]] = session.state()
         if state is None:
             return False
         with open_whole(self._state_path(epoch), "wb", durable=True) as file:
             numpy.savez(file, **state)
         return True
 
-    def keep(self, epochs):
+    def keep(self, epochs: List[List[Dict[str, Any]]]) -> None:
         """Name the last of ``epochs`` as the one to go on behind, once every worker has saved its state."""
         if self._rank == 0:
             write_json(os.path.join(self._folder, _EPOCHS), epochs, durable=True)
@@ -137,12 +157,12 @@ class Checkpoint(object):
         if os.path.exists(older):
             os.remove(older)
 
-    def restore(self, session, first_epoch):
+    def restore(self, session: Session, first_epoch: int) -> List[List[Dict[str, Any]]]:
         """Give the session the state behind the epoch before ``first_epoch``; return the results of all epochs.
 
         Raises ValueError where the folder does not hold that epoch.
         """
-        epochs = read_json(os.path.join(self._folder, _EPOCHS))
+        epochs: List[List[Dict[str, Any]]] = read_json(os.path.join(self._folder, _EPOCHS))
         if len(epochs) != first_epoch:
             raise ValueError(
                 "%s has %d epochs where the job goes on behind %d; remove the folder to begin anew"
@@ -151,5 +171,5 @@ class Checkpoint(object):
         session.set_state(read_arrays(self._state_path(first_epoch - 1)))
         return epochs
 
-    def _state_path(self, epoch):
+    def _state_path(self, epoch: int) -> str:
         return os.path.join(self._folder, "state-%d-%d.npz" % (epoch, self._rank))

@@ -7,9 +7,10 @@ Linux only: elsewhere helpers are not seen, and what they use is 0.
 import os
 import resource
 import time
+from typing import Dict, List
 
 
-def usage():
+def usage() -> Dict[str, float]:
     """Return the sums so far, to be subtracted from later ones.
 
     ``cpu_s`` of this process, ``helpers_cpu_s`` of its helpers, living and ended, ``wall_s`` of the monotonic clock,
@@ -26,7 +27,7 @@ def usage():
     }
 
 
-def used_since(before):
+def used_since(before: Dict[str, float]) -> Dict[str, float]:
     """Return the difference of ``usage`` now and ``before``, and the memory held now.
 
     ``max_rss_bytes`` is the most that this process has had in memory, ``memory_bytes`` and ``helpers_memory_bytes``
@@ -41,7 +42,7 @@ def used_since(before):
     return used
 
 
-def peak_memory_bytes():
+def peak_memory_bytes() -> int:
     """Return the most memory that this program has had: Linux lets ``ru_maxrss`` pass on from who started it."""
     try:
         with open("/proc/self/status") as status:
@@ -50,7 +51,7 @@ def peak_memory_bytes():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def helper_processes():
+def helper_processes() -> List[str]:
     """Return the ids of all living processes below this one, as texts."""
     found, waiting = [], ["self"]
     while waiting:
@@ -60,7 +61,7 @@ def helper_processes():
     return found
 
 
-def _children(process):
+def _children(process: str) -> List[str]:
     """Return the ids of the processes that a process has started; none where it or the kernel does not say."""
     try:
         threads = os.listdir("/proc/%s/task" % process)
@@ -69,7 +70,7 @@ def _children(process):
     return [child for thread in threads for child in _children_of_thread(process, thread)]
 
 
-def _children_of_thread(process, thread):
+def _children_of_thread(process: str, thread: str) -> List[str]:
     try:
         with open("/proc/%s/task/%s/children" % (process, thread)) as file:
             return file.read().split()
@@ -77,12 +78,12 @@ def _children_of_thread(process, thread):
         return []
 
 
-def _helpers_cpu_s():
+def _helpers_cpu_s() -> float:
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime + sum(_cpu_s(each) for each in helper_processes())
 
 
-def _cpu_s(process):
+def _cpu_s(process: str) -> float:
     """Return the processor seconds of a process and of those that it has waited for; 0 of one that has ended."""
     try:
         with open("/proc/%s/stat" % process) as file:
@@ -92,7 +93,7 @@ def _cpu_s(process):
     return sum(map(int, fields[11:15])) / float(os.sysconf("SC_CLK_TCK"))
 
 
-def _memory_bytes(process):
+def _memory_bytes(process: str) -> int:
     try:
         with open("/proc/%s/smaps_rollup" % process) as file:
             return next(int(line.split()[1]) * 1024 for line in file if line.startswith("Pss:"))
@@ -100,7 +101,7 @@ def _memory_bytes(process):
         return _resident_bytes(process)  # before Linux 4.14, or of a process that may not be looked into
 
 
-def _resident_bytes(process):
+def _resident_bytes(process: str) -> int:
     try:
         with open("/proc/%s/statm" % process) as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

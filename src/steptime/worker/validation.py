@@ -1,8 +1,12 @@
 """A worker's share of the validation set, and what the network makes of it."""
 
+from typing import Any, Dict
+
 import numpy
 
 from steptime.worker.batches import ArraySamples
+from steptime.worker.process_context import Job
+from steptime.worker.session import Session
 
 
 class Validation(object):
@@ -12,7 +16,7 @@ class Validation(object):
     their network equally often.
     """
 
-    def __init__(self, job, rank, workers):
+    def __init__(self, job: Job, rank: int, workers: int) -> None:
         """Read the validation set of ``job["training"]``.
 
         Raises ValueError where it does not hold what the job asks for.
@@ -27,7 +31,7 @@ class Validation(object):
         self._counted = len(own)
         self._chosen = numpy.concatenate([own, filling]).reshape(batches, self._batch)
 
-    def evaluate(self, session):
+    def evaluate(self, session: Session) -> Dict[str, Any]:
         """Return ``counted`` samples, how many are ``correct`` (None without classes) and the sum of their losses."""
         correct, loss_sum, left = 0, 0.0, self._counted
         for chosen in self._chosen:
@@ -45,7 +49,8 @@ class Validation(object):
         return {"counted": self._counted, "correct": None if self._squared else correct, "loss_sum": loss_sum}
 
 
-def _cross_entropies(outputs, labels):
+def _cross_entropies(outputs: numpy.ndarray, labels: numpy.ndarray) -> numpy.ndarray:
     """Return -log softmax(output)[label] of each sample, without label smoothing."""
     scores = outputs - outputs.max(axis=1, keepdims=True) if len(outputs) else outputs
-    return numpy.log(numpy.exp(scores).sum(axis=1)) - scores[numpy.arange(len(labels)), labels]
+    losses: numpy.ndarray = numpy.log(numpy.exp(scores).sum(axis=1)) - scores[numpy.arange(len(labels)), labels]
+    return losses

@@ -4,10 +4,12 @@ Every worker of every framework computes them instead of reading a file, so that
 numpy's ``RandomState`` keeps its stream across versions (it is frozen), which makes this hold from numpy 1.16 on.
 """
 
+from typing import Any, Dict, Iterator, List, Sequence
+
 import numpy
 
 
-def initial_weights(layers, seed):
+def initial_weights(layers: List[Dict[str, Any]], seed: int) -> Dict[str, numpy.ndarray]:
     """Return ``{name: float32 array}`` for all parameters of ``layers``, in their order.
 
     Weights are uniform with the variance 2 / fan_in (He et al. 2015), biases are small and not zero, so that a
@@ -26,7 +28,9 @@ def initial_weights(layers, seed):
     return weights
 
 
-def weight_pieces(layers, seed, layer_index, parameter_index, length):
+def weight_pieces(
+    layers: List[Dict[str, Any]], seed: int, layer_index: int, parameter_index: int, length: int
+) -> Iterator[numpy.ndarray]:
     """Yield the initial values of one parameter as flat float32 arrays of ``length`` values, the last may be shorter.
 
     The values do not depend on ``length``: the stream of random numbers goes on from piece to piece.
@@ -39,7 +43,9 @@ def weight_pieces(layers, seed, layer_index, parameter_index, length):
         yield _values(stream, layer, parameter, min(length, size - start))
 
 
-def _values(stream, layer, parameter, count):
+def _values(
+    stream: numpy.random.RandomState, layer: Dict[str, Any], parameter: Dict[str, Any], count: int
+) -> numpy.ndarray:
     if layer["kind"] == "batch_norm":
         start = layer["attributes"].get("initial_scale", 1.0) if parameter["role"] == "weight" else 0.0
         return numpy.full(count, start, dtype=numpy.float32)
@@ -47,7 +53,7 @@ def _values(stream, layer, parameter, count):
     return stream.uniform(-bound, bound, count).astype(numpy.float32)
 
 
-def _size(shape):
+def _size(shape: Sequence[int]) -> int:
     size = 1
     for length in shape:
         size *= length

@@ -5,6 +5,7 @@ stay on the worker, and one that notes when each sum is complete, for marked ste
 """
 
 import time
+from typing import Any
 
 from steptime.worker.ablated_step import AblatedStep
 
@@ -15,7 +16,7 @@ class CaffeAblation(AblatedStep):
     def __init__(self, solver, loader, reduction):
         self._solver = solver
         self._loader = loader
-        self._reduction = reduction if reduction is not None and reduction.world.size > 1 else None
+        self._reduction: Any = reduction if reduction is not None and reduction.world.size > 1 else None
         self._gradients = [gradient for _, gradient in solver.gradients()]
         exchange = ("exchange",) if self._reduction is not None else ()
         self.marks = ("input", "forward", "backward") + exchange + ("update",)

@@ -20,6 +20,10 @@ import subprocess
 import sys
 import tempfile
 import urllib.parse
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _RELEASE = "bullseye"
 _PACKAGES = ("python3-caffe", "caffe", "libopenblas0-pthread")
@@ -145,7 +149,7 @@ def _download(scratch, packages):
 
 def _apt(scratch, arguments, architecture=None):
     """Return what apt-get install said, with its state in ``scratch``, by the first mirror with which it succeeded."""
-    apt = shutil.which("apt-get")
+    apt = shutil.which("apt-get") or "apt-get"
     for mirror in _mirrors():
         shutil.rmtree(scratch, ignore_errors=True)
         configuration = os.path.join(scratch, "apt.conf")
@@ -186,7 +190,7 @@ def _unpack(packages, root):
     sys.stdout.flush()
     os.makedirs(root)
     for package in packages:
-        subprocess.check_call([shutil.which("dpkg-deb"), "-x", package, root])
+        subprocess.check_call([shutil.which("dpkg-deb") or "dpkg-deb", "-x", package, root])
 
 
 def _require_version(root, version):
@@ -229,7 +233,7 @@ def _write(path, text):
         file.write(text)
 
 
-def _fail(why, fix=None):
+def _fail(why: str, fix: Optional[str] = None) -> "NoReturn":
     sys.stderr.write(why + "\n" + ("fix: %s\n" % fix if fix else ""))
     raise SystemExit(1)
 

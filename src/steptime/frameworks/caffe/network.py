@@ -1,6 +1,7 @@
 """A workload as Caffe's own solver with its net: in place where that is safe, fed from memory, updated by Caffe."""
 
 import contextlib
+from typing import Any, Dict
 
 import caffe
 import numpy
@@ -67,7 +68,7 @@ class WorkloadSolver(object):
         They are a list of float32 arrays, the memory of Caffe's own; it is empty for most layers.
         """
         holders = {name: holder for name, holder, _ in _places(self._layers)}
-        done = {}
+        done: Dict[Any, Any] = {}
         for name, gradient in self.gradients():
             done.setdefault(holders[name], []).append(gradient)
         by_index = [done.get(name, []) for name in self.net._layer_names]  # noqa: SLF001 - pycaffe has no other

@@ -1,12 +1,15 @@
 """The ablated step in Chainer, which notes when each gradient has its mean."""
 
 import time
+from typing import Any
 
 from steptime.worker.imperative import ImperativeAblation
 
 
 class ChainerAblation(ImperativeAblation):
     """With double buffering, or where one worker trains alone, nothing is exchanged."""
+
+    session: Any
 
     def __init__(self, session, exchanges, cuda):
         super(ChainerAblation, self).__init__(session, exchanges, cuda)

@@ -1,5 +1,7 @@
 """Training in Chainer, alone or with ChainerMN over MPI."""
 
+from typing import Any
+
 import numpy
 
 from steptime.worker.clock import EventClock, HostClock
@@ -76,7 +78,7 @@ class ChainerSession(ImperativeSession):
         if decay:
             self._optimizer.add_hook(chainer.optimizer_hooks.WeightDecay(decay))
         self.batches = open_chainer_batches(job, context, self._device)
-        self._loss = None
+        self._loss: Any = None
         self._checked = communicator is None or self._cuda
 
     def forward(self, inputs, targets):

@@ -1,5 +1,7 @@
 """Workloads as Chainer links and functions."""
 
+from typing import Any
+
 import chainer
 import chainer.functions as F  # noqa: N812 - the name that every user of Chainer gives it
 import chainer.links as L  # noqa: N812
@@ -120,7 +122,7 @@ class WorkloadChain(chainer.ChainList):
 
     def __init__(self, workload, label_smoothing=0.0):
         super(WorkloadChain, self).__init__()
-        self.output_shape = None
+        self.output_shape: Any = None
         """Shape of the last batch's output."""
         self._parameters = {}
         self._plan = []

@@ -6,6 +6,7 @@ holds no lock of Python's while it computes, and decoding none while it decodes,
 
 import collections
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import cntk
 import numpy
@@ -48,7 +49,7 @@ class CntkFolderReader(object):
         self._files = PhotographFiles(dataset, input_shape, job["seed"])
         self._shape = (job["batch_per_worker"],) + input_shape
         self._order = order
-        self._ahead = collections.deque()
+        self._ahead: "collections.deque[Any]" = collections.deque()
         self._pool = None
         if job["loader"]["processes"]:
             self._pool = ThreadPoolExecutor(job["loader"]["processes"])

@@ -5,6 +5,7 @@ read around marked steps.
 """
 
 import time
+from typing import Any, Dict, Tuple
 
 from deepspeed.runtime.engine import EngineTimers
 
@@ -33,10 +34,10 @@ class CollectiveHook(object):
     def __init__(self, backend):
         """Hook into DeepSpeed's ``backend``, the object through which all that it sends goes."""
         self.quiet = False
-        self.calls = None
-        self.seen = None
-        self.at_next = None
-        self._reduced = None
+        self.calls: Any = None
+        self.seen: Any = None
+        self.at_next: Any = None
+        self._reduced: Any = None
         for name in _COLLECTIVES:
             setattr(backend, name, self._hooked(name, getattr(backend, name)))
 
@@ -168,8 +169,8 @@ class EngineAblation(TorchAblation):
     In every stage the engine does its own work, and only what it sends may be left out.
     """
 
-    update_marks = ("input", "forward", "backward", "exchange", "update")
-    timed = {
+    update_marks: Tuple[str, ...] = ("input", "forward", "backward", "exchange", "update")
+    timed: Dict[Tuple[str, ...], str] = {
         ("fwd",): "forward",
         ("bwd_inner",): "backward",
         ("bwd_allreduce",): "comm_exposed + sync_wait",
@@ -246,8 +247,11 @@ class EngineAblation(TorchAblation):
 class ShardedStateAblation(EngineAblation):
     """The stages of the engine in stages 1 and 2 of ZeRO, which send before the update and after it."""
 
-    update_marks = ("input", "forward")
-    timed = {("fwd",): "forward", ("bwd", "step"): "backward + comm_exposed + sync_wait + update"}
+    update_marks: Tuple[str, ...] = ("input", "forward")
+    timed = {
+        ("fwd",): "forward",
+        ("bwd", "step"): "backward + comm_exposed + sync_wait + update",
+    }
 
     def forget(self):
         """Drop the gradients, those that ZeRO keeps of its own part too."""

@@ -1,6 +1,7 @@
 """DeepSpeed's engine by the strategies' names: one class per stage of ZeRO, and the engine's configuration."""
 
 import warnings
+from typing import Any
 
 import deepspeed
 import torch
@@ -78,7 +79,7 @@ class ZeroStage0(TorchStrategy):
             rank=context.rank,
             world_size=context.workers,
         )
-        self._engine = None
+        self._engine: Any = None
 
     def prepare(self, built):
         module = super(ZeroStage0, self).prepare(built)

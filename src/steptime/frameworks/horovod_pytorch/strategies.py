@@ -1,6 +1,7 @@
 """How workers train with Horovod: alone, without it, or with its optimizer; and the ablated step of that optimizer."""
 
 import time
+from typing import Any, List
 
 import horovod
 import torch
@@ -74,9 +75,9 @@ class HandleAblation(TorchAblation):
         # The one place where Horovod's optimizer starts a gradient on its way.
         self._start = self._optimizer._allreduce_grad_async  # noqa: SLF001
         self._optimizer._allreduce_grad_async = self._begin  # noqa: SLF001
-        self._order = None
+        self._order: Any = None
         self._whole_step = []
-        self._watched = None
+        self._watched: Any = None
         self._back = 0
         self.pieces = []
 
@@ -103,7 +104,7 @@ class HandleAblation(TorchAblation):
     def communication(self):
         if not self.several:
             return None
-        held = []
+        held: List[Any] = []
 
         def communicate():
             if not held:

@@ -1,5 +1,7 @@
 """Training with TensorFlow 2 and Horovod: one worker without Horovod, or gradients added up by it."""
 
+from typing import Any, Tuple
+
 from steptime.libraries.tensorflow.session import TensorFlowSession
 from steptime.libraries.tensorflow.startup import import_tensorflow
 from steptime.worker.framework import Framework
@@ -15,7 +17,7 @@ def open_session(job, context):
     tf = import_tensorflow(job, context.local_rank)
     tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
     if job["strategy"] == "allreduce":
-        strategy = HorovodTraining(job, context)
+        strategy: Any = HorovodTraining(job, context)
     else:
         from steptime.libraries.tensorflow.training_step import SingleTraining
 
@@ -27,7 +29,7 @@ def open_session(job, context):
 class HorovodTraining(object):
     """Each gradient, or each group of them, is an operation of Horovod in the graph, which waits for nothing else."""
 
-    marks = ("input", "forward", "backward", "exchange", "update")
+    marks: Tuple[str, ...] = ("input", "forward", "backward", "exchange", "update")
 
     def __init__(self, job, context):
         from steptime.libraries.horovod.workers import HorovodWorkers

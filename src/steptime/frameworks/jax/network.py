@@ -4,6 +4,7 @@
 """
 
 import os
+from typing import Any, Callable
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
 from steptime.worker.precision import PROBE, SIZE
@@ -62,7 +63,7 @@ class JaxNetwork(object):
         self._workload = workload
         self._orders = flat_orders(workload["layers"])
         self._type = jax.numpy.bfloat16 if precision == "bf16" else jax.numpy.float32
-        self._loss = LOSSES[workload["loss"]]
+        self._loss: Callable[..., Any] = LOSSES[workload["loss"]]
         self._smoothing = smoothing
         self._layers = [(layer, LAYERS[layer["kind"]](layer, windows)) for layer in workload["layers"]]
 

@@ -1,5 +1,7 @@
 """One worker's training loop in JAX, whatever the strategy."""
 
+from typing import Any, Tuple
+
 import jax
 import numpy
 
@@ -26,7 +28,7 @@ class JaxSession(Session):
         self._state = first_state(self._network, weights, job, context, self._placement)
         self._step = JaxStep(self._network, job, mesh, self._placement)
         self._train = self._step.compiled(self._step.train)
-        self._rate = ()
+        self._rate: Tuple[Any, ...] = ()
         self._evaluate = jax.jit(self._network.evaluate)
         self._batches = open_jax_batches(job, context, self._placement.put_split)
         self._workers = context.workers

@@ -5,13 +5,14 @@ MXNet reads its environment when this module is imported; ``adapter.py`` sets it
 
 import functools
 import itertools
+from typing import Any, Dict, List
 
 import mxnet
 
 from steptime.frameworks.mxnet.communication import priority_of
 from steptime.worker.back_end import FED, BackEnd, Message
 
-_abandoned = []
+_abandoned: List[Any] = []
 """Stores that must not be freed, for MXNet leaves a store when it frees it."""
 
 
@@ -27,7 +28,7 @@ def compression(options):
     return {"type": options["compression"], "threshold": options["compression_threshold"]}
 
 
-_served = {}
+_served: Dict[Any, Any] = {}
 """In a server: its ``ServedOptimizer``, under ``optimizer``."""
 
 
@@ -126,7 +127,7 @@ class UpdateCounter(object):
 
     def counts(self):
         """Return ``{staleness: count}`` of the updates since the last call; waits for them."""
-        found = {}
+        found: Dict[Any, Any] = {}
         for value in self._values:
             count = int(value.reshape(-1)[0].asscalar())
             late = count - self._last - 1

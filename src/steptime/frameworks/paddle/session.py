@@ -1,5 +1,7 @@
 """A session in PaddlePaddle, whatever the strategy."""
 
+from typing import Any
+
 import numpy
 import paddle
 from paddle import distributed
@@ -34,13 +36,14 @@ class PaddleSession(ImperativeSession):
         paddle.seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
         self.layer = WorkloadLayer(workload)
         self.layer.load(initial_weights(workload["layers"], job["seed"]))
-        self.parallel = data_parallel(self.layer, options) if self.exchanges else None
+        self.parallel: Any = data_parallel(self.layer, options) if self.exchanges else None
         self._network = self.parallel or self.layer
         self._criterion = loss_of(workload, job["label_smoothing"])
         multi_tensor = options["multi_tensor"]
         self._optimizer = open_optimizer(self.layer.parameters(), job["optimizer"], multi_tensor=multi_tensor)
         self.batches = open_paddle_batches(job, context)
-        self._loss = self._outputs = None
+        self._loss: Any = None
+        self._outputs: Any = None
 
     def forward(self, inputs, targets):
         self._outputs = self._network(inputs)
@@ -96,7 +99,8 @@ class PaddleSession(ImperativeSession):
         self._optimizer.set_state_dict({name: paddle.to_tensor(array) for name, array in kept.items()})
         (own,) = paddle.get_rng_state()
         device, *_ = own.__getstate__()
-        restored = type(own).__new__(type(own))
+        kind: Any = type(own)
+        restored = kind.__new__(kind)
         restored.__setstate__((device, *arrays["random/counters"].tolist(), arrays["random/engine"].tolist()))
         paddle.set_rng_state([restored])
 

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from typing import Any, Dict
 
 import torch
 from torch import distributed
@@ -78,7 +79,7 @@ class ProcessGroupBackEnd(BackEnd):
         leave_group()
 
 
-_sums = {}
+_sums: Dict[Any, Any] = {}
 """By key, the ``SharesOfAll`` that this server adds up; calls from outside find nothing but a module's own names."""
 
 

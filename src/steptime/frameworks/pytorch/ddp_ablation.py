@@ -4,6 +4,7 @@ DistributedDataParallel's own timers are read around the marked steps alone.
 """
 
 import time
+from typing import Any, Dict
 
 import torch
 from torch import distributed
@@ -29,7 +30,7 @@ class DdpTimers(object):
         """Take over the timers of ``module``, a DistributedDataParallel."""
         self._module = module
         self._steps = []
-        self._last = None
+        self._last: Any = None
         self._sample(_NEVER)
 
     def begin(self):
@@ -99,7 +100,7 @@ class BucketAblation(TorchAblation):
     def communication(self):
         if self._workers == 1:
             return None
-        rows = {}
+        rows: Dict[Any, Any] = {}
 
         def communicate():
             works = []
@@ -141,7 +142,7 @@ class _Hook(object):
 
     def __init__(self):
         self.sends = True
-        self.at_last = None
+        self.at_last: Any = None
         self.seen = []
         self.buckets = []
 

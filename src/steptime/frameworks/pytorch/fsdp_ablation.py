@@ -1,6 +1,7 @@
 """The ablated step of FSDP2, by collectives of our own in place of FSDP's, which may be left out."""
 
 import time
+from typing import Any
 
 import torch
 from torch.distributed.fsdp import FSDPModule
@@ -73,8 +74,8 @@ class _Wire(object):
 
     def __init__(self):
         self.quiet = False
-        self.calls = None
-        self.seen = None
+        self.calls: Any = None
+        self.seen: Any = None
 
     def send(self, name, whole, call, *tensors):
         """Call ``call`` with ``tensors``; ``whole`` is the one that is as long as what all workers have together."""
@@ -97,7 +98,7 @@ class _Gathering(DefaultAllGather):
     def __init__(self, wire):
         super(_Gathering, self).__init__()
         self._wire = wire
-        self._kept = None
+        self._kept: Any = None
         self._filled = False
 
     def allocate(self, size, **how):
@@ -125,7 +126,7 @@ class _ShardReduction(DefaultReduceScatter):
     def __init__(self, wire):
         super(_ShardReduction, self).__init__()
         self._wire = wire
-        self._mine = None
+        self._mine: Any = None
 
     def allocate(self, size, **how):
         """Allocate memory for the gradients, and in every second call for the worker's part of them."""

@@ -9,6 +9,7 @@ import functools
 import os
 import threading
 import warnings
+from typing import Any, Dict, Tuple
 
 import torch
 from torch.distributed import TCPStore, rpc
@@ -107,7 +108,7 @@ class RpcGroup(object):
             self._list.set(self._name, "left")
 
 
-_held = {}
+_held: Dict[Any, Any] = {}
 """Under ``shard``: what this server holds; remote calls find nothing but the names of a module."""
 
 
@@ -235,7 +236,8 @@ class SynchronousShard(_Shard):
         """
         # The sum of the gradients stands for their average. Where the update is linear in it, the learning rate and the
         # decay can do the division, which would otherwise be one more pass over all values.
-        self._by_rate, self._by_sum = (workers, 1) if is_linear(optimizer) else (1, workers)
+        by: Tuple[int, int] = (workers, 1) if is_linear(optimizer) else (1, workers)
+        self._by_rate, self._by_sum = by
         settings = dict(
             optimizer,
             learning_rate=optimizer["learning_rate"] / self._by_rate,
@@ -317,8 +319,8 @@ class ParameterServers(TorchStrategy):
         self._servers = ["server-%d" % server for server in range(context.servers)]
         self._weights = [torch.empty(size, device=device.torch_device) for size in self._pieces.sizes]
         self._gradients = [torch.zeros_like(row) for row in self._weights]
-        self._late = collections.Counter()
-        self._rate = ()
+        self._late: "collections.Counter[int]" = collections.Counter()
+        self._rate: Tuple[Any, ...] = ()
         self._group = RpcGroup(context)
 
     def prepare(self, built):

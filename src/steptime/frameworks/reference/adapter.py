@@ -1,5 +1,7 @@
 """Training in plain numpy: the oracle of the equivalence check, and the double of a real framework in tests."""
 
+from typing import Any, Dict
+
 import numpy
 
 from steptime.frameworks.reference.collectives import connect
@@ -48,13 +50,13 @@ class ReferenceSession(Session):
         self._streams = [numpy.random.RandomState([job["seed"], 104729, rank]) for rank in ranks]
         self._average = connect(context)
         self._workers = context.workers
-        self._loss = None
+        self._loss: Any = None
         self._updates = job["options"].get("updates", "together")
         self._first_values = self._network.values.copy() if self._updates == "frozen" else None
         self._pushes = 0
         self._nudges = _parsed_nudges(job["options"].get("nudges", "none"))
         self._steps = 0
-        self._blocks = None
+        self._blocks: Any = None
         if self._updates == "blocks":
             optimizers = [self._new_optimizer(job) for _ in ranks]
             self._blocks = Blocks(job["options"], self._network.values, optimizers)
@@ -169,7 +171,8 @@ class ReferenceSession(Session):
         )
         for shard, stream in enumerate(self._streams):
             kept = arrays["stream/%d" % shard]
-            stream.set_state(("MT19937", kept[:-1], int(kept[-1])))
+            state: Any = ("MT19937", kept[:-1], int(kept[-1]))
+            stream.set_state(state)
 
     def wait(self):
         """Return at once: numpy has finished when a step returns."""
@@ -302,7 +305,7 @@ def open_back_end(_, context):
 
 def _parsed_nudges(text):
     """Return ``{step: [seed]}`` of an option such as ``3@0-1 8@7-10``, steps counted from 0 and the last left out."""
-    found = {}
+    found: Dict[Any, Any] = {}
     for each in [] if text == "none" else text.split():
         seed, _, steps = each.partition("@")
         first, _, last = steps.partition("-")

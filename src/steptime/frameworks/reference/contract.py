@@ -1,5 +1,7 @@
 """What the reference gives to its tests."""
 
+from typing import Any
+
 from steptime.worker.contract import EARLY_UPDATE, FROZEN_LAYER, KEPT_GRADIENT, Contract, last_layer
 
 
@@ -49,8 +51,9 @@ def _keep_back(job, _):
                 average(vector)
                 vector[-size:] = own
 
-            partly.close = average.close
-            return partly
+            planted: Any = partly
+            planted.close = average.close
+            return planted
 
         return connected
 

@@ -8,6 +8,7 @@ Layers with a window are in ``windows.py``. Losses are summed in 64 bits.
 """
 
 import abc
+from typing import Any
 
 import numpy
 
@@ -29,7 +30,7 @@ class ReferenceLayer(abc.ABC):
         self.weights = weights
         self.gradients = gradients
         self.wants_input_gradient = wants_input_gradient
-        self.saved = None
+        self.saved: Any = None
 
     def evaluate(self, *inputs):
         """Return the output in evaluation, where nothing is kept for ``backward``; that of ``forward`` by default."""

@@ -1,5 +1,7 @@
 """Workloads in plain numpy: no automatic differentiation, no parallelism, nothing that hides what is computed."""
 
+from typing import Any, Set
+
 import numpy
 
 from steptime.frameworks.reference import layers, windows
@@ -128,7 +130,7 @@ class ReferenceNetwork(object):
 
     def _build(self):
         # A gradient is wanted only where something trained lies before: not for the input itself.
-        self._trained = set()
+        self._trained: Set[Any] = set()
         layers = {}
         for layer in self._workload["layers"]:
             before = any(source in self._trained for source in layer["inputs"])

@@ -5,6 +5,8 @@ the loops of Python are as short as the window is small. Convolution is a matrix
 (Chellapilla et al. 2006).
 """
 
+from typing import Any
+
 import numpy
 
 from steptime.frameworks.reference.layers import ReferenceLayer
@@ -111,10 +113,10 @@ class Conv2d(ReferenceLayer):
         self.gradients["weight"][...] = 0
         if "bias" in self.gradients:
             _matrix(gradient).sum(axis=1, out=self.gradients["bias"])
-        image_gradient = numpy.zeros_like(images) if self.wants_input_gradient else None
+        image_gradient: Any = numpy.zeros_like(images) if self.wants_input_gradient else None
         for ins, outs in self._groups(images):
             padded = self._sliding.pad(images[ins], 0)
-            padded_gradient = numpy.zeros_like(padded) if self.wants_input_gradient else None
+            padded_gradient: Any = numpy.zeros_like(padded) if self.wants_input_gradient else None
             for part in self._parts(padded):
                 rows = _matrix(gradient[outs, part])
                 weight_gradient = numpy.matmul(rows, self._columns(padded[:, part]).T)

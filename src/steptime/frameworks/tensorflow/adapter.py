@@ -1,5 +1,7 @@
 """Training in TensorFlow 2, alone, with MultiWorkerMirroredStrategy, or with ParameterServerStrategy."""
 
+from typing import Any
+
 from steptime.frameworks.tensorflow.one_process import fits_one_process, open_one_process
 from steptime.libraries.tensorflow.session import TensorFlowSession
 from steptime.libraries.tensorflow.startup import import_tensorflow
@@ -20,11 +22,13 @@ def open_session(job, context):
     tf = import_tensorflow(job, context.local_rank)
     tf.random.set_seed(job["seed"] * 1009 + context.rank)  # of dropout: each worker draws its own
     if job["strategy"] == "allreduce":
-        from steptime.frameworks.tensorflow.strategies import MirroredTraining as Training
-    else:
-        from steptime.libraries.tensorflow.training_step import SingleTraining as Training
+        from steptime.frameworks.tensorflow.strategies import MirroredTraining
 
-    strategy = Training(job, context)
+        strategy: Any = MirroredTraining(job, context)
+    else:
+        from steptime.libraries.tensorflow.training_step import SingleTraining
+
+        strategy = SingleTraining(job, context)
     return TensorFlowSession(tf, strategy, job, context)
 
 

@@ -11,6 +11,7 @@ import functools
 import os
 import queue
 import threading
+from typing import Any
 
 import numpy
 import tensorflow as tf
@@ -139,7 +140,7 @@ class Coordinator(object):
 
     def _listen(self, line, rank):
         """Read what one worker asks for, until it leaves: a step is scheduled at once, and answered when it is done."""
-        answers = queue.Queue()
+        answers: "queue.Queue[Any]" = queue.Queue()
         speaking = threading.Thread(target=self._speak, args=(line, answers), daemon=True)
         speaking.start()
         answers.put(lambda: {"servers": self._context.servers, "loader_threads": self._batches.threads})
@@ -244,7 +245,7 @@ class _Asker(object):
         self._coordinator = coordinator
         self._rank = rank
         self._begun = False
-        self._last = None
+        self._last: Any = None
         self._uncounted = []
         self._stages = {}
 

@@ -8,6 +8,7 @@ import collections
 import os
 import threading
 import time
+from typing import Any
 
 import numpy
 
@@ -80,7 +81,8 @@ class _Evaluations(object):
     def __init__(self, folder, evaluate):
         """``evaluate`` takes the inputs of all workers by rank, and returns their outputs."""
         self._folder, self._evaluate = folder, evaluate
-        self._asked, self._done = collections.Counter(), 0
+        self._asked: "collections.Counter[int]" = collections.Counter()
+        self._done = 0
         self._changed = threading.Condition()
 
     def ask(self, rank, number):
@@ -130,7 +132,7 @@ class LeadingSession(Session):
         self._local_results = strategy.local_results
         self._workers = context.workers
         self._evaluations = _Evaluations(context.folder, self._evaluate)
-        self._losses = collections.deque(maxlen=_KEPT_LOSSES)
+        self._losses: "collections.deque[Any]" = collections.deque(maxlen=_KEPT_LOSSES)
         self._taken = 0
         self._clock = None
         self._stages = None

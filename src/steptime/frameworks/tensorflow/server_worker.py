@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 import time
+from typing import Any
 
 import numpy
 
@@ -50,8 +51,8 @@ class CoordinatedSession(Session):
         self._threads = job["threads"]
         self._at_once = start_server(tf, context, job["threads"])
         self._line = call(context)
-        self._open = queue.Queue()
-        self._steps = collections.deque()
+        self._open: "queue.Queue[Any]" = queue.Queue()
+        self._steps: "collections.deque[Any]" = collections.deque()
         self._newest = None
         threading.Thread(target=self._read, name="answers", daemon=True).start()
         self._facts = self._answer().result()

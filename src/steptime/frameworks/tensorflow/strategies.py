@@ -5,6 +5,7 @@ import functools
 import itertools
 import json
 import os
+from typing import Tuple
 
 import tensorflow as tf
 
@@ -18,7 +19,7 @@ from steptime.worker.back_end import BackEnd, Message
 class MirroredTraining(object):
     """Several workers that add up their gradients within the step."""
 
-    marks = ("input", "forward", "backward", "exchange", "update")
+    marks: Tuple[str, ...] = ("input", "forward", "backward", "exchange", "update")
 
     def __init__(self, job, context):
         pack_mb = job["options"]["pack_mb"]

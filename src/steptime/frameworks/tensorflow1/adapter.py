@@ -1,6 +1,7 @@
 """Training in a graph of TensorFlow 1: alone, or with its parameter servers."""
 
 import collections
+from typing import Any
 
 from steptime.libraries.tensorflow.startup import collect_garbage
 from steptime.worker.framework import Framework, require_fp32
@@ -42,9 +43,9 @@ class GraphSession(Session):
         self._whole_step = self._session.make_callable(self._strategy.fetches)
         tf1.get_default_graph().finalize()
         self._advance = self._advance_first
-        self._results = None
+        self._results: Any = None
         self._taken = 0
-        self._staleness = collections.Counter()
+        self._staleness: "collections.Counter[int]" = collections.Counter()
 
     def step(self):
         self._results = self._take(self._advance)
@@ -145,7 +146,7 @@ def _batches(job, context):
     from steptime.frameworks.tensorflow1 import loader as loaders
 
     if job["loader"]["kind"] == "synthetic":
-        batches = loaders.GraphSyntheticBatches(job, context.rank)
+        batches: Any = loaders.GraphSyntheticBatches(job, context.rank)
     else:
         batches = loaders.GraphNativeBatches(job, context)
     if job["mode"] != "ablation":

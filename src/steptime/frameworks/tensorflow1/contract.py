@@ -1,6 +1,7 @@
 """What TensorFlow 1 gives to its tests."""
 
 import itertools
+from typing import Any, Sequence
 
 from steptime.worker.contract import (
     FROZEN_LAYER,
@@ -96,10 +97,10 @@ def _never_pull(job, context):
 class _OwnCopy(object):
     """Weights of a worker of servers, at which it computes the gradients that it pushes."""
 
-    network = None
-    inputs = ()
+    network: Any = None
+    inputs: Sequence[Any] = ()
     """The tensors that an initialiser takes, by variable."""
-    starts = ()
+    starts: Sequence[Any] = ()
 
 
 def _compute_with_own_copy(job, context):

@@ -6,6 +6,7 @@ what a step raised.
 """
 
 import itertools
+from typing import Any
 
 import numpy
 import tensorflow
@@ -26,7 +27,7 @@ class GraphSyntheticBatches(object):
 
     def __init__(self, job, rank):
         pairs = synthetic_batches(job, rank)
-        self._fed = {}
+        self._fed: Any = {}
         counter = tf1.Variable(-1, trainable=False, collections=[], use_resource=True)
         self._starters = [counter.initializer]
         self._counter = counter
@@ -68,7 +69,7 @@ class GraphNativeBatches(object):
         self.ahead = (PREFETCHED_PER_HELPER + 1) * self.threads
         self._order = lambda: worker_order(job, context.rank, context.workers)
         self._order()  # raises here, and not from a thread of the pipeline, when a batch is too large
-        self._fed = {}
+        self._fed: Any = {}
         shape = tuple(job["workload"]["input_shape"])
         self._source = SOURCES[dataset["form"]](
             dataset, shape, job["batch_per_worker"], job["seed"], constant=self._feed

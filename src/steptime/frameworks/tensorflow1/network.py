@@ -4,6 +4,7 @@
 """
 
 import os
+from typing import Any
 
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
 from steptime.libraries.tensorflow.startup import before_import
@@ -117,7 +118,7 @@ class GraphNetwork(TensorFlowNetwork):
         """Assignments of running statistics, to be run with every step."""
         super(GraphNetwork, self).__init__(workload, weights, smoothing=smoothing)
         self._reads = [variable.read_value() for variable in self.variables]
-        self._session = None
+        self._session: Any = None
 
     def _makers(self):
         from steptime.libraries.tensorflow.layers import LAYERS

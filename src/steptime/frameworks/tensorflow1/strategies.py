@@ -5,6 +5,8 @@ weights when it has them. Worker 0 gives the weights their first values; ``tf.tr
 of two rules, decides which server holds which weights.
 """
 
+from typing import Any
+
 from steptime.frameworks.tensorflow1 import cluster
 from steptime.frameworks.tensorflow1.checkpoint import GraphEvaluation, GraphVariables
 from steptime.frameworks.tensorflow1.cluster import server_device
@@ -80,7 +82,7 @@ class SingleGraph(object):
     """A graph without servers; ``learning`` is its ``GraphLearning``, None in graphs that are only timed."""
 
     asynchronous = False
-    communication = None
+    communication: Any = None
 
     def __init__(self, tf1, job, _, open_batches):
         """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
@@ -94,7 +96,7 @@ class SingleGraph(object):
         optimizer = open_optimizer(tf1, settings, rate, use_locking=False)
         loss, pairs = build_gradients(self.network, optimizer, self.batches.tensors)
         self.fetches = [loss, optimizer.apply_gradients(decayed(settings, pairs))] + self.network.running
-        self.learning = None
+        self.learning: Any = None
         if may_learn(job):
             self.learning = GraphLearning(tf1, job, self.network, rate, trained_state(self.network, optimizer))
         self.stages = dict(stage_fetches(self.network, loss, pairs), local=self.fetches)
@@ -172,8 +174,8 @@ class GraphServers(object):
 
     asynchronous = False
     """Whether the second result of a step is the staleness of its update."""
-    stages = None
-    communication = None
+    stages: Any = None
+    communication: Any = None
 
     def __init__(self, tf1, job, context, open_batches):
         """Build the graph; ``open_batches`` returns this worker's batches, whose tensors lie in the graph."""
@@ -192,13 +194,13 @@ class GraphServers(object):
             loss, pairs = build_gradients(self.network, optimizer, self.batches.tensors)
             update = self._update(optimizer, decayed(settings, pairs), rate)
             self.fetches = [loss] + update + self.network.running
-            self._own = build_network(job, mine) if job["mode"] == "ablation" else None
+            self._own: Any = build_network(job, mine) if job["mode"] == "ablation" else None
             if self._own:
                 loss, own_pairs = build_gradients(self._own, optimizer, self.batches.tensors)
                 self.stages = dict(stage_fetches(self._own, loss, own_pairs), exchange=self.fetches)
                 pull = [variable.value().op for variable in self.network.variables]
                 self.communication = (pull + update, [gradient for gradient, _ in pairs])
-            self.learning = None
+            self.learning: Any = None
             if may_learn(job):
                 shared = trained_state(self.network, optimizer) if context.rank == 0 else {}
                 self.learning = GraphLearning(tf1, job, self.network, rate, shared)

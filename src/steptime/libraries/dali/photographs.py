@@ -11,6 +11,7 @@ the device, where all the rest is done; that was never run.
 import collections
 import itertools
 import os
+from typing import Any
 
 import numpy
 
@@ -47,7 +48,7 @@ class DaliPhotographs(object):
         self._encoded = _encoded(self._paths)
         self._sizes = read_sizes(dataset)
         self._graph = _Graph(dataset["transform"], workload["input_shape"][0], innermost, device_id)
-        self._begun = collections.deque()
+        self._begun: "collections.deque[Any]" = collections.deque()
         helpers = loader["processes"]
         # With a depth of one, a batch is begun when it is asked for.
         depth = max(1, PREFETCHED_PER_HELPER * helpers)
@@ -86,7 +87,11 @@ class DaliPhotographs(object):
     def _planned(self, order):
         """Yield the epoch, indices, rectangles and flips of each batch; those of several are drawn at once."""
         for epoch, batches in itertools.groupby(order, key=lambda pair: pair[0]):
-            for together in iter(lambda batches=batches: list(itertools.islice(batches, _DRAWN_TOGETHER)), []):
+            # mypy infers no lambda with a default.
+            for together in iter(
+                lambda batches=batches: list(itertools.islice(batches, _DRAWN_TOGETHER)),  # type: ignore[misc]
+                [],
+            ):
                 indices = numpy.stack([chosen for _, chosen in together])
                 boxes, flips = self._crops(epoch, indices.ravel())
                 shape = indices.shape

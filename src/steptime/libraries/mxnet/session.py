@@ -3,6 +3,8 @@
 MXNet reads its environment when this module is imported; ``startup.py`` sets it before.
 """
 
+from typing import Any, Sequence
+
 import mxnet
 import numpy
 
@@ -46,7 +48,8 @@ class MXNetSession(Session):
         self._update = update(self._bound)
         self._written = list(self._bound.weights.values())  # once these are written, a step is over
         self._steps = 0
-        self._evaluation, self._evaluated = None, None
+        self._evaluation: Any = None
+        self._evaluated: Any = None
 
     def step(self):
         # The engine runs behind Python. It must not fall behind without end, for every batch that waits takes
@@ -146,7 +149,7 @@ class MXNetSession(Session):
 class OwnUpdate(object):
     """This process updates its own weights. What updates weights elsewhere has the same methods."""
 
-    arriving = ()
+    arriving: Sequence[Any] = ()
     """Arrays in which the results of an exchange come back, in the order of the layers; empty where there is none."""
     updates_here = True
     """Whether ``apply`` updates the weights; if not, those who take part in the exchange do."""

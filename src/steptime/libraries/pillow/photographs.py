@@ -4,6 +4,7 @@ Images come from files, from tar shards, or as pixels that were decoded before (
 """
 
 import io
+from typing import Any, Dict
 
 import numpy
 
@@ -29,7 +30,7 @@ def cropped(image, size, box, flipped):
     part = image.crop((left, top, left + width, top + height))
     if (height, width) != tuple(size):
         # Not by the argument ``box``: its filter would see pixels outside of the rectangle.
-        part = part.resize((size[1], size[0]), Image.BILINEAR)
+        part = part.resize((size[1], size[0]), Image.BILINEAR)  # type: ignore[attr-defined]  # by the name that old ones know
     pixels = numpy.asarray(part)
     if flipped:
         pixels = pixels[:, ::-1]
@@ -142,7 +143,7 @@ class _Decoded(object):
         return cropped(image, size, (0, 0, width, height), flipped)
 
 
-_SOURCES = {"image_folder": _Files, "tar_shards": _TarShards, "decoded": _Decoded}
+_SOURCES: Dict[str, Any] = {"image_folder": _Files, "tar_shards": _TarShards, "decoded": _Decoded}
 
 
 def _decoded(file, mode, expected, cut):

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import re
+from typing import Any, Callable, Dict
 
 import numpy
 import tensorflow as tf
@@ -95,6 +96,9 @@ class _ImageSource(object):
     as_bytes = False
     """Whether batches are left bytes, for a device to normalise."""
     signature = (tf.TensorSpec((None,), tf.int64), tf.TensorSpec((None, 5), tf.int32))
+    _open: Callable[..., Any]
+    _entries: Callable[..., Any]
+    _opened: Callable[..., Any]
 
     def __init__(self, dataset, input_shape, batch, seed, constant=tf.constant):
         self._transform = dataset["transform"]
@@ -237,4 +241,4 @@ class RecordSource(_ImageSource):
         return damaged(self._shards[shard], why)
 
 
-SOURCES = {"arrays": ArraySource, "image_folder": FolderSource, "tfrecord": RecordSource}
+SOURCES: Dict[str, Any] = {"arrays": ArraySource, "image_folder": FolderSource, "tfrecord": RecordSource}

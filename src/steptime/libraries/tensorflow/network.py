@@ -1,5 +1,7 @@
 """A workload's layers as TensorFlow variables and functions, for any strategy."""
 
+from typing import Any, Callable
+
 import numpy
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
@@ -31,11 +33,11 @@ class TensorFlowNetwork(object):
         self._workload = workload
         self._orders = flat_orders(workload["layers"])
         self._type = tensorflow.bfloat16 if precision == "bf16" else tensorflow.float32
-        self._loss = LOSSES[workload["loss"]]
+        self._loss: Callable[..., Any] = LOSSES[workload["loss"]]
         self._smoothing = smoothing
         self._variables = {}
         self._layers = []
-        self._shape = None
+        self._shape: Any = None
         for layer in workload["layers"]:
             own = {}
             for parameter in layer["parameters"]:

@@ -1,6 +1,7 @@
 """One worker's training loop in TensorFlow 2, whatever the strategy."""
 
 import os
+from typing import Any
 
 from steptime.libraries.tensorflow.checkpoint import read_variables, set_variables
 from steptime.libraries.tensorflow.startup import ONEDNN, collect_garbage
@@ -39,8 +40,8 @@ class TensorFlowSession(Session):
         self._batches = batches or open_tensorflow_batches(job, context.rank, context.workers, device)
         self._advance = self._batches.feed(strategy.wrap(strategy.training.step))
         self._run = self._advance_first
-        self._evaluate = None
-        self.newest = None
+        self._evaluate: Any = None
+        self.newest: Any = None
         self._one = tf.constant(1.0)
         self._last_gpu = "/GPU:%d" % (len(tf.config.get_visible_devices("GPU")) - 1) if device else None
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from typing import Sequence
 
 from steptime.worker.framework import require_own_device
 
@@ -55,7 +56,7 @@ def import_tensorflow(job, local_rank, replicas=1):
             "tensorflow %s sees no GPU; choose the device 'cpu', or an interpreter whose tensorflow has CUDA"
             % tensorflow.__version__
         )
-    chosen = range(local_rank, local_rank + replicas) if device == "cuda" else ()
+    chosen: Sequence[int] = range(local_rank, local_rank + replicas) if device == "cuda" else ()
     if device == "cuda":
         require_own_device(chosen[-1], len(gpus), "tensorflow")
         # TensorFlow computes in TF32 unless it is told not to.

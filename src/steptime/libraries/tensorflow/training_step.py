@@ -1,5 +1,7 @@
 """One training step of a TensorFlow workload (loss, gradients, update), and the strategy of one worker."""
 
+from typing import Tuple
+
 import tensorflow as tf
 
 from steptime.libraries.tensorflow.network import TensorFlowNetwork
@@ -139,7 +141,7 @@ class SingleTraining(object):
         JSON-ready facts of the strategy.
     """
 
-    marks = ("input", "forward", "backward", "update")
+    marks: Tuple[str, ...] = ("input", "forward", "backward", "update")
 
     def __init__(self, job, _context):
         self.network = build_network(job)

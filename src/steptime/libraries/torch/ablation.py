@@ -1,6 +1,7 @@
 """A step in torch with stages taken away: the forward pass is the session's, what follows it is the strategy's."""
 
 import itertools
+from typing import Any, Tuple
 
 from steptime.worker.ablated_step import AblatedStep
 
@@ -19,21 +20,21 @@ class TorchAblation(AblatedStep):
         The transfers of marked steps since the last ``transfers``; None if they cannot be seen.
     """
 
-    update_marks = ("input", "forward", "backward", "update")
-    pieces = None
+    update_marks: Tuple[str, ...] = ("input", "forward", "backward", "update")
+    pieces: Any = None
 
     def __init__(self, strategy):
         """Take the steps of ``strategy`` apart, which has been prepared."""
         self.strategy = strategy
         self.several = strategy.context.workers > 1
-        self._forward = None
+        self._forward: Any = None
 
     def attach(self, forward):
         """Take over the session's ``TorchForward``."""
         self._forward = forward
 
     @property
-    def marks(self):
+    def marks(self):  # type: ignore[override]  # which the device decides
         # On a device, the host's clock would have to wait for what is queued there at every mark.
         return self.update_marks if self.strategy.device.torch_device.type == "cpu" else ()
 

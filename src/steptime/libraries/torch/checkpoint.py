@@ -5,6 +5,7 @@ updates go through the memory of weights and optimizer state in one order.
 """
 
 import json
+from typing import Any, Dict, List
 
 import numpy
 import torch
@@ -45,7 +46,7 @@ def optimizer_state(optimizer):
 def set_optimizer_state(optimizer, arrays):
     """Give an optimizer the state that ``optimizer_state`` returned; its learning rate stays."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    states = {}
+    states: Dict[Any, Any] = {}
     for key, array in arrays.items():
         kind, _, rest = key.partition("/")
         if kind == "optimizer":
@@ -88,7 +89,7 @@ def nested_state(name, value):
 
     Raises TypeError for anything else.
     """
-    arrays = []
+    arrays: List[Any] = []
     form = json.dumps(_form(value, arrays)).encode("ascii")
     found = {"%s/%d" % (name, number): array for number, array in enumerate(arrays)}
     found[name + "/form"] = numpy.frombuffer(form, dtype=numpy.uint8)

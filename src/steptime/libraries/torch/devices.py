@@ -1,6 +1,7 @@
 """The device of a worker in torch: process settings, waiting and clocks; and torch's process group."""
 
 import os
+from typing import Any, List
 
 import torch
 from torch import distributed
@@ -9,7 +10,7 @@ from steptime.libraries.torch.store import rendezvous_url
 from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import require_own_device
 
-_LEFT = []
+_LEFT: List[Any] = []
 
 
 def join_group(device, context):

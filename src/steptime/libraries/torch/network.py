@@ -2,6 +2,7 @@
 
 import operator
 import re
+from typing import Any, Dict
 
 import numpy
 import torch
@@ -92,7 +93,7 @@ def _sum(graph, inputs, overwrite):
 
 def _consumers(layers):
     """Return ``{name: indices of the layers that read it}``."""
-    consumers = {}
+    consumers: Dict[Any, Any] = {}
     for index, layer in enumerate(layers):
         for name in layer["inputs"]:
             consumers.setdefault(name, []).append(index)

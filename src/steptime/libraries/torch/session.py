@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -65,7 +66,7 @@ class TorchForward(object):
         self._mixed = MIXED.get(job["precision"]) if autocast else None
         self._device_type = device_type
         self.batches = batches
-        self.output_shape = None
+        self.output_shape: Any = None
 
     def loss(self, inputs, targets):
         """Return the loss of one batch."""
@@ -126,8 +127,8 @@ class TorchSession(Session):
         network = self._strategy.prepare(self._built)
         batches = open_torch_batches(job, context, self._device.torch_device, self._channels_last)
         self._forward = TorchForward(network, job, batches, self._device.torch_device.type, self._strategy.autocast)
-        self._loss = None
-        self._evaluated_after = None
+        self._loss: Any = None
+        self._evaluated_after: Any = None
 
     def step(self):
         loss = self._forward.loss(*next(self._forward.batches))

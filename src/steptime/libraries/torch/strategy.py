@@ -1,5 +1,7 @@
 """The strategy of a session in torch: it wraps the network, and turns a loss into new weights."""
 
+from typing import Any
+
 import torch
 
 from steptime.libraries.torch.ablation import TorchAblation
@@ -43,8 +45,8 @@ class TorchStrategy(object):
         self.job = job
         self.context = context
         self.device = device
-        self.optimizer = None
-        self.scaler = None
+        self.optimizer: Any = None
+        self.scaler: Any = None
 
     def prepare(self, built):
         """Return what is called with inputs and gives outputs; keep the optimizer.
