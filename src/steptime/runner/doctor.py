@@ -90,7 +90,10 @@ def _memory() -> MachineFinding:
 
 
 def _disk() -> MachineFinding:
-    folder = cache_folder()
+    try:
+        folder = cache_folder()
+    except EnvironmentFailure as failure:
+        return MachineFinding("disk", "missing", str(failure), failure.fix)
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     detail = f"{format_bytes(free)} free for {folder}"
