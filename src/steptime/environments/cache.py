@@ -28,7 +28,7 @@ def cache_folder() -> Path:
     try:
         return Path(own).expanduser().absolute() if own else Path(shared).expanduser().absolute() / "steptime"
     except RuntimeError as error:
-        message = "there is no home folder to keep environments in: set STEPTIME_CACHE to a folder, or HOME"
+        message = "no home folder was found to keep environments in: set STEPTIME_CACHE to a folder, or HOME"
         raise EnvironmentFailure(message, "export STEPTIME_CACHE=/path/to/a/folder") from error
 
 
