@@ -3,8 +3,7 @@
 The public interface is here: ``read_results``, ``fit``, ``read_profile``, ``write_profile`` and ``predict``.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing and what it imports would take half of the time in which no Ctrl-C is expected
 if TYPE_CHECKING:
     from steptime.api import Profile, Results, fit, predict, read_profile, read_results, write_profile
 
@@ -21,7 +20,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever is asked for
+def __getattr__(name: str) -> object:
     """Import the public names when one of them is used: the program's ``--help`` must not wait for numpy."""
     if name in __all__:
         from steptime import api  # noqa: PLC0415 - as above

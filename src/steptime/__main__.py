@@ -1,5 +1,22 @@
-"""``python -m steptime`` is the same program as ``steptime``."""
+"""``python -m steptime`` is the same program as ``steptime``; it imports nothing before it can take a Ctrl-C."""
 
-from steptime.cli.app import main
+import os
+import signal
+from types import FrameType
 
-main()
+
+def main() -> None:
+    """Run the program; a Ctrl-C before it has begun, or after its end, ends the process at once and silently."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # ignored, it stays so
+        signal.signal(signal.SIGINT, _leave)
+    from steptime.cli.app import main as program  # noqa: PLC0415 - it takes tenths of a second
+
+    program()
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,15 @@ _UNFINISHED = 4
 """The exit code of a run that is not done and goes on later, that of ``errors.Unfinished`` as well."""
 
 
+def signal_name(number: int) -> str:
+    """Return ``SIGTERM`` for 15, ``SIGRTMIN+5`` for a real-time signal and ``signal 32`` for one without a name."""
+    if number in set(signal.Signals):
+        return signal.Signals(number).name
+    if signal.SIGRTMIN < number < signal.SIGRTMAX:
+        return f"SIGRTMIN+{number - signal.SIGRTMIN}"
+    return f"signal {number}"
+
+
 class Interrupted(BaseException):
     """A signal asks this process to end; its notes say how to go on later.
 
@@ -28,7 +37,7 @@ class Interrupted(BaseException):
     """
 
     def __init__(self, number: int) -> None:
-        super().__init__("the end of its time" if number == signal.SIGALRM else signal.Signals(number).name)
+        super().__init__("the end of its time" if number == signal.SIGALRM else signal_name(number))
         self.number = number
 
     @property

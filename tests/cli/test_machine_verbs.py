@@ -6,6 +6,7 @@ import shutil
 import pytest
 from program import steptime
 
+from steptime.cli.app import run_program
 from steptime.frameworks.manifest import load_manifests
 
 
@@ -35,6 +36,19 @@ def test_doctor_leaves_nothing_behind(tmp_path):
 def test_doctor_tells_people_the_same_in_words(tmp_path):
     text = steptime("doctor", cwd=tmp_path).stdout
     assert all(f"{name}:" in text for name in ("python", "cores", *load_manifests()))
+
+
+def test_doctor_examines_a_machine_on_which_its_user_has_no_home_folder(monkeypatch, capsys):
+    for name in ("HOME", "STEPTIME_CACHE", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)  # as in a container that runs as --user 4000000000
+
+    assert run_program(["doctor", "--json"]) == 0
+
+    findings = {finding["name"]: finding for finding in json.loads(capsys.readouterr().out)}
+    assert set(findings) >= {"python", *load_manifests()}
+    assert findings["disk"]["status"] == "missing"
+    assert "STEPTIME_CACHE" in findings["disk"]["fix"]
 
 
 def test_an_empty_cache_is_an_empty_list_of_environments(tmp_path):

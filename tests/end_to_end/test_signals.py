@@ -75,6 +75,20 @@ def test_a_terminal_gets_its_cursor_back(tmp_path):
     assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l")
 
 
+@pytest.mark.parametrize("module", ["shlex", "steptime.cli.check", "steptime.interruption", "steptime.cli.submit"])
+def test_ctrl_c_while_the_program_is_imported_ends_it_without_a_traceback(tmp_path, module):
+    command = [sys.executable, "-X", "importtime", *PROGRAM[1:], "list", "workloads"]
+    running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert running.stderr is not None
+    while not running.stderr.readline().rstrip().endswith(f" {module}"):
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in said
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_waits_until_a_removal_is_over(number):
     removed = []

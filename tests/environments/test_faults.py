@@ -51,6 +51,10 @@ def _alive(process: int) -> bool:
         return False
 
 
+def _parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 @pytest.fixture
 def killed(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> Path:
     """Kill a maker that has installed everything and is verifying; return where its verifiers left their numbers."""
@@ -122,6 +126,31 @@ def test_what_an_installer_started_ends_with_its_maker_and_before_the_lock_is_fr
     assert _gone(proofs)
     os.close(descriptor)
     assert not Path(temporary.decode()).exists()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_installer_dies_with_its_killed_supervisor(
+    whole: bool, cache: Path, spec_of: SpecMaker, tmp_path: Path
+) -> None:
+    """With all that it started, where the maker still runs."""
+    proofs = tmp_path / "proofs"
+    proof = f"import os, time; open({str(proofs)!r} + '/%d' % os.getpid(), 'w').close()"
+    child = _sleeper(proofs)
+    verify = f"{proof}; import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    maker = _start(cache, spec_of, verify if whole else child, "tiny")
+    _until(lambda: len(list(proofs.iterdir())) == 1 + whole)
+    numbers = [int(each.name) for each in proofs.iterdir()]
+    (supervisor,) = {_parent(number) for number in numbers} - set(numbers)
+    if not whole:
+        maker.send_signal(signal.SIGSTOP)
+
+    os.kill(supervisor, signal.SIGKILL)
+    _until(lambda: _gone(proofs))
+
+    maker.send_signal(signal.SIGCONT)
+    said, _ = maker.communicate(timeout=_PATIENCE_S)
+    assert maker.returncode != 0
+    assert "tiny failed" in said
 
 
 def test_two_makers_at_once_make_one_environment(cache: Path, spec_of: SpecMaker, tmp_path: Path) -> None:

@@ -69,6 +69,14 @@ def test_a_worker_that_the_system_kills_is_told_apart_from_one_that_fails(tmp_pa
     assert "memory" in outcome.reason
 
 
+@pytest.mark.parametrize(
+    ("number", "name"), [(32, "signal 32"), (34, "SIGRTMIN"), (39, "SIGRTMIN+5"), (64, "SIGRTMAX")]
+)
+def test_a_worker_that_a_signal_without_a_python_name_ends_is_a_failed_launch(tmp_path, number, name):
+    outcome = launch(tmp_path, f"import os; os.kill(os.getpid(), {number})", workers=1)
+    assert outcome.reason == f"worker-0 was ended by {name}"
+
+
 def test_a_hung_launch_is_ended_at_its_time_limit(tmp_path):
     outcome = launch(tmp_path, WRITE_PID + "    time.sleep(60)", time_limit_s=1.5)
     assert "time limit of 1.5 s" in outcome.reason

@@ -100,3 +100,17 @@ def test_a_run_of_a_study_does_not_carry_the_table_library_in_memory():
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("to", ["parquet", "csv"])
+def test_a_full_disk_is_named_with_the_file_and_leaves_no_part_of_it(store, tmp_path, to):
+    folder = tmp_path / "tables"
+    # A limit of files' sizes is met as a full disk is, and needs no file system of its own.
+    program = f"ulimit -f 2; exec '{sys.executable}' -m steptime export '{store.path}' --to {to} -o '{folder}'"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2, done.stderr
+    assert "could not write" in done.stderr
+    assert "the disk is full" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert all(read(path).width for path in folder.iterdir())

@@ -176,3 +176,38 @@ def test_threads_of_one_core_count_once(monkeypatch, tmp_path):
     assert machine.physical_cores({0, 1, 2, 3}) == 2
     assert machine.physical_cores({0, 1, 3}) == 2
     assert machine.physical_cores({0, 9}) == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "root", "quotas"),
+    [
+        ("0::/job/step", "/", {"cpu.max": "", "job/cpu.max": "50000 100000", "job/step/cpu.max": "max 100000"}),
+        ("0::/job/step", "/", {"job/cpu.max": "400000 100000", "job/step/cpu.max": "50000 100000"}),
+        ("0::/", "/", {"cpu.max": "50000 100000"}),  # a container whose own group is the root that it sees
+        ("0::/docker/7", "/docker/7", {"cpu.max": "50000 100000"}),  # one that sees the name outside as well
+        ("0::/docker/7/job", "/docker/7", {"cpu.max": "max 100000", "job/cpu.max": "50000 100000"}),
+        ("0::/job", "/../..", {"cpu.max": "50000 100000"}),
+        ("4:memory:/a\n3:cpu,cpuacct:/job/step\n0::/", "/", {"job/cpu": "50000 100000", "job/step/cpu": "-1 100000"}),
+    ],
+)
+def test_the_least_quota_of_a_control_group_and_of_all_around_it_counts(tmp_path, groups, root, quotas):
+    version = "cgroup cgroup rw,cpu,cpuacct" if "cpu," in groups else "cgroup2 cgroup2 rw"
+    for file, text in quotas.items():
+        path = tmp_path / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.name == "cpu.max":
+            path.write_text(f"{text}\n")
+        else:
+            path.mkdir()
+            quota, period = text.split()
+            (path.parent / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+            (path.parent / "cpu.cfs_period_us").write_text(f"{period}\n")
+
+    mounts = f"25 24 0:23 / /dev/shm rw - tmpfs tmpfs rw\n31 23 0:28 {root} {tmp_path} rw shared:9 - {version}\n"
+
+    assert proc_files.quota_cores(f"{groups}\n", mounts) == 0.5
+
+
+def test_a_control_group_without_a_quota_leaves_all_cores(tmp_path):
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert proc_files.quota_cores("0::/\n", f"31 23 0:28 / {tmp_path} rw - cgroup2 cgroup2 rw\n") is None

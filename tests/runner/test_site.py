@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.errors import StudyError
+from steptime.errors import LaunchError, StudyError
 from steptime.runner.plan import plan_study
 from steptime.runner.site import site_of_study
 from steptime.study.study import Study
@@ -33,14 +33,89 @@ def test_numbers_in_brackets_stand_for_hosts_in_a_study_and_in_a_list():
     assert site(hosts=["r[0-1]n[0-1]", "head"]).names == ["r0n0", "r0n1", "r1n0", "r1n1", "head"]
 
 
-def test_hosts_of_pbs_are_taken_once_each_in_their_order(tmp_path):
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("PBS_NODEFILE", "b\nb\na\n"),
+        ("LSB_DJOB_HOSTFILE", "b\nb\na\n"),
+        ("COBALT_NODEFILE", "b\na"),
+        ("OAR_NODEFILE", "b\nb\n\na\na\n"),
+        ("LOADL_HOSTFILE", "b\na\n"),
+        ("PE_HOSTFILE", "b 4 all.q@b UNDEFINED\na 4 all.q@a <NULL>\n"),
+    ],
+)
+def test_hosts_in_the_file_of_a_scheduler_are_taken_once_each_in_their_order(tmp_path, variable, text):
     nodes = tmp_path / "nodes"
-    nodes.write_text("b\nb\na\n")
-    assert site({"PBS_NODEFILE": str(nodes)}, launcher="ssh").names == ["b", "a"]
+    nodes.write_text(text)
+    found = site({variable: str(nodes)}, launcher="ssh")
+    assert (found.names, found.reach, found.source) == (["b", "a"], "ssh", f"${variable}")
 
 
-def test_hosts_of_lsf_are_taken_once_each_in_their_order():
-    assert site({"LSB_HOSTS": "b b a"}, hosts={"workers_per_host": 2}).names == ["b", "a"]
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"LSB_HOSTS": "b b a"},
+        {"LSB_MCPU_HOSTS": "b 20 a 4"},  # alone where LSB_HOSTS would be too long
+        {"LOADL_PROCESSOR_LIST": "b b a "},
+    ],
+)
+def test_hosts_that_a_variable_lists_are_taken_once_each_in_their_order(environment):
+    assert site(environment, hosts={"workers_per_host": 2}).names == ["b", "a"]
+
+
+@pytest.mark.parametrize("environment", [{"FLUX_JOB_ID": "f7"}, {"FLUX_URI": "local:///tmp/flux/local-0"}])
+def test_flux_is_asked_for_its_hosts_in_a_job_and_in_an_instance(tmp_path, monkeypatch, environment):
+    program = tmp_path / "flux"
+    program.write_text('#!/bin/sh\n[ "$*" = "hostlist --expand local" ] && echo b b a\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert site(environment, launcher="ssh").names == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"PBS_NODEFILE": "nowhere/nodes"}, "PBS_NODEFILE cannot be read: nowhere/nodes"),
+        ({"PE_HOSTFILE": "/dev/null"}, "PE_HOSTFILE cannot be read: /dev/null"),
+        ({"LSB_MCPU_HOSTS": "b a 4"}, "LSB_MCPU_HOSTS is 'b a 4'"),
+        ({"FLUX_JOB_ID": "f7"}, "flux hostlist --expand local"),
+        ({"SLURM_JOB_ID": "7"}, "SLURM_JOB_NODELIST"),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0-"}, "its brackets do not match"),
+        ({"PBS_NODEFILE": __file__}, "names a host that cannot be used"),
+    ],
+)
+def test_an_allocation_whose_hosts_cannot_be_read_is_refused_by_the_name_of_its_variable(
+    tmp_path, monkeypatch, environment, words
+):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError) as refused:
+        site(environment, launcher="ssh")
+    assert words in str(refused.value)
+
+
+def test_who_means_this_host_alone_learns_how_to_ask_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LaunchError, match="launcher=local"):
+        site({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"})
+    with pytest.raises(StudyError, match="launcher=local"):
+        site(launcher="ssh")
+
+
+@pytest.mark.parametrize("variable", ["SLURM_JOB_NODELIST", "SLURM_NODELIST"])
+@pytest.mark.parametrize("launcher", ["auto", "mpi", "slurm", "ssh"])
+def test_nodes_of_slurm_are_known_where_its_programs_are_not(tmp_path, monkeypatch, variable, launcher):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    reach = "ssh" if launcher == "ssh" else "slurm"
+    found = site({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "3", variable: "n[08-09],head"}, launcher=launcher)
+    assert (found.names, found.reach, found.source) == (["n08", "n09", "head"], reach, "Slurm job 7")
+
+
+def test_nodes_of_slurm_are_known_where_scontrol_lacks_its_configuration(tmp_path, monkeypatch):
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert site({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "n[0-1]"}, launcher="slurm").names == ["n0", "n1"]
 
 
 def test_a_study_that_wants_hosts_which_nobody_names_is_refused():

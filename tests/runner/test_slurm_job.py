@@ -73,6 +73,35 @@ def test_the_text_of_a_study_cannot_end_before_its_end(study):
     assert "--nodes=2" in directives(job_of(study))
 
 
+@pytest.mark.parametrize(
+    ("written", "directive"),
+    [
+        ("90", "1:30:00"),  # all forms of sbatch: minutes
+        ("90:30", "1:30:30"),  # minutes:seconds
+        ("1:30:00", "1:30:00"),
+        ("2-12", "60:00:00"),  # days-hours
+        ("2-12:30", "60:30:00"),
+        ("0-00:10:30", "0:10:30"),
+        ("36h", "36:00:00"),
+        ("1h30m", "1:30:00"),
+        ("5400.0", "1:30:00"),  # as a results folder keeps it
+    ],
+)
+def test_the_time_of_a_job_is_written_as_sbatch_takes_it(study, written, directive):
+    assert f"--time={directive}" in directives(job_of(study, changes=("slurm.nodes=2", f"slurm.time={written}")))
+
+
+def test_the_time_of_a_job_means_in_a_file_what_it_means_to_sbatch(study):
+    study.write_text(f"{study.read_text()}slurm: {{nodes: 2, time: 1:30:00}}\n")
+    assert "--time=1:30:00" in directives(job_of(study, changes=()))
+
+
+@pytest.mark.parametrize("written", ["1:2:3:4", "1-2-3", "-5", "1:", "1-", ":30", "1-2:3:4:5", "²", "0", "0:00"])
+def test_what_sbatch_takes_for_no_time_is_refused(study, written):
+    with pytest.raises(UsageError, match=r"slurm\.time"):
+        job_of(study, changes=("slurm.nodes=2", f"slurm.time={written}"))
+
+
 def test_slurm_keeps_a_job_with_spare_nodes_only_where_a_time_limit_ends_it(study):
     limited = job_of(study, changes=("slurm.nodes=3", "slurm.time=90m"))
     endless = job_of(study, changes=("slurm.nodes=3",))

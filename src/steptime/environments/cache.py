@@ -22,12 +22,14 @@ from steptime.foreign_writers import writers_besides_owner
 def cache_folder() -> Path:
     """Return where steptime keeps what can be made again: ``STEPTIME_CACHE``, or the XDG cache folder.
 
-    The folder may not exist yet.
+    The folder may not exist yet. Raises EnvironmentFailure where it would be in a home folder and there is none.
     """
-    if own := os.environ.get("STEPTIME_CACHE"):
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(shared).expanduser().absolute() / "steptime"
+    own, shared = os.environ.get("STEPTIME_CACHE"), os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(own).expanduser().absolute() if own else Path(shared).expanduser().absolute() / "steptime"
+    except RuntimeError as error:
+        message = "no home folder was found to keep environments in: set STEPTIME_CACHE to a folder, or HOME"
+        raise EnvironmentFailure(message, "export STEPTIME_CACHE=/path/to/a/folder") from error
 
 
 def wheels_folder(cache: Path) -> Path:

@@ -4,6 +4,7 @@ A cached environment is found by its content and made by a tool; an existing one
 steptime's own interpreter. The last two make nothing.
 """
 
+import contextlib
 import platform
 import shlex
 import sys
@@ -32,8 +33,10 @@ class CachedEnvironment:
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
 
-    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:
+    def find_ready(self, spec: EnvironmentSpec, cache: Path | None) -> ReadyEnvironment | None:
         """Return the environment of ``spec`` for the first of its Pythons that has one; starts no process."""
+        if cache is None:
+            return None
         return next(filter(None, (ready_at(folder, spec) for folder in self.addresses(spec, cache))), None)
 
     def addresses(self, spec: EnvironmentSpec, cache: Path) -> list[Path]:
@@ -83,7 +86,7 @@ _VERIFY_LIMIT_S = 600.0
 class ExistingEnvironment:
     """An interpreter in which the user has installed the framework; it is verified and never changed."""
 
-    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:  # noqa: ARG002 - it has none
+    def find_ready(self, spec: EnvironmentSpec, cache: Path | None) -> ReadyEnvironment | None:  # noqa: ARG002 - it has none
         """Return the interpreter if it works; verified once per process."""
         try:
             return self._verified(spec)
@@ -110,7 +113,7 @@ class ExistingEnvironment:
 class CoreEnvironment:
     """steptime's own interpreter, for what needs nothing installed."""
 
-    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment:  # noqa: ARG002 - it has none
+    def find_ready(self, spec: EnvironmentSpec, cache: Path | None) -> ReadyEnvironment:  # noqa: ARG002 - it has none
         """Return this process's interpreter."""
         return ReadyEnvironment(spec.name, "core", Path(sys.executable), platform.python_version(), _own_packages())
 
@@ -171,8 +174,8 @@ class EnvironmentKind(Protocol):
     verified environment or raises EnvironmentFailure and leaves nothing that could be taken for one.
     """
 
-    def find_ready(self, spec: EnvironmentSpec, cache: Path) -> ReadyEnvironment | None:
-        """Return the environment if it is ready."""
+    def find_ready(self, spec: EnvironmentSpec, cache: Path | None) -> ReadyEnvironment | None:
+        """Return the environment if it is ready; ``cache`` is None on a machine that has no place for one."""
         ...
 
     def create(self, spec: EnvironmentSpec, context: BuildContext) -> ReadyEnvironment:
@@ -194,7 +197,10 @@ KINDS: Mapping[str, EnvironmentKind] = {
 
 def find_ready(spec: EnvironmentSpec, cache: Path | None = None) -> ReadyEnvironment | None:
     """Return the environment of ``spec`` if it is ready to be launched in; None otherwise."""
-    return _kind(spec).find_ready(spec, cache or cache_folder())
+    if cache is None:
+        with contextlib.suppress(EnvironmentFailure):
+            cache = cache_folder()
+    return _kind(spec).find_ready(spec, cache)
 
 
 def create(

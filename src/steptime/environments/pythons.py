@@ -95,23 +95,32 @@ def candidates(version: str) -> list[Path]:
 
 def _folders() -> Iterator[Path]:
     yield from (Path(part) for part in os.environ.get("PATH", "").split(os.pathsep) if part)
-    home = Path.home()
-    for root in (os.environ.get("PYENV_ROOT"), home / ".pyenv"):
+    home = _home()
+    for root in (os.environ.get("PYENV_ROOT"), *(each / ".pyenv" for each in home)):
         if root:
             yield from _newest_first(Path(root).glob("versions/*/bin"))
-    shared = Path(os.environ.get("XDG_DATA_HOME") or home / ".local/share")
-    for root in (os.environ.get("UV_PYTHON_INSTALL_DIR"), shared / "uv/python"):
+    own = os.environ.get("XDG_DATA_HOME")
+    shared = [Path(own)] if own else [each / ".local/share" for each in home]
+    for root in (os.environ.get("UV_PYTHON_INSTALL_DIR"), *(each / "uv/python" for each in shared)):
         if root:
             yield from _newest_first(Path(root).glob("*/bin"))
     conda_names = ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda")
     conda_roots = [os.environ.get("CONDA_PREFIX"), os.environ.get("MAMBA_ROOT_PREFIX")]
-    for root in (*conda_roots, *(home / name for name in conda_names), "/opt/conda"):
+    for root in (*conda_roots, *(each / name for each in home for name in conda_names), "/opt/conda"):
         if root:
             yield Path(root) / "bin"
             yield from _newest_first(Path(root).glob("envs/*/bin"))
     yield from (Path("/usr/local/bin"), Path("/usr/bin"))
     for pattern in ("*/bin", "python/*/bin"):
         yield from _newest_first(Path("/opt").glob(pattern))
+
+
+def _home() -> list[Path]:
+    """Return the user's home folder, if there is one: a container may run as a user that it does not know."""
+    try:
+        return [Path.home()]
+    except RuntimeError:
+        return []
 
 
 def _newest_first(folders: Iterable[Path]) -> list[Path]:

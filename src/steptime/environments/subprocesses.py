@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from steptime.errors import EnvironmentFailure
 from steptime.interruption import shielded
 
 _POLL_S = 0.1
+_GONE_S = 2.0
 _PROMPT = "$ "
 """Before each command in a log."""
 _NO_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]+?)\.so\.(?P<version>\d+)[\d.]*: cannot open shared object file")
@@ -92,7 +94,17 @@ def run_logged(
         assert process.stdin is not None  # noqa: S101 - it was asked for
         with shielded():
             process.stdin.close()
-            process.wait()
+            if process.wait() < 0:  # it was killed itself
+                _end_group(process.pid)
+
+
+def _end_group(leader: int) -> None:
+    """Kill what a killed supervisor has started, and wait for its end: it writes to what the next one makes."""
+    deadline = time.monotonic() + _GONE_S
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < deadline:  # where process 1 reaps nothing, zombies stay
+            os.killpg(leader, signal.SIGKILL)
+            time.sleep(_POLL_S)
 
 
 def last_lines(log: Path, count: int = 12) -> list[str]:

@@ -4,13 +4,14 @@ Installers start programs of their own (``ensurepip``, compilers), which outlive
 supervisor adopts them (Linux's child subreaper), and kills all of them when the command has ended or when its own
 standard input ends, which happens when the process that asked dies, however it dies. It exits last: the lock of the
 environment, which it inherits, is free only when nothing writes to the environment any more. The installer's temporary
-folder goes with it.
+folder goes with it. A supervisor that is itself killed takes the command with it, and who asked ends what is left.
 """
 
 import contextlib
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import time
 import psutil
 
 _SUBREAPER = 36
+_PARENT_DEATH = 1
 _POLL_S = 0.01
 _NOT_STARTED = 127
 """The exit code of shells for a command that cannot be run."""
@@ -27,11 +29,22 @@ _NOT_STARTED = 127
 
 def run(command: list[str]) -> int:
     """Run ``command`` to its end, or to that of the standard input; return its exit code, 128 and more for a signal."""
-    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    kernel, own = ctypes.CDLL(None), os.getpid()
+    kernel.prctl(_SUBREAPER, 1, 0, 0, 0)
     temporary = _temporary_folder()
+
+    def tether() -> None:
+        """Have the kernel kill the command when the supervisor is killed, which may have happened just now."""
+        kernel.prctl(_PARENT_DEATH, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != own:
+            os._exit(_NOT_STARTED)
+
     try:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, env={**os.environ, **({"TMPDIR": temporary} if temporary else {})}
+            command,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **({"TMPDIR": temporary} if temporary else {})},
+            preexec_fn=tether,  # noqa: PLW1509 - no thread runs yet
         )
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")

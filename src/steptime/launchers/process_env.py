@@ -34,7 +34,7 @@ _STRIPPED_PREFIXES = (
     "STEPTIME_",
     *FAMILIES,
 )
-_ALLOCATIONS = ("SLURM_", "SLURMD_", "PBS_", "LSB_", "FLUX_")
+_ALLOCATIONS = ("SLURM_", "SLURMD_", "PBS_", "LSB_", "FLUX_", "COBALT_", "OAR_", "LOADL_")
 """Of the variables of a scheduler: an mpiexec takes from them the hosts of the allocation around it, and how to reach
 them, although it is to start its workers on this host alone, or on hosts that it is told.
 """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from steptime.errors import LaunchError
-from steptime.interruption import shielded
+from steptime.interruption import shielded, signal_name
 from steptime.launchers.hang import cause_of_hang
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
@@ -106,9 +106,8 @@ def how_it_ended(code: int) -> str:
     """Say how a process ended, by its exit code; a signal is a negative one."""
     if code >= 0:
         return f"ended with exit code {code}"
-    name = signal.Signals(-code).name
     hint = "; the system kills a process like this when memory runs out" if -code == signal.SIGKILL else ""
-    return f"was ended by {name}{hint}"
+    return f"was ended by {signal_name(-code)}{hint}"
 
 
 def _was_stopped(pid: int) -> bool:

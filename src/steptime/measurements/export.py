@@ -1,9 +1,10 @@
 """Results as tables for other programs: a row per trial, per step of a launch and of a worker, and per epoch."""
 
+import io
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import numpy as np
 
@@ -71,12 +72,43 @@ def export_tables(store: Store, folder: Path, to: Literal["parquet", "csv"]) -> 
     for name, table in tables.items():
         path = folder / f"{name}.{to}"
         with store.folder_around(path).replacement(path) as file:
-            if to == "parquet":
-                table.write_parquet(file)
-            else:
-                table.write_csv(file)
+            _write(table, file, to)
         paths.append(path)
     return paths
+
+
+class _Refusals(io.RawIOBase):
+    """A file for polars, which makes errors without a number, and of other types, of those of the system."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__()
+        self._file = file
+        self.first: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - any buffer
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.first = self.first or error
+            raise
+
+
+def _write(table: "pl.DataFrame", file: BinaryIO, to: Literal["parquet", "csv"]) -> None:
+    """Write a table to an open file; raises OSError as the system does."""
+    refusals = _Refusals(file)
+    target = cast("BinaryIO", refusals)
+    try:
+        if to == "parquet":
+            table.write_parquet(target)
+        else:
+            table.write_csv(target)
+    except Exception as error:
+        if refusals.first is None:
+            raise
+        raise refusals.first from error
 
 
 def trials_table(summary: Summary) -> "pl.DataFrame":

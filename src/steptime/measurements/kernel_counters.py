@@ -1,6 +1,8 @@
 """The counters that Linux keeps in files; every reader returns None, or an empty mapping, where there are none."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -8,7 +10,6 @@ import psutil
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROCESSOR_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SYS_CPU = Path("/sys/devices/system/cpu")
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 def processor_seconds() -> dict[str, float]:
@@ -55,22 +56,58 @@ def pressure_s() -> float | None:
 
 
 def cgroup_throttled_s() -> float | None:
-    """Seconds in which the quota of this process's container held it back."""
-    own = {}
-    for line in _text(Path("/proc/self/cgroup")).splitlines():
-        _, controllers, group = line.split(":", 2)
-        own[controllers] = group.lstrip("/")
-    places = [
-        (_CGROUP / own.get("", "") / "cpu.stat", "throttled_usec", 1e-6),
-        (_CGROUP / "cpu.stat", "throttled_usec", 1e-6),
-        (_CGROUP / "cpu" / own.get("cpu", own.get("cpu,cpuacct", "")) / "cpu.stat", "throttled_time", 1e-9),
-        (_CGROUP / "cpu" / "cpu.stat", "throttled_time", 1e-9),
-    ]
-    for path, name, unit in places:
-        value = _named(_text(path), name)
-        if value is not None:
-            return value * unit
-    return None
+    """Seconds in which quotas of this process's control group, and of those around it, held a core back."""
+    stats = [_text(group / "cpu.stat") for group in _processor_groups()]
+    names = (("throttled_usec", 1e-6), ("throttled_time", 1e-9))
+    values = [(_named(stat, name), unit) for stat in stats for name, unit in names]
+    found = [value * unit for value, unit in values if value is not None]
+    return sum(found) if found else None
+
+
+def quota_cores(own_groups: str | None = None, mounts: str | None = None) -> float | None:
+    """Return the cores that quotas leave this process: the least of its control group's and those around it.
+
+    None if nothing limits it.
+
+    Args:
+        own_groups: the text of /proc/self/cgroup, which is read by default.
+        mounts: the text of /proc/self/mountinfo, likewise.
+    """
+    found = []
+    for group in _processor_groups(own_groups, mounts):
+        words = _text(group / "cpu.max").split()
+        words = words or [_text(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+        with contextlib.suppress(ValueError):  # "max", or no such file
+            quota, period = map(int, words)
+            if quota > 0 and period > 0:  # -1 means no limit in version 1
+                found.append(quota / period)
+    return min(found, default=None)
+
+
+def _processor_groups(own_groups: str | None = None, mounts: str | None = None) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of all around it, in versions 1 and 2 as mounted here.
+
+    A container may show a group as the root of its file system, of which the path of the process knows nothing.
+    """
+    text = _text(Path("/proc/self/cgroup")) if own_groups is None else own_groups
+    rows = [line.split(":", 2) for line in text.splitlines()]
+    own = {controller: group for _, controllers, group in rows for controller in controllers.split(",")}
+    seen: set[tuple[int, int]] = set()
+    for line in (_text(Path("/proc/self/mountinfo")) if mounts is None else mounts).splitlines():
+        place, _, file_system = line.partition(" - ")
+        kind, _, options = file_system.split(" ", 2)
+        controller = {"cgroup2": "", "cgroup": "cpu"}.get(kind)
+        if controller not in own or (controller and controller not in options.split(",")):
+            continue
+        root, mount = place.split(" ")[3:5]
+        group = Path(own[controller])
+        inner = group.relative_to(root).parts if group.is_relative_to(root) else ()
+        for folder in (Path(mount, *inner[:depth]) for depth in range(len(inner) + 1)):
+            with contextlib.suppress(OSError):
+                found = folder.stat()  # a group may be mounted at two places
+                if (found.st_dev, found.st_ino) not in seen:
+                    seen.add((found.st_dev, found.st_ino))
+                    yield folder
 
 
 def thermal_throttles() -> float | None:

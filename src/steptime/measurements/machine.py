@@ -13,7 +13,7 @@ import pynvml
 
 import steptime
 from steptime.measurements.accelerators import find_accelerators
-from steptime.measurements.kernel_counters import meminfo
+from steptime.measurements.kernel_counters import meminfo, quota_cores
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def fingerprint() -> dict[str, Any]:
     """Return what the machine is, as far as it reports; null for the rest.
 
     ``cores`` are the physical cores that this process may use, ``threads`` their hardware threads, ``quota_cores``
-    the limit of a container, ``memory_bytes`` all memory, ``gpus`` the devices that ``CUDA_VISIBLE_DEVICES`` leaves
+    the limit of control groups, ``memory_bytes`` all memory, ``gpus`` the devices that ``CUDA_VISIBLE_DEVICES`` leaves
     visible, in the order in which workers use them.
     """
     usable, accelerators = os.sched_getaffinity(0), find_accelerators()
@@ -98,7 +98,7 @@ def fingerprint() -> dict[str, Any]:
         "cores": physical_cores(usable),
         "threads": len(usable),
         "machine_threads": os.cpu_count(),
-        "quota_cores": _quota_cores(),
+        "quota_cores": quota_cores(),
         "memory_bytes": meminfo().get("MemTotal"),
         "kernel": platform.release(),
         "os": _os_name(),
@@ -132,17 +132,6 @@ def _os_name() -> str | None:
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip().strip('"')
     return platform.system() or None
-
-
-def _quota_cores() -> float | None:
-    words = " ".join(_lines("/sys/fs/cgroup/cpu.max")).split()
-    if not words:
-        words = [*_lines("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), *_lines("/sys/fs/cgroup/cpu/cpu.cfs_period_us")]
-    try:
-        quota, period = float(words[0]), float(words[1])
-    except (IndexError, ValueError):
-        return None
-    return quota / period if quota > 0 and period > 0 else None
 
 
 def _lines(path: str) -> list[str]:

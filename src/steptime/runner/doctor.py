@@ -22,6 +22,7 @@ from steptime.launchers.emulation.requirements import is_privileged, kernel_dela
 from steptime.launchers.isolation import NO_NAMESPACE, isolation_kind
 from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.accelerators import find_accelerators
+from steptime.measurements.kernel_counters import quota_cores
 from steptime.runner.host import usable_cores
 from steptime.runner.preparation import environment_spec
 from steptime.study.environment_variables import passed, stripped
@@ -77,6 +78,11 @@ def broken_plugins() -> Iterator[MachineFinding]:
 def _cores() -> MachineFinding:
     usable = len(usable_cores())
     detail = f"{usable} usable of {os.cpu_count()}"
+    quota = quota_cores()
+    if quota is not None and quota < usable:
+        held_back = f"{detail}; a quota of this control group, or of one around it, leaves {quota:.3g} of them"
+        fix = "raise it (docker run --cpus, CPUQuota= of systemd, limits.cpu of Kubernetes); steps wait for it"
+        return MachineFinding("cores", "note", held_back, fix)
     if usable == 1:
         return MachineFinding(
             "cores", "note", f"{detail}; two workers would share one core, which every result will say"
@@ -90,7 +96,10 @@ def _memory() -> MachineFinding:
 
 
 def _disk() -> MachineFinding:
-    folder = cache_folder()
+    try:
+        folder = cache_folder()
+    except EnvironmentFailure as failure:
+        return MachineFinding("disk", "missing", str(failure), failure.fix)
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     detail = f"{format_bytes(free)} free for {folder}"

@@ -1,7 +1,9 @@
 """The site of a run: its hosts, named by the user or by the allocation that steptime runs in, and their probe."""
 
+import contextlib
 import os
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -9,22 +11,35 @@ from pathlib import Path
 from typing import Any
 
 from steptime.clusters.site import FoundHost, NeededPaths, Reach, Site, example_site
-from steptime.errors import LaunchError, StudyError, UsageError
+from steptime.errors import FileError, LaunchError, StudyError, UsageError
 from steptime.file_name import host_name_mistake
 from steptime.launchers.hosts.probe import NOTHING_MORE, probed
 from steptime.measurements.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
+from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice, SlurmChoice
 from steptime.study.study import Study
+from steptime.user_file import read_user_text
 
 ON_HOSTS = ("ssh", "slurm")
 """Launchers that always use the hosts of a site."""
 _WHEREVER = ("auto", "mpi")
 """Launchers that use the nodes of an allocation of several, and this host elsewhere."""
 _MAY_USE_HOSTS = (*_WHEREVER, *ON_HOSTS)
-_ALLOCATIONS = "an allocation of Slurm (steptime submit), PBS, LSF or Flux"
+_ALLOCATIONS = "an allocation of Slurm (steptime submit), PBS, LSF, Grid Engine, Flux, Cobalt or OAR"
+_HERE_ALONE = "launcher=local runs on this host alone"
 _LIMIT_S = 60.0
+_MOST_BYTES = 2**20
+_FILES_OF_HOSTS = (
+    "PBS_NODEFILE",  # PBS, Torque: a host on each line, once for each of its slots
+    "LSB_DJOB_HOSTFILE",  # LSF likewise
+    "COBALT_NODEFILE",
+    "OAR_NODEFILE",
+    "LOADL_HOSTFILE",  # LoadLeveler
+    "PE_HOSTFILE",  # Grid Engine: host, slots, queue and processors on each line
+)
+"""Variables with the path of a file that begins each line with a host."""
 
 
 def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> Site | None:
@@ -35,7 +50,7 @@ def site_of_study(study: Study, environment: Mapping[str, str] = os.environ) -> 
     try:
         return find_site(study.launcher, study.hosts, study.slurm, "the study", environment)
     except UsageError as error:
-        message = f"{study.name}: it {error}: write hosts: [n0, n1], or run it in {_ALLOCATIONS}"
+        message = f"{study.name}: it {error}: write hosts: [n0, n1], or run it in {_ALLOCATIONS}; {_HERE_ALONE}"
         raise StudyError([message]) from error
 
 
@@ -69,8 +84,8 @@ def find_site(
 ) -> Site | None:
     """Return the hosts of launches; None if they use this host alone.
 
-    In this order: hosts that the user names; the nodes of the Slurm job that steptime runs in; hosts that PBS, LSF or
-    Flux names; placeholders where launches wait for an allocation.
+    In this order: hosts that the user names; the nodes of the Slurm job that steptime runs in; hosts that another
+    scheduler names; placeholders where launches wait for an allocation.
 
     Args:
         launcher: that is asked for.
@@ -88,7 +103,7 @@ def find_site(
     in_slurm = "SLURM_JOB_ID" in environment and launcher != "ssh"
     several = environment.get("SLURM_JOB_NUM_NODES", "1") != "1" and launcher in _WHEREVER
     if in_slurm and (wants_hosts or several) and (not chosen.names or launcher == "slurm"):
-        names = chosen.names or _slurm_nodes(environment["SLURM_JOB_NODELIST"])
+        names = chosen.names or _slurm_nodes(environment)
         return _site(names, "slurm", f"Slurm job {environment['SLURM_JOB_ID']}", chosen, slurm)
     if launcher == "slurm" or (slurm is not None and not chosen.names):
         count = len(chosen.names) or (slurm.nodes if slurm else 1)
@@ -188,29 +203,60 @@ def _site(
     return Site(hosts, reach, source, *wants)
 
 
-def _slurm_nodes(node_list: str) -> list[str]:
-    return _said(["scontrol", "show", "hostnames", node_list]).split()
+def _slurm_nodes(environment: Mapping[str, str]) -> list[str]:
+    """Return the nodes of the Slurm job around this process; a container of it may lack Slurm's programs."""
+    written = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST")
+    if not written:
+        message = f"Slurm job {environment['SLURM_JOB_ID']}: SLURM_JOB_NODELIST, its nodes, is not set; {_HERE_ALONE}"
+        raise LaunchError(message)
+    if shutil.which("scontrol") is not None:
+        with contextlib.suppress(LaunchError):  # it may lack slurm.conf
+            return _said(["scontrol", "show", "hostnames", written]).split()
+    try:
+        return expanded_hosts(written)
+    except ValueError as error:
+        message = f"SLURM_JOB_NODELIST: {error}; scontrol, which reads it, is not on PATH or failed; {_HERE_ALONE}"
+        raise LaunchError(message) from error
 
 
 def _scheduled_hosts(environment: Mapping[str, str]) -> tuple[list[str], str]:
-    """Return the hosts that a scheduler other than Slurm names, and by what; none of this was tried on a real one."""
-    if path := environment.get("PBS_NODEFILE"):
-        try:
-            lines = Path(path).read_text().split()
-        except OSError as error:
-            message = f"$PBS_NODEFILE cannot be read: {error.strerror} ({path})"
-            raise LaunchError(message) from error
-        return list(dict.fromkeys(lines)), "$PBS_NODEFILE"
-    if hosts := environment.get("LSB_HOSTS"):
-        return list(dict.fromkeys(hosts.split())), "$LSB_HOSTS"
-    if "FLUX_JOB_ID" in environment:
-        return _said(["flux", "hostlist", "--expand", "local"]).split(), f"Flux job {environment['FLUX_JOB_ID']}"
+    """Return the hosts that a scheduler names, and by what; of those but Slurm none was tried on a real one."""
+    if "SLURM_JOB_ID" in environment:
+        return _slurm_nodes(environment), f"Slurm job {environment['SLURM_JOB_ID']}"
+    for name in _FILES_OF_HOSTS:
+        if path := environment.get(name):
+            return _hosts_in_file(name, Path(path)), f"${name}"
+    for name in ("LSB_HOSTS", "LOADL_PROCESSOR_LIST"):
+        if hosts := environment.get(name):
+            return list(dict.fromkeys(hosts.split())), f"${name}"
+    if hosts := environment.get("LSB_MCPU_HOSTS"):  # a host, its slots, a host, its slots, …
+        words = hosts.split()
+        if len(words) % 2 or not all(count.isdecimal() for count in words[1::2]):
+            message = f"$LSB_MCPU_HOSTS is {hosts!r}; it should name hosts, each with its number of slots behind it"
+            raise LaunchError(message)
+        return list(dict.fromkeys(words[::2])), "$LSB_MCPU_HOSTS"
+    if "FLUX_JOB_ID" in environment or "FLUX_URI" in environment:  # a batch job has the second alone
+        source = f"Flux job {environment['FLUX_JOB_ID']}" if "FLUX_JOB_ID" in environment else "the Flux instance"
+        return list(dict.fromkeys(_said(["flux", "hostlist", "--expand", "local"]).split())), source
     return [], ""
+
+
+def _hosts_in_file(name: str, path: Path) -> list[str]:
+    try:
+        rows = [line.split() for line in read_user_text(path, _MOST_BYTES).splitlines()]
+    except FileError as error:
+        message = f"${name} cannot be read: {error}; {_HERE_ALONE}"
+        raise LaunchError(message) from error
+    hosts = list(dict.fromkeys(row[0] for row in rows if row))
+    if not hosts:
+        message = f"${name} names a file without hosts ({path}); {_HERE_ALONE}"
+        raise LaunchError(message)
+    return hosts
 
 
 def _said(command: Sequence[str]) -> str:
     try:
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=_LIMIT_S).stdout
     except (OSError, subprocess.SubprocessError) as error:
-        message = f"{' '.join(command)} did not say the hosts of the allocation: {error}"
+        message = f"{' '.join(command)} did not name the hosts of the allocation: {error}; {_HERE_ALONE}"
         raise LaunchError(message) from error

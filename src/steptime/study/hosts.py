@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from steptime.file_name import HOST_NAME
 from steptime.study.host_lists import MOST_HOSTS, expanded_hosts
-from steptime.study.quantities import BitRate, CpuShare, Delay, Duration, OneOrMany, ProcessCount, Strict, by_number
+from steptime.study.quantities import BitRate, CpuShare, Delay, JobTime, OneOrMany, ProcessCount, Strict, by_number
 
 
 class ClusterChoice(Strict):
@@ -58,8 +58,7 @@ class HostsChoice(Strict):
     """The hosts of a real cluster, for the launchers `ssh`, `slurm` and `mpi`."""
 
     names: Annotated[OneOrMany[HostName], BeforeValidator(_expanded), Field(max_length=MOST_HOSTS)] = []
-    """As ssh or Slurm knows them, `n[0-3,7]` for several; by default those of the allocation (Slurm, PBS, LSF, Flux)
-    that steptime runs in."""
+    """As ssh or Slurm knows them, `n[0-3,7]` for several; by default those of the allocation that steptime runs in."""
     workers_per_host: ProcessCount = 1
     """Workers fill one host after the other."""
     gpus_per_host: Annotated[int, Field(ge=0, le=64)] | None = None
@@ -82,9 +81,9 @@ class SlurmChoice(Strict):
     """The allocation that `steptime submit` asks Slurm for."""
 
     nodes: ProcessCount = 1
-    """Whole nodes of the job."""
-    time: Duration | None = None
-    """After which Slurm ends the job; the partition's own limit by default."""
+    """Whole nodes."""
+    time: JobTime | None = None
+    """Limit of the job, also as sbatch takes it: `90` (minutes), `1:30:00`, `1-12`; the partition's own by default."""
     partition: Word | None = None
     """The default one if null."""
     account: Word | None = None

@@ -1,5 +1,6 @@
 """The quantities in a study file: their ranges, and the ways to write them, as ``8m`` for seconds or ``1%``."""
 
+import re
 import shlex
 from dataclasses import dataclass
 from math import isfinite
@@ -147,6 +148,23 @@ def seconds(value: Any) -> float:  # noqa: ANN401
     return parse_duration(value)
 
 
+def job_seconds(value: Any) -> float:  # noqa: ANN401
+    """Return the seconds of a time as sbatch takes it, or of a duration with units; raises ValueError for others.
+
+    sbatch has minutes, M:S, H:M:S, D-H, D-H:M and D-H:M:S; a whole number has no unit and is one of minutes.
+    """
+    text = str(value).strip()
+    if isinstance(value, (float, bool)) or not isinstance(value, (int, str)) or re.search("[a-zA-Z\u00b5.]", text):
+        return seconds(value)
+    days, dash, clock = text.rpartition("-") if "-" in text else ("0", "", text)
+    parts = clock.split(":")
+    units = (3600, 60, 1) if dash or len(parts) == len(("h", "m", "s")) else (60, 1)
+    if len(parts) > len(units) or not all(re.fullmatch("[0-9]{1,9}", each) for each in (days, *parts)):
+        message = f"{value!r} is not a time of a job; write for example 90m, or as sbatch 1:30:00, 1-12 or 90 (minutes)"
+        raise ValueError(message)
+    return float(86400 * int(days) + sum(unit * int(each) for unit, each in zip(units, parts, strict=False)))
+
+
 def share(value: Any) -> float:  # noqa: ANN401
     """Return a share such as ``1%`` or ``0.01`` as a number; raises ValueError for anything else."""
     message = f"{value!r} is not a share; write for example 1% or 0.01"
@@ -235,6 +253,14 @@ Duration = Annotated[
     BeforeValidator(seconds),
     Field(gt=0, le=_LONGEST_S),
     WithJsonSchema({"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m"]}]}),
+]
+JobTime = Annotated[
+    float,
+    BeforeValidator(job_seconds),
+    Field(gt=0, le=_LONGEST_S),
+    WithJsonSchema(
+        {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "examples": ["8m", "1-12:00"]}]}
+    ),
 ]
 Share = Annotated[
     float,

@@ -24,6 +24,8 @@ _TAIL_LINES = 3
 _MOST_NOTES = 100
 """So many lines that are no messages are kept."""
 _MOST_OF_A_NOTE = 1000
+_WITHOUT = {"srun": "; launcher=ssh reaches nodes without it, and launcher=local runs on this host alone"}
+"""What helps where a program cannot be started, as in a container of a Slurm job."""
 
 
 class LineProcess:
@@ -50,7 +52,7 @@ class LineProcess:
                     env=variables_of_line(argv, os.environ),
                 )
             except OSError as error:
-                message = f"could not start {argv[0]}: {error.strerror}"
+                message = f"could not start {argv[0]}: {error.strerror}{_WITHOUT.get(argv[0], '')}"
                 raise LaunchError(message) from error
 
     def begin(self, hear: Callable[["LineProcess", bytes], None]) -> None:
