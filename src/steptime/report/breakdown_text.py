@@ -9,8 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from steptime.report.accounts import disagreements
-from steptime.report.breakdown import BreakdownGroup, BreakdownRow
+from steptime.report.breakdown import BreakdownGroup, BreakdownRow, disagreements
 
 _NAME = 14
 """Letters that a name has at least; it may be broken, numbers may not."""

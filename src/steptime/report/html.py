@@ -10,14 +10,14 @@ from steptime.measurements.net.form import NetSummary
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import accounts, accuracy, breakdown, clusters, conditions, links, loaders, tiers
+from steptime.report import accuracy, breakdown, conditions, links
 from steptime.report import number_format as wording
 from steptime.report.answer import answer, paper_line
 from steptime.report.asynchrony import EXPLANATION, learning_groups
 from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
 from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
-from steptime.report.figures import Quantiles, group_figures, panel_figures, prediction_figures, staleness_figures
+from steptime.report.figures import Quantiles, group_figures, panel_figures, staleness_figures
 from steptime.report.groups import ranked_groups, reason_and_rate, status_in_words, unranked, verdict
 from steptime.report.learning_figures import (
     batch_figures,
@@ -25,10 +25,10 @@ from steptime.report.learning_figures import (
     schedule_figures,
     staleness_accuracy_figures,
 )
-from steptime.report.link_figures import link_groups
-from steptime.report.models import model_tables
+from steptime.report.links import link_groups
 from steptime.report.plain_text import plain_text
 from steptime.report.schedule_table import schedule_table
+from steptime.report.sections import StudyFindings, sections
 from steptime.report.trial_names import Names, check_name
 
 
@@ -94,14 +94,8 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
         comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
-        tiers=tiers.tier_groups(summary, names),
-        about_tiers=tiers.EXPLANATION,
         answer=answer(summary),
         paper=paper_line(summary),
-        model_tables=model_tables(summary),
-        predictions=prediction_figures(summary.prediction),
-        loader_tables=loaders.loader_tables(summary),
-        about_loaders=loaders,
         reached=[
             (
                 group,
@@ -119,10 +113,7 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         ],
         most_gaps=max(map(len, gaps), default=0),
         breakdown=breakdown,
-        accounts=accounts,
-        clusters=clusters.clusters(summary, names),
-        about_clusters=clusters.about(summary),
-        sites=clusters.sites(summary),
+        sections=sections(StudyFindings(summary, net)),
         link_groups=found_links,
         about_links=links.EXPLANATION,
         trained=bool(summary.trials) or not found_links,

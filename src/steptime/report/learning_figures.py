@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 from steptime.measurements.accuracy.form import OverSeeds, TrainingSummary
 from steptime.report.accuracy import AccuracyGroup, AccuracyRow, brief_names
-from steptime.report.charts.chart import Spec
-from steptime.report.charts.marks import Marks
+from steptime.report.charts.chart import Figure, Spec, picture
+from steptime.report.charts.marks import MOST_ROWS, Marks, parts
 from steptime.report.charts.trainings import ACCURACY, LOSS, batch_lines, learning_curves, rate_lines, staleness_points
-from steptime.report.figures import MOST_ROWS, Figure, parts, picture
 from steptime.report.number_format import count
 from steptime.study.training import RateSchedule, rate_shares
 
