@@ -26,7 +26,7 @@ def stored(request, tmp_path_factory):
     store = Store.open(unpacked(request.param, tmp_path_factory.mktemp("stored")))
     summary, net = summarise(store), stored_links(store)
     page = page_text(summary, {}, store.study_text, "results", net)
-    return sections(StudyFindings(summary, net)), page, printed(render(summary))
+    return sections(StudyFindings(summary, net)), page, printed(render(summary, net))
 
 
 def test_every_section_of_a_stored_study_is_on_its_page(stored):

@@ -1,14 +1,13 @@
-"""Groups whose steps were broken down: where the time of a step goes, and what frameworks say of it."""
+"""Groups whose steps were broken down: where the time of a step goes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from steptime.measurements.ablation.form import Account, Phase, StepBreakdown
-from steptime.measurements.ablation.records import TOGETHER
+from steptime.measurements.ablation.form import Phase, StepBreakdown
 from steptime.measurements.json_form import Interval
 from steptime.phases import PHASES
 from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, seconds, time_unit, times
+from steptime.report.number_format import UNKNOWN, Shown, count, number, percent, seconds, time_unit, times
 
 EXPLANATION = (
     "Phases sum to the mean step of ablation runs, which were made for this next to the runs that time the step. A "
@@ -18,12 +17,6 @@ EXPLANATION = (
     "a dash. Closure is how far the sum of the phases without the rest is from the step, as a share of the step: above "
     "2 % the phases do not explain the step. Where marks and the ablation disagree, the account with which the phases "
     "sum to the step is taken; both are listed."
-)
-ABOUT_ACCOUNTS = (
-    "The framework's own timers and marks time the same part of a step in another way. A difference is of paired "
-    "blocks; accounts agree where its whole interval is within 2 % of the step, and differ where all of it is beyond. "
-    "Timers see a backward pass that is slowed down by what is sent meanwhile; the ablation counts that slowing as "
-    "exposed communication."
 )
 TITLES = {phase.name: phase.title for phase in PHASES}
 """The phases in their order, as a reader sees them."""
@@ -188,53 +181,3 @@ def _sorted_sizes(share: Interval) -> tuple[float | None, float | None]:
     if share.low is None or share.high is None:
         return None, None
     return (share.low, share.high) if share.value >= 0 else (-share.high, -share.low)
-
-
-_VERDICTS = {True: "agrees", False: "differs", None: "not shown"}
-
-
-@dataclass(frozen=True)
-class AccountRow:
-    """One duration of one trial, by the framework and by the ablation."""
-
-    name: str
-    """Of the trial."""
-    source: str
-    phase: str
-    native: Shown
-    by_ablation: Shown
-    difference: Shown
-    verdict: str
-    """``agrees``, ``differs``, ``not shown`` where neither is, or a dash where there is no ablation to compare with."""
-
-
-def account_rows(rows: Sequence[BreakdownRow]) -> list[AccountRow]:
-    """Return what the frameworks of all trials say, in the trials' order."""
-    return [_account_row(row, account) for row in rows for account in row.breakdown.accounts]
-
-
-def disagreements(row: BreakdownRow) -> list[str]:
-    """Return a sentence for each source of a trial that differs from the ablation."""
-    differing = [_account_row(row, account) for account in row.breakdown.accounts if account.agrees is False]
-    return [
-        f"{source} and ablation differ in "
-        + listed([f"{each.phase}, by {each.difference.line}" for each in differing if each.source == source])
-        for source in dict.fromkeys(each.source for each in differing)
-    ]
-
-
-def _account_row(row: BreakdownRow, account: Account) -> AccountRow:
-    unit = time_unit(row.breakdown.step_s.value_s)
-    return AccountRow(
-        name=row.row.name,
-        source=account.source,
-        phase=TOGETHER.join(TITLES.get(name, name) for name in account.phase.split(TOGETHER)),
-        native=_account_shown(account.native_s, unit),
-        by_ablation=_account_shown(account.by_ablation_s, unit),
-        difference=_account_shown(account.difference_s, unit),
-        verdict=_VERDICTS[account.agrees] if account.by_ablation_s else UNKNOWN,
-    )
-
-
-def _account_shown(found: Interval | None, unit: tuple[float, str]) -> Shown:
-    return seconds(found.value, found.low, found.high, unit) if found else Shown(UNKNOWN, "")

@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from steptime.measurements.asynchrony import reached_shares
 from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import Efficiency, TrialSummary
-from steptime.report.asynchrony import LearningGroup
 from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.distribution import distribution_chart
 from steptime.report.charts.marks import MOST, MOST_ROWS, Marks, parts
 from steptime.report.charts.rows import ratio_chart, throughput_bars
 from steptime.report.charts.scaling import efficiency_lines, throughput_lines
-from steptime.report.charts.staleness import staleness_chart
 from steptime.report.curves import Curve, Panel
 from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import drawn_interval, time_unit
@@ -38,21 +35,6 @@ def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> lis
             picture(f"How step times spread{which}", _distribution(group, part, drawn, quantiles, marks), group.title)
         )
     return figures
-
-
-def staleness_figures(group: LearningGroup, marks: Marks) -> list[Figure]:
-    """Return how stale the updates of a group's asynchronous trials were."""
-    stale = [row.row for row in group.rows if row.row.trial.staleness]
-    return [
-        picture("How stale updates were", staleness_chart(list(_staleness_rows(part)), marks), group.title)
-        for part in parts(stale)
-    ]
-
-
-def _staleness_rows(rows: Sequence[RankedRow]) -> Iterator[Spec]:
-    for row in rows:
-        for late, share in reached_shares(row.trial.staleness.updates if row.trial.staleness else {}):
-            yield {"name": row.name, "late": late, "share": share}
 
 
 def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from steptime.measurements.accuracy.form import OverSeeds, TrainingSummary
 from steptime.report.accuracy import AccuracyGroup, AccuracyRow, brief_names
@@ -21,7 +22,12 @@ class LearningPanel:
     title: str
     note: str
     """Which lines have a band, in a sentence."""
-    figures: list[Figure]
+    rows: list[AccuracyRow]
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """Its pictures, drawn when they are asked for."""
+        return list(_curves(self.rows, self.title))
 
 
 def learning_panels(group: AccuracyGroup) -> list[LearningPanel]:
@@ -30,7 +36,7 @@ def learning_panels(group: AccuracyGroup) -> list[LearningPanel]:
     for workers in dict.fromkeys(row.trial.workers for row in group.rows):
         own = [row for row in group.rows if row.trial.workers == workers]
         title = f"{group.title}, {count(workers, 'worker')}"
-        panels.append(LearningPanel(title, _note(own[:MOST_ROWS]), list(_curves(own, title))))
+        panels.append(LearningPanel(title, _note(own[:MOST_ROWS]), own))
     return panels
 
 

@@ -13,10 +13,9 @@ from steptime.report.number_format import UNKNOWN
 
 Medium = Literal["terminal", "page"]
 Style = Literal["", "dim", "bold", "good", "bad", "warning"]
-Layout = Literal["wide", "plain", "stacked"]
-"""Of a table in a terminal: everything in one line for each row, the most important in one line, intervals below."""
-EVERYWHERE: tuple[Layout | Medium, ...] = ("wide", "plain", "stacked", "page")
-ON_PAGE: tuple[Layout | Medium, ...] = ("page",)
+Layout = Literal["wide", "plain", "stacked", "list"]
+"""Of a table in a terminal: all of a row in one line, the most important of it, intervals below, a line for a cell."""
+EVERYWHERE: tuple[Layout | Medium, ...] = ("wide", "plain", "stacked", "list", "page")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +133,7 @@ class SectionTable(Part):
     names: str = "framework, strategy"
     """Title of the column of names."""
     layouts: tuple[Layout, ...] = ()
-    """Which a terminal tries, in this order; without any, each row is a sentence."""
+    """Which a terminal tries, in this order and then a list; without any, each row is a sentence."""
     label: str = ""
     """For those who hear the page; the title of its section if empty."""
 
@@ -173,6 +172,8 @@ class Section(Part):
     folded: bool = False
     """Whether a page shows the title alone until it is chosen."""
     opened: bool = False
+    alike: bool = False
+    """Of a whole section: whether all its tables have the same layout in a terminal."""
 
     def within(self, medium: Medium) -> "list[Part]":
         """Return the parts that a medium shows; sections without any are left out."""

@@ -15,15 +15,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary
-from steptime.report import accuracy, breakdown
 from steptime.report.answer import answer, paper_line
-from steptime.report.asynchrony import EXPLANATION, learning_groups
-from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line, passed_checks, set_aside_in_words
 from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, unranked_in_words, verdict
 from steptime.report.number_format import Shown, baseline, count, published
-from steptime.report.schedule_table import ScheduleTable, schedule_table
 from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style, TableRow
 from steptime.report.sections import StudyFindings, sections
 from steptime.report.trial_names import Names, check_name
@@ -44,14 +41,15 @@ _NAME = 14
 _ENDLESS = 10_000
 
 
-def render(summary: Summary) -> RenderableType:
+def render(summary: Summary, net: NetSummary | None = None) -> RenderableType:
     """Return everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
-    return _Report(summary)
+    return _Report(summary, net)
 
 
 class _Report:
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: Summary, net: NetSummary | None) -> None:
         self._summary = summary
+        self._net = net
         self._names = Names(summary.trials)
         self._groups = ranked_groups(summary, self._names)
 
@@ -67,32 +65,12 @@ class _Report:
             yield wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
-        yield from self._accuracy(console, options)
-        yield from self._breakdown(options)
-        for each in sections(StudyFindings(self._summary)):
+        for each in sections(StudyFindings(self._summary, self._net)):
             yield Text()
             yield SectionText([each])
         for title, title_style, lines, style in self._sections():
             yield Text()
             yield from section(title, title_style, lines, options, style)
-
-    def _accuracy(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        groups = accuracy.accuracy_groups(self._summary)
-        if groups:
-            yield from _heading("What trainings reached", accuracy.EXPLANATION, options)
-        for group in groups:
-            yield from section(group.title, "bold cyan", [row.line for row in group.rows], options)
-            if table := schedule_table(group):
-                yield Text()
-                yield from _by_schedule(table, console, options)
-
-    def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        groups = breakdown.breakdown_groups(self._groups)
-        if groups:
-            yield from _heading("Where the time of a step goes", breakdown.EXPLANATION, options)
-        for group in groups:
-            yield wrapped(group.title, "cyan", options)
-            yield render_breakdown(group)
 
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"
@@ -106,11 +84,6 @@ class _Report:
     def _sections(self) -> Iterator[tuple[str, str, Sequence[str], str]]:
         """Yield titles and lines, each with its style."""
         summary = self._summary
-        learning = learning_groups(self._groups)
-        if learning:
-            yield "Stale updates", "bold", [EXPLANATION], "dim"
-        for group in learning:
-            yield group.title, "cyan", [row.line for row in group.rows], ""
         if summary.published:
             lines = [f"{found.claim}: {published(found)} [{found.source}]" for found in summary.published]
             yield "Published by others, compared with the average measured here", "bold", lines, ""
@@ -162,21 +135,21 @@ class SectionText:
         for number, section in enumerate(self._sections):
             if number:
                 yield Text()
-            yield from _section_lines(section, _fitting_layouts(section, console, options), options)
+            yield from _section_lines(section, _layouts(section, console, options), options)
 
 
-_Layouts = dict[tuple[Layout, ...], Layout | None]
+def _layouts(section: Section, console: Console, options: ConsoleOptions) -> Callable[[SectionTable], Layout | None]:
+    """Return what chooses the layout of each table of a section."""
+    if not section.alike:
+        return lambda table: _first_layout([table], console, options)
+    common = _first_layout(list(_tables(section)), console, options)
+    return lambda _: common
 
 
-def _fitting_layouts(section: Section, console: Console, options: ConsoleOptions) -> _Layouts:
-    """Return, for each choice of layouts, the first in which all tables of a section that have this choice fit."""
-    tables: dict[tuple[Layout, ...], list[SectionTable]] = {}
-    for table in _tables(section):
-        tables.setdefault(table.layouts, []).append(table)
-    return {
-        layouts: next((each for each in layouts if all(_fits_as(table, each, console, options) for table in own)), None)
-        for layouts, own in tables.items()
-    }
+def _first_layout(tables: Sequence[SectionTable], console: Console, options: ConsoleOptions) -> Layout | None:
+    """Return the first of the layouts of the tables in which all of them fit; None if there is none."""
+    layouts = tables[0].layouts if tables else ()
+    return next((each for each in layouts if all(_fits_as(table, each, console, options) for table in tables)), None)
 
 
 def _fits_as(table: SectionTable, layout: Layout, console: Console, options: ConsoleOptions) -> bool:
@@ -192,7 +165,7 @@ def _tables(section: Section) -> Iterator[SectionTable]:
 
 
 def _section_lines(
-    section: Section, layouts: _Layouts, options: ConsoleOptions, level: int = 0
+    section: Section, layout_of: Callable[[SectionTable], Layout | None], options: ConsoleOptions, level: int = 0
 ) -> Iterator[RenderableType]:
     yield wrapped(section.title, _STYLES[section.style] if section.style else _TITLES[level], options)
     if section.note:
@@ -203,9 +176,9 @@ def _section_lines(
         if isinstance(part, Section):
             if number or section.note:
                 yield Text()
-            yield from _section_lines(part, layouts, options, level + 1)
+            yield from _section_lines(part, layout_of, options, level + 1)
         elif isinstance(part, SectionTable) and part.layouts:
-            layout = layouts[part.layouts]
+            layout = layout_of(part)
             yield from [_grid(part, layout)] if layout else (_list(part, row) for row in part.rows)
         else:
             for text, style in _texts(part):
@@ -260,7 +233,7 @@ def _list(table: SectionTable, row: TableRow) -> Table:
     found.add_column(justify="right", no_wrap=True)
     found.add_column(overflow="fold")
     found.add_row(Text(f"{row.rank} {row.name}".strip(), style="bold"), "", "")
-    for index, column in table.columns_of("stacked"):
+    for index, column in table.columns_of("list"):
         cell = row.cells[index]
         behind = ", ".join(filter(None, (cell.interval and f"({cell.interval})", cell.note)))
         title = column.title.replace("\n", " ")
@@ -347,32 +320,9 @@ def _paragraphs(group: RankedGroup) -> Table:
     return table
 
 
-def _by_schedule(found: ScheduleTable, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-    """Yield the table, intervals beside or under their numbers, or its rows as sentences where neither fits."""
-    layouts: tuple[OldLayout, ...] = ("lines", "stacked")
-    for layout in layouts:
-        table = empty_table()
-        table.add_column("", min_width=12)
-        rows = [[_old_cell(shown, layout) for shown in row.cells] for row in found.rows]
-        for schedule, column in zip(found.schedules, zip(*rows, strict=True), strict=True):
-            table.add_column(schedule, justify="right", min_width=widest_line(column))
-        for row, cells in zip(found.rows, rows, strict=True):
-            table.add_row(Text(row.name), *cells)
-        if Measurement.get(console, options.update(max_width=10_000), table).minimum <= options.max_width:
-            yield wrapped(found.title, "cyan", options)
-            yield table
-            return
-    yield from section(found.title, "cyan", list(found.lines), options)
-
-
 def _bearers(group: RankedGroup, flag: str) -> str:
     names = [row.name for row in group.rows if flag in row.trial.flags]
     return "all" if len(names) == len(group.rows) else ", ".join(names)
-
-
-def _heading(title: str, explanation: str, options: ConsoleOptions) -> Iterator[RenderableType]:
-    yield Text()
-    yield from section(title, "bold", [explanation], options, "dim")
 
 
 def section(
