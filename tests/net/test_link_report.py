@@ -11,7 +11,8 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.model.measured_links import net_summary
 from steptime.report.html import page_text, write_page
-from steptime.report.links import operation_row, render_links
+from steptime.report.links import link_section, operation_row
+from steptime.report.terminal import SectionText
 
 
 def gloo_like(workers: int):
@@ -29,7 +30,7 @@ def found():
 
 def printed(width: int) -> str:
     console = Console(width=width, record=True, file=io.StringIO())
-    console.print(render_links(net_summary(found())))
+    console.print(SectionText([link_section(net_summary(found()))]))
     return console.export_text()
 
 

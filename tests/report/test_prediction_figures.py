@@ -7,7 +7,7 @@ from test_charts import Balance
 
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.model_form import PredictedConfiguration, PublishedPoint, StudyPrediction
-from steptime.report.figures import prediction_figures
+from steptime.report.models import prediction_figures
 
 _AREA, _DIAMOND = re.compile(r'fill-opacity="0\.16"'), re.compile(r'stroke="#5b6573"[^>]*stroke-width="2"')
 

@@ -172,6 +172,7 @@ def _print_found(folder: Path, *, as_json: bool) -> None:
 
         print_json({"schema": SCHEMA, "folder": str(folder), "net": found.to_json(), "problems": store.problems})
         return
-    from steptime.report.links import render_links
+    from steptime.report.links import link_section
+    from steptime.report.terminal import SectionText
 
-    report_console().print(render_links(found))
+    report_console().print(SectionText([link_section(found)]))

@@ -93,14 +93,13 @@ def print_overview(found: ReportedResults, *, page: Path | None, next_steps: Seq
 
 def print_whole_report(found: ReportedResults) -> None:
     """Print everything that a report has for a terminal."""
-    from steptime.report.links import render_links
-    from steptime.report.terminal import render
+    from steptime.report.links import link_section
+    from steptime.report.terminal import SectionText, render
 
-    console = report_console()
-    if found.summary.trials or not found.net:
-        console.print(render(found.summary))
-    if found.net:
-        console.print(render_links(found.net))
+    if found.net and not found.summary.trials:
+        report_console().print(SectionText([link_section(found.net)]))
+    else:
+        report_console().print(render(found.summary, found.net))
     _print_anomalies(found.summary.to_json(), found.store.path)
 
 

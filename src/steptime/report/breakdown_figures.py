@@ -1,19 +1,19 @@
 """The charts of steps that were broken down, with the rows of each: numbers are picked, their units changed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import combinations
 
 from steptime.measurements.ablation.form import Phase
 from steptime.measurements.ablation.gap import Difference, Gap, gap
 from steptime.phases import REST
 from steptime.report.breakdown import TITLES, BreakdownGroup, BreakdownRow
-from steptime.report.charts.chart import Spec
+from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.gap import gap_chart
 from steptime.report.charts.heat_map import heat_chart
+from steptime.report.charts.marks import parts
 from steptime.report.charts.overlap import overlap_chart
 from steptime.report.charts.phases import phases_chart
-from steptime.report.figures import Figure, parts, picture
 from steptime.report.number_format import Shown, seconds, time_unit
 
 MOST_PAIRED = 8
@@ -25,16 +25,6 @@ _MOST_CELLS = 480
 _NOTHING = 1e-9
 """Of a step."""
 Pair = tuple[BreakdownRow, BreakdownRow, Gap]
-
-
-@dataclass(frozen=True)
-class GapFigure:
-    """The way from one trial's step to another's."""
-
-    label: str
-    figure: Figure
-    folded: list[str]
-    """Titles of phases that only one of both knows."""
 
 
 def phase_figures(group: BreakdownGroup) -> list[Figure]:
@@ -74,7 +64,7 @@ def heat_figures(group: BreakdownGroup, most: int) -> list[Figure]:
     return figures
 
 
-def gap_figures(group: BreakdownGroup, most: int) -> list[GapFigure]:
+def gap_figures(group: BreakdownGroup, most: int) -> list[Figure]:
     """Return the gaps between the pairs of ``chosen_pairs``."""
     return [_gap_figure(group, *pair) for pair in chosen_pairs(group, most)]
 
@@ -93,7 +83,7 @@ def chosen_pairs(group: BreakdownGroup, most: int) -> list[Pair]:
     return found[:most]
 
 
-def _gap_figure(group: BreakdownGroup, one: BreakdownRow, other: BreakdownRow, way: Gap) -> GapFigure:
+def _gap_figure(group: BreakdownGroup, one: BreakdownRow, other: BreakdownRow, way: Gap) -> Figure:
     factor, unit = _unit(group)
     whole = _signed(way.step_s, (factor, unit))
     label = f"{one.row.name} → {other.row.name}: {whole.text}"
@@ -106,8 +96,9 @@ def _gap_figure(group: BreakdownGroup, one: BreakdownRow, other: BreakdownRow, w
         if any(abs(each or 0.0) > _NOTHING * abs(one.breakdown.step_s.value_s) * factor for each in numbers.values()):
             rows.append({"name": TITLES[name], "shown": _signed(part, (factor, unit)).line, "kind": kind, **numbers})
     rows.append(_step(other, f"second: {other.row.name}", factor))
-    folded = [TITLES[name] for name in way.folded]
-    return GapFigure(label, picture(title, gap_chart(rows, unit), group.title), folded)
+    folded = ", ".join(TITLES[name] for name in way.folded)
+    note = f"In the rest, because one of both does not know it: {folded}." if folded else ""
+    return replace(picture(title, gap_chart(rows, unit), group.title), label=label, note=note)
 
 
 def _step(row: BreakdownRow, name: str, factor: float) -> Spec:

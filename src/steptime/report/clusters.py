@@ -1,11 +1,11 @@
 """The hosts of trials, emulated ones and those of a site: what their links gave, and what was asked for."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from steptime.measurements.emulated_cluster import ClusterForm, HostForm, LinkForm, Spread
 from steptime.measurements.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number
+from steptime.report.section import Column, Part, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.trial_names import Names
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
@@ -24,75 +24,17 @@ ABOUT_FOUND = (
 )
 
 
-@dataclass(frozen=True)
-class HostRow:
-    """One host."""
-
-    name: str
-    who: str
-    link: str
-    quota: str
-    sent: Shown
-    received: Shown
-
-    @property
-    def line(self) -> str:
-        """All of it in one sentence."""
-        return (
-            f"{self.name} ({self.who}): link {self.link}, processor {self.quota}, sent {self.sent.line}, received "
-            f"{self.received.line}"
-        )
-
-
-@dataclass(frozen=True)
-class LinkRow:
-    """One link."""
-
-    name: str
-    alpha: Shown
-    rate: Shown
-    asked: str
-
-    @property
-    def line(self) -> str:
-        """All of it in one sentence."""
-        return f"{self.name}: alpha {self.alpha.line}, {self.rate.line}; asked for {self.asked}"
-
-
-@dataclass(frozen=True)
-class ClusterRows:
-    """The hosts of one trial."""
-
-    trial: str
-    launches: str
-    foreign: str
-    flagged: bool
-    """Whether foreign load was above 0.1 core in any launch."""
-    hosts: list[HostRow]
-    links: list[LinkRow]
-
-    @property
-    def heading(self) -> str:
-        """Whose hosts they are, and whether they were alone."""
-        return f"{self.trial}: {count(len(self.hosts), 'host')}, {self.launches}; {self.foreign}"
-
-    @property
-    def lines(self) -> list[str]:
-        """Its hosts and links, a sentence each."""
-        return [*(host.line for host in self.hosts), *(link.line for link in self.links)]
-
-
-def clusters(summary: Summary, names: Names) -> list[ClusterRows]:
-    """Return the hosts of every trial that had some beside this one."""
-    return [_rows(names.full(trial), trial.cluster) for trial in summary.trials if trial.cluster]
-
-
-def about(summary: Summary) -> tuple[str, str]:
-    """Return the heading above the hosts of a study, and what they are."""
-    kinds = {trial.cluster.kind for trial in summary.trials if trial.cluster}
-    if "found" not in kinds and not summary.sites:
-        return "Emulated hosts", EXPLANATION
-    return "Hosts", ABOUT_FOUND if kinds == {"found"} else f"{ABOUT_FOUND} {EXPLANATION}"
+def host_section(summary: Summary, names: Names) -> Section | None:
+    """Return the hosts of every trial that had some beside this one, and of every site; None if there are none."""
+    trials = [(trial, trial.cluster) for trial in summary.trials if trial.cluster]
+    if not trials and not summary.sites:
+        return None
+    kinds = {cluster.kind for _, cluster in trials}
+    emulated = "found" not in kinds and not summary.sites
+    about = EXPLANATION if emulated else ABOUT_FOUND if kinds == {"found"} else f"{ABOUT_FOUND} {EXPLANATION}"
+    found: list[Part] = [Sentences(sites(summary), "dim", listed=True)] if summary.sites else []
+    found += [_hosts(names.full(trial), cluster, opened=not i) for i, (trial, cluster) in enumerate(trials)]
+    return Section("Emulated hosts" if emulated else "Hosts", found, about, id="hosts")
 
 
 def sites(summary: Summary) -> list[str]:
@@ -121,14 +63,20 @@ def _blocks(numbers: Sequence[int]) -> str:
     return f"{'block' if len(numbers) == 1 else 'blocks'} {listed(words)}"
 
 
-def _rows(name: str, found: ClusterForm) -> ClusterRows:
-    return ClusterRows(
-        trial=name,
-        launches=count(found.launches, "launch"),
-        foreign=_foreign(found),
-        flagged=bool(found.foreign_load),
-        hosts=[_host(host) for host in found.hosts],
-        links=[_link(link, found.kind) for link in found.links],
+def _hosts(trial: str, found: ClusterForm, *, opened: bool) -> Section:
+    columns = [Column("who", "text"), Column("link as set"), Column("processor", "text")]
+    columns += [Column("sent"), Column("received")]
+    tables = [SectionTable(columns, [_host(host) for host in found.hosts], "host", label=f"Hosts: {trial}")]
+    if found.links:
+        columns = [Column("alpha measured"), Column("bandwidth measured"), Column("asked for")]
+        rows = [_link(link, found.kind) for link in found.links]
+        tables.append(SectionTable(columns, rows, "link", label=f"Links: {trial}"))
+    return Section(
+        f"{trial}: {count(len(found.hosts), 'host')}, {count(found.launches, 'launch')}; {_foreign(found)}",
+        tables,
+        style="warning" if found.foreign_load else "",
+        folded=True,
+        opened=opened,
     )
 
 
@@ -139,26 +87,23 @@ def _foreign(found: ClusterForm) -> str:
     return f"{load}, above 0.1: times are too long" if found.foreign_load else load
 
 
-def _host(host: HostForm) -> HostRow:
+def _host(host: HostForm) -> TableRow:
+    who = ", ".join(host.roles) or "nobody"
+    link = _rate(host.nominal_bandwidth_bits_per_s)
     held = f", held back {_spread(host.throttled_s, format_seconds).line}" if host.throttled_s else ""
-    return HostRow(
-        name=host.name,
-        who=", ".join(host.roles) or "nobody",
-        link=_rate(host.nominal_bandwidth_bits_per_s),
-        quota=("not limited" if host.cpu_quota_cores is None else f"{number(host.cpu_quota_cores)} cores") + held,
-        sent=_spread(host.sent_bytes, format_bytes),
-        received=_spread(host.received_bytes, format_bytes),
-    )
+    quota = ("not limited" if host.cpu_quota_cores is None else f"{number(host.cpu_quota_cores)} cores") + held
+    sent, received = _spread(host.sent_bytes, format_bytes), _spread(host.received_bytes, format_bytes)
+    sentence = f"{host.name} ({who}): link {link}, processor {quota}, sent {sent.line}, received {received.line}"
+    return TableRow(host.name, cells(who, link, quota, sent, received), sentence=sentence)
 
 
-def _link(link: LinkForm, kind: str) -> LinkRow:
+def _link(link: LinkForm, kind: str) -> TableRow:
     delay = f"{format_seconds(link.nominal_delay_s)} delay" if link.nominal_delay_s else "no delay"
-    return LinkRow(
-        name=f"{link.source} to {link.target}",
-        alpha=_spread(link.alpha_s, format_seconds),
-        rate=_spread(link.bandwidth_bits_per_s, format_bit_rate),
-        asked="nothing" if kind == "found" else f"{delay}, {_rate(link.nominal_bandwidth_bits_per_s)}",
-    )
+    name = f"{link.source} to {link.target}"
+    alpha, rate = _spread(link.alpha_s, format_seconds), _spread(link.bandwidth_bits_per_s, format_bit_rate)
+    asked = "nothing" if kind == "found" else f"{delay}, {_rate(link.nominal_bandwidth_bits_per_s)}"
+    sentence = f"{name}: alpha {alpha.line}, {rate.line}; asked for {asked}"
+    return TableRow(name, cells(alpha, rate, asked), sentence=sentence)
 
 
 def _rate(bits_per_s: float | None) -> str:

@@ -1,42 +1,21 @@
 """The charts of a page, with the rows of each: numbers are picked and their units changed, nothing else."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
 
-from markupsafe import Markup
-
-from steptime.measurements.asynchrony import reached_shares
 from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.model_form import PredictedConfiguration, StudyPrediction
 from steptime.measurements.summary_form import Efficiency, TrialSummary
-from steptime.report.asynchrony import LearningGroup
-from steptime.report.charts.chart import Spec, to_svg
+from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.distribution import distribution_chart
-from steptime.report.charts.marks import MOST, Marks
-from steptime.report.charts.prediction import prediction_bands
+from steptime.report.charts.marks import MOST, MOST_ROWS, Marks, parts
 from steptime.report.charts.rows import ratio_chart, throughput_bars
 from steptime.report.charts.scaling import efficiency_lines, throughput_lines
-from steptime.report.charts.staleness import staleness_chart
 from steptime.report.curves import Curve, Panel
 from steptime.report.groups import RankedGroup, RankedRow
 from steptime.report.number_format import drawn_interval, time_unit
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]
 """By trial, what ``step_time_quantiles`` returned."""
-Item = TypeVar("Item")
-
-MOST_ROWS = 2 * MOST
-"""A chart with more lines is longer than anybody reads; the table has all."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A picture with what stands above it."""
-
-    title: str
-    svg: Markup
 
 
 def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> list[Figure]:
@@ -58,21 +37,6 @@ def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> lis
     return figures
 
 
-def staleness_figures(group: LearningGroup, marks: Marks) -> list[Figure]:
-    """Return how stale the updates of a group's asynchronous trials were."""
-    stale = [row.row for row in group.rows if row.row.trial.staleness]
-    return [
-        picture("How stale updates were", staleness_chart(list(_staleness_rows(part)), marks), group.title)
-        for part in parts(stale)
-    ]
-
-
-def _staleness_rows(rows: Sequence[RankedRow]) -> Iterator[Spec]:
-    for row in rows:
-        for late, share in reached_shares(row.trial.staleness.updates if row.trial.staleness else {}):
-            yield {"name": row.name, "late": late, "share": share}
-
-
 def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:
     """Return throughput and, where there is a baseline, efficiency against workers."""
     figures = []
@@ -83,11 +47,6 @@ def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:
         if panel.weak and efficiency:
             figures.append(picture("Efficiency", efficiency_lines(efficiency, marks), panel.title))
     return figures
-
-
-def picture(title: str, spec: Spec, conditions: str) -> Figure:
-    """Return the figure of a chart; ``conditions`` are for those who hear the page."""
-    return Figure(title, to_svg(spec, f"{title}: {conditions}"))
 
 
 def _row(
@@ -144,45 +103,4 @@ def _point(curve: Curve, trial: TrialSummary, value: IntervalOverLaunches[float 
         "low": low,
         "high": high,
         "ideal": False,
-    }
-
-
-def parts(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Yield as many items as one chart can tell apart, until all are drawn."""
-    for start in range(0, len(items), MOST):
-        yield items[start : start + MOST]
-
-
-def prediction_figures(found: StudyPrediction | None) -> list[Figure]:
-    """Return the predicted efficiencies of each workload; none where fewer than two numbers of workers have one."""
-    if found is None:
-        return []
-    known = [each for each in found.points if each.efficiency is not None]
-    published = [{"workers": each.workers, "value": each.published} for each in found.published]
-    marks = Marks([(name, name) for name in dict.fromkeys(_configuration_name(each) for each in known)])
-    figures = []
-    for workload in dict.fromkeys(each.workload for each in known):
-        own = [each for each in known if each.workload == workload]
-        if len({each.workers for each in own}) == 1:
-            continue
-        beside = "; diamonds are published" if published else ""
-        for part in parts(list(dict.fromkeys(_configuration_name(each) for each in own))):
-            rows = [_predicted_row(each) for each in own if _configuration_name(each) in part]
-            spec = prediction_bands(rows, published, marks)
-            figures.append(picture(f"Predicted efficiency of {workload}{beside}", spec, found.conditions))
-    return figures
-
-
-def _configuration_name(each: PredictedConfiguration) -> str:
-    return f"{each.framework} {each.strategy}, batch {each.batch_per_worker}"
-
-
-def _predicted_row(each: PredictedConfiguration) -> Spec:
-    bounds = each.efficiency
-    return {
-        "name": _configuration_name(each),
-        "workers": each.workers,
-        "value": bounds.value if bounds else None,
-        "low": bounds.low if bounds else None,
-        "high": bounds.high if bounds else None,
     }

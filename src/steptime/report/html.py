@@ -10,26 +10,15 @@ from steptime.measurements.net.form import NetSummary
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import accounts, accuracy, breakdown, clusters, conditions, links, loaders, tiers
+from steptime.report import conditions
 from steptime.report import number_format as wording
 from steptime.report.answer import answer, paper_line
-from steptime.report.asynchrony import EXPLANATION, learning_groups
-from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
-from steptime.report.charts.marks import Marks
 from steptime.report.curves import scaling_panels
-from steptime.report.figures import Quantiles, group_figures, panel_figures, prediction_figures, staleness_figures
-from steptime.report.groups import ranked_groups, reason_and_rate, status_in_words, unranked, verdict
-from steptime.report.learning_figures import (
-    batch_figures,
-    learning_panels,
-    schedule_figures,
-    staleness_accuracy_figures,
-)
-from steptime.report.link_figures import link_groups
-from steptime.report.models import model_tables
+from steptime.report.figures import Quantiles, group_figures, panel_figures
+from steptime.report.groups import reason_and_rate, status_in_words, unranked, verdict
 from steptime.report.plain_text import plain_text
-from steptime.report.schedule_table import schedule_table
-from steptime.report.trial_names import Names, check_name
+from steptime.report.sections import StudyFindings, sections
+from steptime.report.trial_names import check_name
 
 
 def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None, *, notice: str = "") -> None:
@@ -66,16 +55,9 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         net: what the network benchmark found, if it was run into the same folder.
         notice: a sentence above everything else.
     """
-    names = Names(summary.trials)
-    groups = ranked_groups(summary, names)
+    found = StudyFindings(summary, net)
+    names, groups, marks = found.names, found.groups, found.marks
     measured = [row.trial for group in groups for row in group.rows]
-    series = {(trial.framework, names.short(trial)) for trial in measured}
-    # Strategies one after the other: what is drawn in one chart is then most often one of them, or close by.
-    marks = Marks(sorted(series, key=lambda pair: (pair[1].removeprefix(pair[0]), pair[0])))
-    broken_down = breakdown.breakdown_groups(groups)
-    compared = max(1, sum(len(group.rows) > 1 for group in broken_down))
-    gaps = [gap_figures(group, max(1, MOST_PAIRS // compared)) for group in broken_down]
-    found_links = link_groups(net) if net else []
     environment = Environment(
         loader=PackageLoader("steptime.report"),
         autoescape=True,
@@ -94,39 +76,11 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
         comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
         panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
-        tiers=tiers.tier_groups(summary, names),
-        about_tiers=tiers.EXPLANATION,
         answer=answer(summary),
         paper=paper_line(summary),
-        model_tables=model_tables(summary),
-        predictions=prediction_figures(summary.prediction),
-        loader_tables=loaders.loader_tables(summary),
-        about_loaders=loaders,
-        reached=[
-            (
-                group,
-                schedule_table(group),
-                learning_panels(group),
-                [*schedule_figures(group), *batch_figures(group), *staleness_accuracy_figures(group)],
-            )
-            for group in accuracy.accuracy_groups(summary)
-        ],
-        about_accuracy=accuracy.EXPLANATION,
-        learning=[(group, staleness_figures(group, marks)) for group in learning_groups(groups)],
-        broken_down=[
-            (group, phase_figures(group), heat_figures(group, max(1, MOST_MAPS // compared)), ways)
-            for group, ways in zip(broken_down, gaps, strict=True)
-        ],
-        most_gaps=max(map(len, gaps), default=0),
-        breakdown=breakdown,
-        accounts=accounts,
-        clusters=clusters.clusters(summary, names),
-        about_clusters=clusters.about(summary),
-        sites=clusters.sites(summary),
-        link_groups=found_links,
-        about_links=links.EXPLANATION,
-        trained=bool(summary.trials) or not found_links,
-        explanation=EXPLANATION,
+        sections=sections(found),
+        trained=not found.is_of_links_alone,
+        reached=summary.accuracy,
         unranked=unranked(summary),
         status_in_words=status_in_words,
         reason_and_rate=reason_and_rate,

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from steptime.measurements.accuracy.form import OverSeeds, TrainingSummary
 from steptime.report.accuracy import AccuracyGroup, AccuracyRow, brief_names
-from steptime.report.charts.chart import Spec
-from steptime.report.charts.marks import Marks
+from steptime.report.charts.chart import Figure, Spec, picture
+from steptime.report.charts.marks import MOST_ROWS, Marks, parts
 from steptime.report.charts.trainings import ACCURACY, LOSS, batch_lines, learning_curves, rate_lines, staleness_points
-from steptime.report.figures import MOST_ROWS, Figure, parts, picture
 from steptime.report.number_format import count
 from steptime.study.training import RateSchedule, rate_shares
 
@@ -22,7 +22,12 @@ class LearningPanel:
     title: str
     note: str
     """Which lines have a band, in a sentence."""
-    figures: list[Figure]
+    rows: list[AccuracyRow]
+
+    @cached_property
+    def figures(self) -> list[Figure]:
+        """Its pictures, drawn when they are asked for."""
+        return list(_curves(self.rows, self.title))
 
 
 def learning_panels(group: AccuracyGroup) -> list[LearningPanel]:
@@ -31,7 +36,7 @@ def learning_panels(group: AccuracyGroup) -> list[LearningPanel]:
     for workers in dict.fromkeys(row.trial.workers for row in group.rows):
         own = [row for row in group.rows if row.trial.workers == workers]
         title = f"{group.title}, {count(workers, 'worker')}"
-        panels.append(LearningPanel(title, _note(own[:MOST_ROWS]), list(_curves(own, title))))
+        panels.append(LearningPanel(title, _note(own[:MOST_ROWS]), own))
     return panels
 
 

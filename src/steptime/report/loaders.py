@@ -8,6 +8,7 @@ from steptime.measurements.json_form import Interval
 from steptime.measurements.loaders.form import LoaderChange, LoaderRow, LoaderVerdict
 from steptime.measurements.summary_form import Summary
 from steptime.report.number_format import UNKNOWN, count, number, percent, seconds, times
+from steptime.report.section import Section, Sentences, text_table
 
 EXPLANATION = (
     "Alone: batches taken from the loader without training, in the first epoch and in later ones. Together: the timed "
@@ -36,14 +37,16 @@ class LoaderTable:
     """One text per column of ``COLUMNS``."""
     sentences: list[str]
 
-    @property
-    def lines(self) -> list[str]:
-        """For a terminal: a line per loader, then the verdict."""
-        found = []
-        for name, *cells in self.rows:
-            named = [f"{what} {cell}" for what, cell in zip(COLUMNS[1:], cells, strict=True) if cell != UNKNOWN]
-            found.append(f"{name}: {'; '.join(named)}")
-        return found + self.sentences
+
+def loader_section(summary: Summary) -> Section | None:
+    """Return who limits, loader or training, in every configuration that has a verdict; None if there is none."""
+    tables = loader_tables(summary)
+    groups = [
+        Section(table.title, [text_table(COLUMNS, table.rows, f"Loaders: {table.title}"), Sentences(table.sentences)])
+        for table in tables
+    ]
+    title = "Loader or training: who limits"
+    return Section(title, groups, EXPLANATION, id="loaders", link="Loaders") if groups else None
 
 
 def loader_tables(summary: Summary) -> list[LoaderTable]:

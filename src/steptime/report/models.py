@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.model_form import (
@@ -13,7 +14,11 @@ from steptime.measurements.model_form import (
     StudyPrediction,
 )
 from steptime.measurements.summary_form import Summary
+from steptime.report.charts.chart import Figure, Spec, picture
+from steptime.report.charts.marks import Marks, parts
+from steptime.report.charts.prediction import prediction_bands
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
+from steptime.report.section import Figures, Part, Section, text_table
 
 MODEL_TITLES = {
     "load_imbalance": "Models with a load-imbalance factor, against measured steps",
@@ -29,13 +34,15 @@ class ModelTable:
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
-    @property
-    def lines(self) -> list[str]:
-        """For a terminal: a line per row."""
-        return [
-            f"{name}: {'; '.join(f'{what} {cell}' for what, cell in zip(self.columns[1:], cells, strict=True))}"
-            for name, *cells in self.rows
-        ]
+
+def model_section(summary: Summary) -> Section | None:
+    """Return the tables of models and predictions with the predicted efficiencies; None if the study has neither."""
+    found: list[Part] = [
+        Section(table.title, [text_table(table.columns, table.rows)]) for table in model_tables(summary)
+    ]
+    note = "Bands are the intervals of 90 % of each prediction."
+    found.append(Figures(partial(prediction_figures, summary.prediction), note=note))
+    return Section("Models and predictions", found, id="models") if len(found) > 1 else None
 
 
 def model_sentences(summary: Summary) -> Iterator[str]:
@@ -218,3 +225,38 @@ def _rate(found: IntervalOverLaunches | None) -> str:
     if found is None or found.low is None or found.high is None:
         return UNKNOWN
     return Shown(number(found.value), f"{number(found.low)} to {number(found.high)}").line
+
+
+def prediction_figures(found: StudyPrediction | None) -> list[Figure]:
+    """Return the predicted efficiencies of each workload; none where fewer than two numbers of workers have one."""
+    if found is None:
+        return []
+    known = [each for each in found.points if each.efficiency is not None]
+    published = [{"workers": each.workers, "value": each.published} for each in found.published]
+    marks = Marks([(name, name) for name in dict.fromkeys(_configuration_name(each) for each in known)])
+    figures = []
+    for workload in dict.fromkeys(each.workload for each in known):
+        own = [each for each in known if each.workload == workload]
+        if len({each.workers for each in own}) == 1:
+            continue
+        beside = "; diamonds are published" if published else ""
+        for part in parts(list(dict.fromkeys(_configuration_name(each) for each in own))):
+            rows = [_predicted_point(each) for each in own if _configuration_name(each) in part]
+            spec = prediction_bands(rows, published, marks)
+            figures.append(picture(f"Predicted efficiency of {workload}{beside}", spec, found.conditions))
+    return figures
+
+
+def _configuration_name(each: PredictedConfiguration) -> str:
+    return f"{each.framework} {each.strategy}, batch {each.batch_per_worker}"
+
+
+def _predicted_point(each: PredictedConfiguration) -> Spec:
+    bounds = each.efficiency
+    return {
+        "name": _configuration_name(each),
+        "workers": each.workers,
+        "value": bounds.value if bounds else None,
+        "low": bounds.low if bounds else None,
+        "high": bounds.high if bounds else None,
+    }

@@ -5,7 +5,8 @@ narrower, intervals are under their numbers; where even that does not fit, a tri
 """
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from rich import box
@@ -14,29 +15,41 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from steptime.measurements.net.form import NetSummary
 from steptime.measurements.summary_form import Summary
-from steptime.report import accuracy, breakdown, clusters, loaders, tiers
 from steptime.report.answer import answer, paper_line
-from steptime.report.asynchrony import EXPLANATION, learning_groups
-from steptime.report.breakdown_text import render_breakdown
 from steptime.report.conditions import machine_in_a_line, passed_checks, set_aside_in_words
 from steptime.report.groups import RankedGroup, RankedRow, ranked_groups, unranked, unranked_in_words, verdict
-from steptime.report.models import model_tables
 from steptime.report.number_format import Shown, baseline, count, published
-from steptime.report.schedule_table import ScheduleTable, schedule_table
+from steptime.report.section import Cell, Column, Layout, Pairs, Part, Section, SectionTable, Sentences, Style, TableRow
+from steptime.report.sections import StudyFindings, sections
 from steptime.report.trial_names import Names, check_name
 
-Layout = Literal["wide", "lines", "stacked", "paragraphs"]
+OldLayout = Literal["wide", "lines", "stacked", "paragraphs"]
+_STYLES: dict[Style, str] = {
+    "": "",
+    "dim": "dim",
+    "bold": "bold",
+    "good": "green",
+    "bad": "red",
+    "warning": "yellow",
+}
+_TITLES = ("bold", "bold cyan", "cyan")
+"""Styles of a section's title, and of those within it."""
+_NAME = 14
+"""Letters that a column of names has at least; a name may be broken, a number may not."""
+_ENDLESS = 10_000
 
 
-def render(summary: Summary) -> RenderableType:
+def render(summary: Summary, net: NetSummary | None = None) -> RenderableType:
     """Return everything that ``steptime report`` prints; it fits itself into the width it is printed with."""
-    return _Report(summary)
+    return _Report(summary, net)
 
 
 class _Report:
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: Summary, net: NetSummary | None) -> None:
         self._summary = summary
+        self._net = net
         self._names = Names(summary.trials)
         self._groups = ranked_groups(summary, self._names)
 
@@ -52,59 +65,12 @@ class _Report:
             yield wrapped(verdict(group), "bold", options)
             for flag in group.flags:
                 yield wrapped(f"note: {flag} ({_bearers(group, flag)})", "dim", options, indent=2)
-        yield from self._accuracy(console, options)
-        yield from self._tiers(options)
-        yield from self._loaders(options)
-        yield from self._models(options)
-        yield from self._breakdown(options)
-        yield from self._clusters(options)
+        for each in sections(StudyFindings(self._summary, self._net)):
+            yield Text()
+            yield SectionText([each])
         for title, title_style, lines, style in self._sections():
             yield Text()
             yield from section(title, title_style, lines, options, style)
-
-    def _accuracy(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        groups = accuracy.accuracy_groups(self._summary)
-        if groups:
-            yield from _heading("What trainings reached", accuracy.EXPLANATION, options)
-        for group in groups:
-            yield from section(group.title, "bold cyan", [row.line for row in group.rows], options)
-            if table := schedule_table(group):
-                yield Text()
-                yield from _by_schedule(table, console, options)
-
-    def _tiers(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        groups = tiers.tier_groups(self._summary, self._names)
-        if groups:
-            yield from _heading("Documented and tuned", tiers.EXPLANATION, options)
-        for group in groups:
-            yield from section(group.title, "cyan", group.lines, options)
-
-    def _loaders(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        tables = loaders.loader_tables(self._summary)
-        if tables:
-            yield from _heading("Loader or training: who limits", loaders.EXPLANATION, options)
-        for table in tables:
-            yield from section(table.title, "cyan", table.lines, options)
-
-    def _models(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        for table in model_tables(self._summary):
-            yield Text()
-            yield from section(table.title, "bold", table.lines, options)
-
-    def _breakdown(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        groups = breakdown.breakdown_groups(self._groups)
-        if groups:
-            yield from _heading("Where the time of a step goes", breakdown.EXPLANATION, options)
-        for group in groups:
-            yield wrapped(group.title, "cyan", options)
-            yield render_breakdown(group)
-
-    def _clusters(self, options: ConsoleOptions) -> Iterator[RenderableType]:
-        found = clusters.clusters(self._summary, self._names)
-        if found:
-            yield from _heading(*clusters.about(self._summary), options)
-        for cluster in found:
-            yield from section(cluster.heading, "yellow" if cluster.flagged else "cyan", cluster.lines, options)
 
     def _lines_before(self) -> Iterator[tuple[str, str]]:
         yield self._summary.study, "bold"
@@ -118,11 +84,6 @@ class _Report:
     def _sections(self) -> Iterator[tuple[str, str, Sequence[str], str]]:
         """Yield titles and lines, each with its style."""
         summary = self._summary
-        learning = learning_groups(self._groups)
-        if learning:
-            yield "Stale updates", "bold", [EXPLANATION], "dim"
-        for group in learning:
-            yield group.title, "cyan", [row.line for row in group.rows], ""
         if summary.published:
             lines = [f"{found.claim}: {published(found)} [{found.source}]" for found in summary.published]
             yield "Published by others, compared with the average measured here", "bold", lines, ""
@@ -150,8 +111,6 @@ class _Report:
             yield "Skipped, because they cannot be", "bold", summary.skipped, "dim"
         if summary.problems:
             yield set_aside_in_words(summary.set_aside), "bold", summary.problems, "yellow"
-        if sites := clusters.sites(summary):
-            yield f"Measured on {count(len(summary.sites), 'set')} of hosts", "bold", sites, "dim"
         if self._groups:
             level = self._groups[0].rows[0].trial.step_time_s.level
             yield (
@@ -166,11 +125,133 @@ class _Report:
             )
 
 
-def _layout(groups: Sequence[RankedGroup], console: Console, options: ConsoleOptions) -> Layout:
+class SectionText:
+    """Sections as text, which fits itself into the width that it is printed with."""
+
+    def __init__(self, sections: Iterable[Section]) -> None:
+        self._sections = [section for section in sections if section.is_within("terminal")]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        for number, section in enumerate(self._sections):
+            if number:
+                yield Text()
+            yield from _section_lines(section, _layouts(section, console, options), options)
+
+
+def _layouts(section: Section, console: Console, options: ConsoleOptions) -> Callable[[SectionTable], Layout | None]:
+    """Return what chooses the layout of each table of a section."""
+    if not section.alike:
+        return lambda table: _first_layout([table], console, options)
+    common = _first_layout(list(_tables(section)), console, options)
+    return lambda _: common
+
+
+def _first_layout(tables: Sequence[SectionTable], console: Console, options: ConsoleOptions) -> Layout | None:
+    """Return the first of the layouts of the tables in which all of them fit; None if there is none."""
+    layouts = tables[0].layouts if tables else ()
+    return next((each for each in layouts if all(_fits_as(table, each, console, options) for table in tables)), None)
+
+
+def _fits_as(table: SectionTable, layout: Layout, console: Console, options: ConsoleOptions) -> bool:
+    return fits(_grid(table, layout), console, options, broken_names=layout == "stacked")
+
+
+def _tables(section: Section) -> Iterator[SectionTable]:
+    for part in section.within("terminal"):
+        if isinstance(part, SectionTable):
+            yield part
+        elif isinstance(part, Section):
+            yield from _tables(part)
+
+
+def _section_lines(
+    section: Section, layout_of: Callable[[SectionTable], Layout | None], options: ConsoleOptions, level: int = 0
+) -> Iterator[RenderableType]:
+    yield wrapped(section.title, _STYLES[section.style] if section.style else _TITLES[level], options)
+    if section.note:
+        yield wrapped(section.note, "dim", options, indent=2)
+    if section.verdict:
+        yield wrapped(section.verdict, "bold", options)
+    for number, part in enumerate(section.within("terminal")):
+        if isinstance(part, Section):
+            if number or section.note:
+                yield Text()
+            yield from _section_lines(part, layout_of, options, level + 1)
+        elif isinstance(part, SectionTable) and part.layouts:
+            layout = layout_of(part)
+            yield from [_grid(part, layout)] if layout else (_list(part, row) for row in part.rows)
+        else:
+            for text, style in _texts(part):
+                yield wrapped(text, _STYLES[style], options, indent=2)
+
+
+def _texts(part: Part) -> Iterator[tuple[str, Style]]:
+    """Yield the paragraphs of a part, each with its style."""
+    if isinstance(part, Sentences):
+        yield from ((text, part.style) for text in part.texts)
+    elif isinstance(part, Pairs):
+        yield from ((f"{name}: {value}", "") for name, value in part.pairs)
+    elif isinstance(part, SectionTable):
+        yield from ((part.sentence(row), "") for row in part.rows)
+
+
+def _grid(table: SectionTable, layout: Layout) -> Table:
+    stacked = layout == "stacked"
+    found = empty_table()
+    if table.has_ranks:
+        found.add_column("#", no_wrap=True)
+    found.add_column(table.names.replace(", ", ",\n") if stacked else table.names, min_width=_NAME)
+    shown = table.columns_of(layout)
+    for index, column in shown:
+        heading = f"{column.title}\n({column.unit})" if column.unit else column.title
+        number = column.kind == "number"
+        # A number broken in two is worse than a narrow name: only names give way.
+        found.add_column(
+            heading if stacked else heading.replace("\n", " "),
+            justify="right" if number else "left",
+            no_wrap=column.kind != "prose",
+            min_width=widest_line([_cell(row.cells[index], column, layout) for row in table.rows]) if number else None,
+        )
+    for row in table.rows:
+        rank = [row.rank] if table.has_ranks else []
+        texts = [
+            Text(_cell(row.cells[index], column, layout), _STYLES[row.cells[index].style]) for index, column in shown
+        ]
+        found.add_row(*rank, Text(row.name), *texts, style="bold" if row.best else None)
+    return found
+
+
+def _cell(cell: Cell, column: Column, layout: Layout) -> str:
+    cell = replace(cell, text=cell.text.replace(f" {column.unit}", "")) if column.unit else cell
+    return "\n".join(filter(None, (cell.text, cell.interval, cell.note))) if layout == "stacked" else cell.line
+
+
+def _list(table: SectionTable, row: TableRow) -> Table:
+    """Return a row as a list: a line for each column."""
+    found = Table.grid(padding=(0, 1))
+    found.add_column()
+    found.add_column(justify="right", no_wrap=True)
+    found.add_column(overflow="fold")
+    found.add_row(Text(f"{row.rank} {row.name}".strip(), style="bold"), "", "")
+    for index, column in table.columns_of("list"):
+        cell = row.cells[index]
+        behind = ", ".join(filter(None, (cell.interval and f"({cell.interval})", cell.note)))
+        title = column.title.replace("\n", " ")
+        found.add_row(Text(f"  {title}"), Text(cell.text), Text(behind), style=_STYLES[cell.style])
+    return found
+
+
+def fits(table: Table, console: Console, options: ConsoleOptions, *, broken_names: bool = False) -> bool:
+    """Whether a table fits into the width without breaking anything, or anything but names."""
+    measured = Measurement.get(console, options.update(max_width=_ENDLESS), table)
+    return (measured.minimum if broken_names else measured.maximum) <= options.max_width
+
+
+def _layout(groups: Sequence[RankedGroup], console: Console, options: ConsoleOptions) -> OldLayout:
     """Return the first layout in which every group fits."""
     room = options.max_width
     endless = options.update(max_width=10_000)
-    one_line: tuple[Layout, ...] = ("wide", "lines")
+    one_line: tuple[OldLayout, ...] = ("wide", "lines")
     for layout in one_line:
         if all(Measurement.get(console, endless, _table(group, layout)).maximum <= room for group in groups):
             return layout
@@ -179,10 +260,10 @@ def _layout(groups: Sequence[RankedGroup], console: Console, options: ConsoleOpt
     return "paragraphs"
 
 
-def _table(group: RankedGroup, layout: Layout) -> Table:
+def _table(group: RankedGroup, layout: OldLayout) -> Table:
     columns = _columns(group, layout)
     titles = [title for title, _ in columns]
-    cells = [[_cell(number(row), layout) for _, number in columns] for row in group.rows]
+    cells = [[_old_cell(number(row), layout) for _, number in columns] for row in group.rows]
     table = empty_table()
     table.add_column("#", no_wrap=True)
     table.add_column("framework,\nstrategy" if layout == "stacked" else "framework, strategy", min_width=14)
@@ -206,7 +287,7 @@ def widest_line(cells: Sequence[str]) -> int:
     return max(len(line) for cell in cells for line in cell.split("\n"))
 
 
-def _columns(group: RankedGroup, layout: Layout) -> list[tuple[str, Callable[[RankedRow], Shown]]]:
+def _columns(group: RankedGroup, layout: OldLayout) -> list[tuple[str, Callable[[RankedRow], Shown]]]:
     """Return the title of each column of numbers, and what it shows of a row."""
     columns: list[tuple[str, Callable[[RankedRow], Shown]]] = [
         ("samples/s", lambda row: row.rate),
@@ -220,7 +301,7 @@ def _columns(group: RankedGroup, layout: Layout) -> list[tuple[str, Callable[[Ra
     return columns
 
 
-def _cell(shown: Shown, layout: Layout) -> str:
+def _old_cell(shown: Shown, layout: OldLayout) -> str:
     return f"{shown.text}\n{shown.interval}".strip() if layout == "stacked" else shown.line
 
 
@@ -239,32 +320,9 @@ def _paragraphs(group: RankedGroup) -> Table:
     return table
 
 
-def _by_schedule(found: ScheduleTable, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-    """Yield the table, intervals beside or under their numbers, or its rows as sentences where neither fits."""
-    layouts: tuple[Layout, ...] = ("lines", "stacked")
-    for layout in layouts:
-        table = empty_table()
-        table.add_column("", min_width=12)
-        rows = [[_cell(shown, layout) for shown in row.cells] for row in found.rows]
-        for schedule, column in zip(found.schedules, zip(*rows, strict=True), strict=True):
-            table.add_column(schedule, justify="right", min_width=widest_line(column))
-        for row, cells in zip(found.rows, rows, strict=True):
-            table.add_row(Text(row.name), *cells)
-        if Measurement.get(console, options.update(max_width=10_000), table).minimum <= options.max_width:
-            yield wrapped(found.title, "cyan", options)
-            yield table
-            return
-    yield from section(found.title, "cyan", list(found.lines), options)
-
-
 def _bearers(group: RankedGroup, flag: str) -> str:
     names = [row.name for row in group.rows if flag in row.trial.flags]
     return "all" if len(names) == len(group.rows) else ", ".join(names)
-
-
-def _heading(title: str, explanation: str, options: ConsoleOptions) -> Iterator[RenderableType]:
-    yield Text()
-    yield from section(title, "bold", [explanation], options, "dim")
 
 
 def section(

@@ -6,6 +6,7 @@ from typing import Any
 
 from steptime.measurements.summary_form import RankedTrial, Summary, TrialSummary, TunedTrial
 from steptime.report.number_format import UNKNOWN, Shown, ratio
+from steptime.report.section import Cell, Column, Pairs, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
 EXPLANATION = (
@@ -46,12 +47,31 @@ class TierGroup:
     unchanged: list[str]
     """The trials for which ``tuned`` changes nothing."""
 
-    @property
-    def lines(self) -> list[str]:
-        """For a terminal."""
-        lines = [f"{tier}: {order}" for tier, order in self.orders]
-        lines += [row.line for row in self.rows]
-        return lines + ([f"tuned changes nothing for {', '.join(self.unchanged)}"] if self.unchanged else [])
+
+def tier_section(summary: Summary, names: Names) -> Section | None:
+    """Return the order of the race in each tier, and what ``tuned`` changed; None if no trial is tuned."""
+    groups = tier_groups(summary, names)
+    if not groups:
+        return None
+    return Section("Documented and tuned", [_group_section(group) for group in groups], EXPLANATION, id="tiers")
+
+
+def _group_section(group: TierGroup) -> Section:
+    parts: list[Part] = [Pairs(group.orders)] if group.orders else []
+    if group.rows:
+        rows = [
+            TableRow(
+                row.name,
+                [Cell(*row.speedup, note="shows no difference" if row.tied else ""), Cell(row.changed)],
+                sentence=row.line,
+            )
+            for row in group.rows
+        ]
+        columns = [Column("tuned is so many times as fast"), Column("what tuned changed", "prose")]
+        parts.append(SectionTable(columns, rows, label=f"What tuned changed: {group.title}"))
+    if group.unchanged:
+        parts.append(Sentences([f"Tuned changes nothing for {', '.join(group.unchanged)}."]))
+    return Section(group.title, parts)
 
 
 def tier_groups(summary: Summary, names: Names) -> list[TierGroup]:

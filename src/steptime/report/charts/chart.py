@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import vl_convert
 from markupsafe import Markup, escape
 
 from steptime.report.plain_text import plain_text, plain_values
@@ -60,6 +60,23 @@ _UNSEEN = '<path d="" display="none"/>'
 _ATTRIBUTE = re.compile(r' (?:d|transform)="[^"]*"')
 
 
+@dataclass(frozen=True)
+class Figure:
+    """A picture with its title."""
+
+    title: str
+    svg: Markup
+    label: str = ""
+    """Where it is one of a choice."""
+    note: str = ""
+    """Below the picture."""
+
+
+def picture(title: str, spec: Spec, conditions: str) -> Figure:
+    """Return the figure of a chart; ``conditions`` are for those who hear the page."""
+    return Figure(title, to_svg(spec, f"{title}: {conditions}"))
+
+
 def chart(layers: Sequence[Spec], rows: Sequence[Spec], *, height: int = HEIGHT) -> Spec:
     """Return a whole specification: ``layers`` drawn over each other from ``rows``."""
     return {
@@ -92,6 +109,8 @@ def to_svg(spec: Spec, name: str) -> Markup:
         spec: from one of the charts.
         name: what the picture shows, for those who hear the page instead of seeing it.
     """
+    import vl_convert  # noqa: PLC0415 - a terminal, which draws nothing, shall not wait for it
+
     svg: str = vl_convert.vegalite_to_svg(plain_values(spec), vl_version="5.20")
     size = _SIZE.search(svg)
     width, height = size.groups() if size else (str(WIDTH), str(HEIGHT))

@@ -1,6 +1,6 @@
 """What a series looks like: a colour, a shape and a dash, the same on the whole page and never two alike in a chart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -15,10 +15,17 @@ _DASHES = [[1, 0], [7, 3], [2, 2], [8, 2, 2, 2], [12, 4], [4, 4], [8, 2, 2, 2, 2
 
 MOST = len(_COLOURS)
 """More series than this cannot be distinguished in one chart."""
-
+MOST_ROWS = 2 * MOST
+"""A chart with more lines is longer than anybody reads; the table has all."""
 
 _LONG = 22
 """Letters of a name from which a legend has room for one column only."""
+
+
+def parts(items: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
+    """Yield as many items as one chart can tell apart, until all are drawn."""
+    for start in range(0, len(items), MOST):
+        yield items[start : start + MOST]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,146 @@
+"""Where the time of a step goes, as a section: phases, pictures, what frameworks themselves report, and notes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from steptime.measurements.ablation.form import Account
+from steptime.measurements.ablation.records import TOGETHER
+from steptime.measurements.json_form import Interval
+from steptime.report.breakdown import EXPLANATION, TITLES, BreakdownGroup, BreakdownRow, breakdown_groups
+from steptime.report.breakdown_figures import MOST_MAPS, MOST_PAIRS, gap_figures, heat_figures, phase_figures
+from steptime.report.groups import RankedGroup
+from steptime.report.number_format import UNKNOWN, Shown, listed, seconds, time_unit
+from steptime.report.section import (
+    Cell,
+    Chooser,
+    Column,
+    Figures,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+)
+
+ABOUT_ACCOUNTS = (
+    "The framework's own timers and marks time the same part of a step in another way. A difference is of paired "
+    "blocks; accounts agree where its whole interval is within 2 % of the step, and differ where all of it is beyond. "
+    "Timers see a backward pass that is slowed down by what is sent meanwhile; the ablation counts that slowing as "
+    "exposed communication."
+)
+_STROKES = (
+    "Strokes below a bar are the intervals of its phases, around the end of each part; they are cut where they leave "
+    "the picture."
+)
+_WAYS = (
+    "A way from one step to another, phase by phase: to the right is time that the second takes longer. Thin strokes "
+    "are intervals of the differences, cut where they leave the picture."
+)
+_MAPS = "Computation without any waiting: a slow worker is a dark line, a pause a dark spot."
+_VERDICTS = {True: "agrees", False: "differs", None: "not shown"}
+
+
+def breakdown_section(groups: Sequence[RankedGroup]) -> Section | None:
+    """Return where the time of a step goes; None if no trial was broken down."""
+    found = breakdown_groups(groups)
+    compared = max(1, sum(len(group.rows) > 1 for group in found))
+    sections = [Section(group.title, list(_parts(group, compared))) for group in found]
+    title = "Where the time of a step goes"
+    return Section(title, sections, EXPLANATION, id="breakdown", link="Where time goes") if found else None
+
+
+def _parts(group: BreakdownGroup, compared: int) -> Iterator[Part]:
+    """Yield what is known of a group; ``compared`` is the number of groups that share the page's pictures."""
+    yield _phase_table(group)
+    yield Figures(partial(phase_figures, group), note=_STROKES)
+    pairs, maps = max(1, MOST_PAIRS // compared), max(1, MOST_MAPS // compared)
+    yield Chooser(partial(gap_figures, group, pairs), "What makes one slower than the other", _WAYS)
+    yield Figures(partial(heat_figures, group, maps), "How long each worker computed, step by step", _MAPS)
+    if accounts := account_rows(group.rows):
+        title = "What frameworks say of their steps, compared with the ablation"
+        table = _account_table(accounts, f"Own accounts: {group.title}")
+        yield Section(title, [table], ABOUT_ACCOUNTS, folded=True, only="page")
+    notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
+    flags = [f"note: {flag} ({row.row.name})" for row in group.rows for flag in row.breakdown.flags]
+    title = "Imbalance, overlap and what the breakdown costs, trial by trial"
+    yield Section(title, [Sentences(notes), Sentences(flags, "dim", only="terminal")], folded=True)
+
+
+def _phase_table(group: BreakdownGroup) -> SectionTable:
+    titles = ["mean step", *(TITLES[name] for name in group.shown)]
+    columns = [Column(title.replace(" ", "\n", 1), unit=group.unit) for title in titles]
+    rows = [TableRow(row.row.name, _cells(row, group.shown), under=row.breakdown.flags) for row in group.rows]
+    return SectionTable([*columns, Column("closure")], rows, layouts=("stacked",), label=f"Phases: {group.title}")
+
+
+def _cells(row: BreakdownRow, shown: Sequence[str]) -> list[Cell]:
+    phases = [
+        Cell(f"{cell.time.text}{cell.star}", cell.time.interval, cell.share.text if cell.time.interval else "")
+        for cell in row.cells
+        if cell.name in shown
+    ]
+    return [Cell(*row.step), *phases, Cell(row.closure, style="" if row.closed else "warning")]
+
+
+def _account_table(rows: Sequence["AccountRow"], label: str) -> SectionTable:
+    columns = [Column("source", "text"), Column("phase", "text"), Column("by the framework"), Column("by the ablation")]
+    found = [
+        TableRow(
+            each.name,
+            [
+                *cells(each.source, each.phase, each.native, each.by_ablation, each.difference),
+                Cell(each.verdict, style="bad" if each.verdict == "differs" else ""),
+            ],
+        )
+        for each in rows
+    ]
+    return SectionTable([*columns, Column("difference"), Column("verdict", "text")], found, label=label)
+
+
+@dataclass(frozen=True)
+class AccountRow:
+    """One duration of one trial, by the framework and by the ablation."""
+
+    name: str
+    """Of the trial."""
+    source: str
+    phase: str
+    native: Shown
+    by_ablation: Shown
+    difference: Shown
+    verdict: str
+    """``agrees``, ``differs``, ``not shown`` where neither is, or a dash where there is no ablation to compare with."""
+
+
+def account_rows(rows: Sequence[BreakdownRow]) -> list[AccountRow]:
+    """Return what the frameworks of all trials say, in the trials' order."""
+    return [_account(row, account) for row in rows for account in row.breakdown.accounts]
+
+
+def disagreements(row: BreakdownRow) -> list[str]:
+    """Return a sentence for each source of a trial that differs from the ablation."""
+    differing = [_account(row, account) for account in row.breakdown.accounts if account.agrees is False]
+    return [
+        f"{source} and ablation differ in "
+        + listed([f"{each.phase}, by {each.difference.line}" for each in differing if each.source == source])
+        for source in dict.fromkeys(each.source for each in differing)
+    ]
+
+
+def _account(row: BreakdownRow, account: Account) -> AccountRow:
+    unit = time_unit(row.breakdown.step_s.value_s)
+    return AccountRow(
+        name=row.row.name,
+        source=account.source,
+        phase=TOGETHER.join(TITLES.get(name, name) for name in account.phase.split(TOGETHER)),
+        native=_shown(account.native_s, unit),
+        by_ablation=_shown(account.by_ablation_s, unit),
+        difference=_shown(account.difference_s, unit),
+        verdict=_VERDICTS[account.agrees] if account.by_ablation_s else UNKNOWN,
+    )
+
+
+def _shown(found: Interval | None, unit: tuple[float, str]) -> Shown:
+    return seconds(found.value, found.low, found.high, unit) if found else Shown(UNKNOWN, "")

@@ -1,0 +1,81 @@
+"""The table of sections is the only list of them: a row of it is in the terminal's report and on the page."""
+
+import io
+import re
+from html import unescape
+
+import pytest
+from summaries import quickstart
+
+from steptime.cli.console import PlainConsole
+from steptime.report import sections as table
+from steptime.report.charts.chart import Figure
+from steptime.report.html import page_text
+from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
+from steptime.report.terminal import SectionText, render
+
+PLANTED = Section(
+    "A planted section",
+    [
+        SectionTable([Column("time\ntaken", unit="ms")], [TableRow("a row", cells(("12 ms", "11 to 13")))], "names"),
+        SectionTable(
+            [Column("size")], [TableRow("another", cells("7"), rank="1=")], "others", layouts=("plain", "stacked")
+        ),
+        Pairs([("a name", "its meaning")]),
+        Sentences(["It is planted."]),
+        Section("A part of it", [Sentences(["deeper"], listed=True)]),
+        Figures(lambda: [Figure("A picture", "")]),
+    ],
+    note="What its numbers are.",
+    id="planted",
+)
+
+
+def printed(renderable, width=200):
+    console = PlainConsole(file=io.StringIO(), width=width)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+def words(text):
+    """Return a page's text or a terminal's, with one space between two words."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    monkeypatch.setattr(table, "SECTIONS", (*table.SECTIONS, lambda _: PLANTED))
+
+
+SHOWN = [
+    "A planted section",
+    "What its numbers are.",
+    "a row",
+    "12 ms",
+    "11 to 13",
+    "another",
+    "1=",
+    "its meaning",
+    "It is planted.",
+    "A part of it",
+    "deeper",
+]
+
+
+@pytest.mark.parametrize("text", SHOWN)
+@pytest.mark.parametrize("width", [20, 200])
+def test_a_section_that_is_added_to_the_table_is_in_the_terminals_report(planted, text, width):
+    assert text in words(printed(render(quickstart()), width))
+
+
+@pytest.mark.parametrize("text", [*SHOWN, "A picture"])
+def test_a_section_that_is_added_to_the_table_is_on_the_page(planted, text):
+    assert text in words(page_text(quickstart(), {}, "version: 1\n", "results"))
+
+
+def test_a_section_that_is_added_to_the_table_has_a_link_at_the_top_of_the_page(planted):
+    assert '<a href="#planted">A planted section</a>' in page_text(quickstart(), {}, "version: 1\n", "results")
+
+
+def test_a_section_that_shows_nothing_is_left_out():
+    assert printed(SectionText([Section("Empty", [Section("within", [])])])).strip() == ""

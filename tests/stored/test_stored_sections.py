@@ -1,0 +1,41 @@
+"""Every section of a stored study is in the report of a terminal and on the page."""
+
+import io
+
+import pytest
+from stored_studies import STUDIES, unpacked
+
+from steptime.cli.console import PlainConsole
+from steptime.measurements.store import Store
+from steptime.measurements.summary import summarise
+from steptime.model.measured_links import stored_links
+from steptime.report.html import page_text
+from steptime.report.sections import StudyFindings, sections
+from steptime.report.terminal import SectionText, render
+
+
+def printed(renderable):
+    console = PlainConsole(file=io.StringIO(), width=200)
+    console.print(renderable)
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module", params=STUDIES)
+def stored(request, tmp_path_factory):
+    """The sections, the page and the terminal's report of a stored study."""
+    store = Store.open(unpacked(request.param, tmp_path_factory.mktemp("stored")))
+    summary, net = summarise(store), stored_links(store)
+    page = page_text(summary, {}, store.study_text, "results", net)
+    return sections(StudyFindings(summary, net)), page, printed(render(summary, net))
+
+
+def test_every_section_of_a_stored_study_is_on_its_page(stored):
+    found, page, _ = stored
+    for section in found:
+        assert (f'<section id="{section.id}">' in page) == section.is_within("page")
+
+
+def test_every_section_of_a_stored_study_is_in_its_terminals_report(stored):
+    found, _, text = stored
+    for section in found:
+        assert printed(SectionText([section])).strip() in text
