@@ -6,7 +6,7 @@ from pathlib import Path
 from standin import CORE, run_code
 
 from steptime.worker import main as records
-from steptime.worker.main import RecordFile
+from steptime.worker.shared_file import RecordFile
 
 
 def test_every_record_is_one_line_with_its_kind(tmp_path):
@@ -33,7 +33,7 @@ def test_a_process_that_is_killed_loses_nothing_that_it_wrote(tmp_path):
     path = tmp_path / "worker-0.jsonl"
     code = f"""
         import os
-        from steptime.worker.main import RecordFile
+        from steptime.worker.shared_file import RecordFile
         file = RecordFile({str(path)!r})
         for number in range(100):
             file.write("step", number=number)

@@ -6,16 +6,14 @@ so that drift hits all alike and every phase is a difference of neighbours in ti
 
 import random
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, Optional, Tuple, cast
 
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
-
-if TYPE_CHECKING:
-    from steptime.worker.main import RecordFile
+from steptime.worker.shared_file import RecordFile
 
 NESTED_STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
 """Each does what the one before does, and one thing more."""
@@ -26,7 +24,7 @@ _FROM_THE_LOADER = ("step", "marked", "input")
 _WARM_STEPS = 3
 
 
-def run_ablation(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
+def run_ablation(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Time all stages of ``session``'s step in interleaved blocks, and write every step's duration to ``records``."""
     schedule = job["schedule"]
     ablated = session.ablate()

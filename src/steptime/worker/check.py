@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
-from steptime.worker.shared_file import await_file, open_whole
+from steptime.worker.shared_file import RecordFile, await_file, open_whole
 
 if TYPE_CHECKING:
     import numpy
 
-    from steptime.worker.main import RecordFile
 
 _PATIENCE_S = 600.0
 
 
-def run_check(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
+def run_check(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Take the steps of ``job["schedule"]`` and write what came of them.
 
     ``rounds``

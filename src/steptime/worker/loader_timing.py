@@ -5,22 +5,20 @@ the later ones come from the system's page cache.
 """
 
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from steptime.worker.clock import StepClock
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
+from steptime.worker.shared_file import RecordFile
 from steptime.worker.usage import usage, used_since
-
-if TYPE_CHECKING:
-    from steptime.worker.main import RecordFile
 
 FIRST, LATER = "first", "later"
 """The two stretches: within the first epoch, and in epochs behind it."""
 
 
-def run_loader(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
+def run_loader(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Take batches of the first epoch, then of later ones, and write their ends and their cost to ``records``.
 
     A stretch lasts ``schedule["seconds"]`` at most; where the first epoch takes longer, no later one is timed. In each

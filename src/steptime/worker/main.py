@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional
 
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
@@ -17,7 +17,7 @@ from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import limit_libraries, require_precision
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
-from steptime.worker.shared_file import open_plain
+from steptime.worker.shared_file import RecordFile, open_plain
 from steptime.worker.tether import die_with_parent
 from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_timed
@@ -25,24 +25,6 @@ from steptime.worker.training import run_training
 
 if TYPE_CHECKING:
     from steptime.worker.framework import Framework
-
-
-class RecordFile(object):
-    """An append-only JSON Lines file; every line is flushed, so that a death loses nothing already written."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.fdopen(open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a")
-
-    def write(self, kind: str, **fields: Any) -> None:
-        """Append one record; ``kind`` names what it is, ``fields`` must be JSON-ready."""
-        fields["kind"] = kind
-        self._file.write(json.dumps(fields, sort_keys=True) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """Close the file after making sure that it is on the disk."""
-        os.fsync(self._file.fileno())
-        self._file.close()
 
 
 _MODES: Dict[str, Callable[[Session, Job, ProcessContext, RecordFile], None]] = {

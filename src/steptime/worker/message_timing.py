@@ -16,11 +16,11 @@ from steptime.worker.back_end import ADDED, FED, BackEnd, Message
 from steptime.worker.framework import Framework
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
+from steptime.worker.shared_file import RecordFile
 
 if TYPE_CHECKING:
     from numpy import ndarray
 
-    from steptime.worker.main import RecordFile
 
 _WARM_RUNS = 3
 _BYTES_PER_VALUE = 4
@@ -29,7 +29,7 @@ _TOLERANCE = 1e-5
 """Relative; the values are whole numbers, most of whose sums are exact."""
 
 
-def run_message_timing(framework: Framework, job: Job, context: ProcessContext, records: "RecordFile") -> None:
+def run_message_timing(framework: Framework, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Be one worker of the benchmark: measure alpha, open the back end, time its messages, and write the record."""
     with Rendezvous(context) as rendezvous:
         # Before the framework starts: some keep threads that never sleep, which would disturb the pings.

@@ -98,3 +98,21 @@ def _opened_folder(path: str) -> Iterator[int]:
 def _remove(name: str, folder: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=folder)
+
+
+class RecordFile(object):
+    """An append-only JSON Lines file; every line is flushed, so that a death loses nothing already written."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.fdopen(open_plain(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "a")
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Append one record; ``kind`` names what it is, ``fields`` must be JSON-ready."""
+        fields["kind"] = kind
+        self._file.write(json.dumps(fields, sort_keys=True) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file after making sure that it is on the disk."""
+        os.fsync(self._file.fileno())
+        self._file.close()

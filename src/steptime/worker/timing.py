@@ -2,18 +2,15 @@
 
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, List
+from typing import Any, Dict, List
 
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
-from steptime.worker.shared_file import await_file, read_json, write_json
+from steptime.worker.shared_file import RecordFile, await_file, read_json, write_json
 from steptime.worker.usage import usage, used_since
 
-if TYPE_CHECKING:
-    from steptime.worker.main import RecordFile
 
-
-def run_timed(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
+def run_timed(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
 
     Nothing but the step and one clock tick runs inside the timed window.

@@ -8,20 +8,17 @@ from the run folder, so that they end together.
 import math
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rate_schedules import learning_rate
 from steptime.worker.session import Session
-from steptime.worker.shared_file import await_file, open_whole, read_arrays, read_json, write_json
-
-if TYPE_CHECKING:
-    from steptime.worker.main import RecordFile
+from steptime.worker.shared_file import RecordFile, await_file, open_whole, read_arrays, read_json, write_json
 
 _EPOCHS = "epochs.json"
 
 
-def run_training(session: Session, job: Job, context: ProcessContext, records: "RecordFile") -> None:
+def run_training(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Train the epochs of ``job["training"]``, and write one record of each.
 
     It ends ahead of the last where the validation accuracy has reached ``target_accuracy``, or where the validation
