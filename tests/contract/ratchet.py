@@ -130,13 +130,27 @@ def lonely_files() -> Figure:
     return len(found), found
 
 
+@cache
+def classes() -> tuple[tuple[Path, ast.ClassDef], ...]:
+    """Return every class with its file, nested ones and those in functions too."""
+    found = []
+    for path in sources():
+        left: list[ast.AST] = [ast.parse(path.read_text())]
+        while left:
+            node = left.pop()
+            # Statements alone: expressions hold no class and most of the nodes.
+            blocks = (getattr(node, name, []) for name in ("body", "orelse", "finalbody", "handlers", "cases"))
+            left += [each for block in blocks if isinstance(block, list) for each in block]
+            if isinstance(node, ast.ClassDef):
+                found.append((path, node))
+    return tuple(found)
+
+
 def repeated_class_names() -> Figure:
     """Names of classes in more than one file; private and nested ones count, a leading underscore does not."""
     files = defaultdict(set)
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                files[node.name.lstrip("_")].add(name_of(path))
+    for path, node in classes():
+        files[node.name.lstrip("_")].add(name_of(path))
     found = [f"{name}: {', '.join(sorted(paths))}" for name, paths in sorted(files.items()) if len(paths) > 1]
     return len(found), found
 
@@ -145,11 +159,10 @@ def classes_with_bounds() -> Figure:
     """Classes of the core with a field for each end of an interval, beside Interval and IntervalOverLaunches."""
     ends = [{f"{stem}low{unit}", f"{stem}high{unit}"} for stem in ("", "factor_") for unit in ("", "_s")]
     found = []
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef) and path.name != "json_form.py":
-                names = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
-                found += [f"{name_of(path)}: {node.name}"] if any(pair <= names for pair in ends) else []
+    for path, node in classes():
+        if path.name != "json_form.py":
+            names = {each.target.id for each in node.body if isinstance(each, ast.AnnAssign)}
+            found += [f"{name_of(path)}: {node.name}"] if any(pair <= names for pair in ends) else []
     return len(found), found
 
 
