@@ -81,6 +81,7 @@ def mistakes(folder: Path, file: str, right: str, wrong: str) -> str:
             "import torch\nfrom steptime.study import trial\n",
             "imports steptime.study, which is not in worker",
         ),
+        ("adapter.py", ", serve_back_end=serve_back_end", "", "FRAMEWORK has no serve_back_end=, which "),
         ("contract.py", "    batches,\n    weights,\n    faults", "    faults", "CONTRACT has no batches="),
         ("contract.py", "    batches,\n    weights,\n    faults", "    faults", "CONTRACT has no weights="),
         ("contract.py", "        KEPT_GRADIENT: _keep_back,\n", "", "has no the fault 'gradient of one array"),

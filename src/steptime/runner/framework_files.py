@@ -310,6 +310,9 @@ def _about_adapter(manifest: Manifest) -> Iterator[Finding]:
         wrong.append(f"FRAMEWORK has no serve=, which {', '.join(servers)} needs for its servers or scheduler")
     if manifest.back_ends and "open_back_end" not in found["gives"]:
         wrong.append(f"FRAMEWORK has no open_back_end=, but the manifest names {', '.join(manifest.back_ends)}")
+    served = [name for name, each in manifest.back_ends.items() if each.strategy in servers]
+    if served and "serve_back_end" not in found["gives"]:
+        wrong.append(f"FRAMEWORK has no serve_back_end=, which {', '.join(served)} needs for its servers or scheduler")
     yield finding("adapter", "FRAMEWORK agrees with the manifest", wrong)
     if "policies" in found or "policies_error" in found:
         wrong = [found["policies_error"]] if "policies_error" in found else []

@@ -11,11 +11,12 @@ the device, where all the rest is done; that was never run.
 import collections
 import itertools
 import os
-from typing import Any
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy
 
 from steptime.worker.augmentation import crops
+from steptime.worker.process_context import Job
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_index, read_sizes, undecodable
 
 _DRAWN_TOGETHER = 16
@@ -29,7 +30,7 @@ class DaliPhotographs(object):
         How many batches may be ready before they are asked for.
     """
 
-    def __init__(self, job, order, innermost, device_id=None):
+    def __init__(self, job: Job, order: Iterator[Any], innermost: bool, device_id: Optional[int] = None) -> None:
         """Build the pipeline.
 
         Args:
@@ -55,14 +56,14 @@ class DaliPhotographs(object):
         self.ahead = depth if helpers else 0
         self._pipeline = self._graph.build(self._feed, job["batch_per_worker"], max(1, helpers), depth)
 
-    def __iter__(self):
+    def __iter__(self) -> "DaliPhotographs":
         return self
 
-    def __next__(self):
+    def __next__(self) -> Tuple[Any, Any]:
         """Return the next batch, as ``take`` does."""
         return self.take()
 
-    def take(self, stream=None):
+    def take(self, stream: Any = None) -> Tuple[Any, Any]:
         """Return the next batch; with a CUDA stream, its values are there for what is put on the stream next.
 
         Raises ValueError, which names the file, when one cannot be decoded.
@@ -77,14 +78,14 @@ class DaliPhotographs(object):
         _, indices, _ = self._begun.popleft()
         return inputs.as_tensor(), self._labels[indices]
 
-    def _feed(self):
+    def _feed(self) -> Tuple[Any, ...]:
         """Return what the pipeline is fed for its next batch: paths, corners, sizes and flips."""
         epoch, indices, boxes, flips = next(self._plan)
         fed = self._fed(indices, boxes, flips)
         self._begun.append((epoch, indices, fed))  # DALI reads these arrays until the batch is there
         return fed
 
-    def _planned(self, order):
+    def _planned(self, order: Iterator[Any]) -> Iterator[Tuple[Any, ...]]:
         """Yield the epoch, indices, rectangles and flips of each batch; those of several are drawn at once."""
         for epoch, batches in itertools.groupby(order, key=lambda pair: pair[0]):
             # mypy infers no lambda with a default.
@@ -98,10 +99,10 @@ class DaliPhotographs(object):
                 for batch in zip(indices, boxes.reshape(shape + (4,)), flips.reshape(shape)):
                     yield (epoch,) + batch
 
-    def _crops(self, epoch, indices):
+    def _crops(self, epoch: int, indices: Any) -> Tuple[Any, Any]:
         return crops(self._dataset["transform"], self._sizes[indices], self._seed, epoch, indices)
 
-    def _fed(self, indices, boxes, flips):
+    def _fed(self, indices: Any, boxes: Any, flips: Any) -> Tuple[Any, ...]:
         return (
             self._encoded[indices],
             numpy.ascontiguousarray(boxes[:, :2]),
@@ -109,7 +110,7 @@ class DaliPhotographs(object):
             flips.astype(numpy.int32),
         )
 
-    def _fault(self):
+    def _fault(self) -> Optional[str]:
         """Return which file of the batches in the pipeline cannot be decoded, and why; None if all can.
 
         DALI does not say which file it was, and a pipeline that failed is of no more use: each file is tried again.
@@ -129,7 +130,7 @@ class DaliPhotographs(object):
 class _Graph(object):
     """The operators of a pipeline, to be built for batches of any size."""
 
-    def __init__(self, transform, channels, innermost, device_id):
+    def __init__(self, transform: Dict[str, Any], channels: int, innermost: bool, device_id: Optional[int]) -> None:
         self._size = transform["size"]
         self._mean = [255.0 * each for each in transform["mean"]]
         self._std = [255.0 * each for each in transform["std"]]
@@ -137,7 +138,7 @@ class _Graph(object):
         self._layout = "HWC" if innermost else "CHW"
         self._device_id = device_id
 
-    def build(self, feed, batch, threads, depth):
+    def build(self, feed: Callable[[], Tuple[Any, ...]], batch: Any, threads: int, depth: int) -> Any:
         """Return a pipeline that is fed by a function without arguments and makes ``depth`` batches ahead."""
         from nvidia.dali import fn, types
         from nvidia.dali.pipeline import Pipeline
@@ -173,16 +174,16 @@ class _Graph(object):
         return pipeline
 
 
-def _constantly(value):
+def _constantly(value: Any) -> Callable[[], Any]:
     """Return a function without arguments that returns ``value``: DALI gives its own to one that could take any."""
 
-    def feed():
+    def feed() -> Any:
         return value
 
     return feed
 
 
-def _encoded(paths):
+def _encoded(paths: List[str]) -> Any:
     """Return the paths as bytes that end in zeros, uint8 (paths, length of the longest and one), as DALI reads them."""
     table = numpy.array([os.fsencode(path) + b"\0" for path in paths])
     width = max(len(os.fsencode(path)) for path in paths) + 1

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from typing import Dict, List, Tuple
 
 # The changes below fit these sources and no others.
 _SOURCES = {"horovod==0.28.1": "sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"}
@@ -43,7 +44,7 @@ _ALWAYS = (
 class Recipe(object):
     """What one framework needs: its distribution, Horovod's name for it, and ``(file, old, new)`` in the source."""
 
-    def __init__(self, distribution, name, *changes):
+    def __init__(self, distribution: str, name: str, *changes: Tuple[str, str, str]) -> None:
         self.distribution = distribution
         self.name = name
         self.changes = _ALWAYS + changes
@@ -82,7 +83,7 @@ RECIPES = {
 }
 
 
-def main(environment, framework, pin):
+def main(environment: str, framework: str, pin: str) -> None:
     """Install Horovod for ``framework`` into ``environment``; SystemExit names what is missing."""
     if pin not in _SOURCES:
         sys.exit("only %s can be built, not %s" % (" or ".join(sorted(_SOURCES)), pin))
@@ -96,7 +97,7 @@ def main(environment, framework, pin):
     _pip("install", "--no-deps", "--no-index", "--force-reinstall", _wheels(shelf)[0])
 
 
-def _address(framework, recipe, pin):
+def _address(framework: str, recipe: Recipe, pin: str) -> str:
     """Name what a wheel depends on: the versions in words, the rest as a digest."""
     installed = _installed()
     missing = [name for name in (recipe.distribution, "mpich") if name not in installed]
@@ -116,19 +117,19 @@ def _address(framework, recipe, pin):
     return "%s-%s-%s-%s-%s" % (pin.replace("==", "-"), framework, version, tag, digest)
 
 
-def _installed():
+def _installed() -> Dict[str, str]:
     """Return ``{distribution: version}`` of the environment."""
     told = subprocess.check_output([sys.executable, "-I", "-m", "pip", "list", "--format=json"], env=_variables())
     return {each["name"].lower().replace("_", "-"): each["version"] for each in json.loads(told.decode())}
 
 
-def _wheels(shelf):
+def _wheels(shelf: str) -> List[str]:
     if not os.path.isdir(shelf):
         return []
     return [os.path.join(shelf, name) for name in sorted(os.listdir(shelf)) if name.endswith(".whl")]
 
 
-def _require_tools(recipe):
+def _require_tools(recipe: Recipe) -> None:
     missing = [package for program, package in (("c++", "g++"), ("make", "make")) if not shutil.which(program)]
     if recipe.name == "PYTORCH" and not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         missing.append("python%d.%d-dev" % sys.version_info[:2])
@@ -139,7 +140,7 @@ def _require_tools(recipe):
         )
 
 
-def _build(recipe, pin, environment, scratch, shelf):
+def _build(recipe: Recipe, pin: str, environment: str, scratch: str, shelf: str) -> None:
     """Leave the wheel on ``shelf``; it appears there whole or not at all."""
     wanted = os.path.join(scratch, "source.txt")
     with open(wanted, "w") as file:
@@ -169,7 +170,7 @@ def _build(recipe, pin, environment, scratch, shelf):
             raise
 
 
-def _settings(recipe, environment, scratch):
+def _settings(recipe: Recipe, environment: str, scratch: str) -> Dict[str, str]:
     """Return the variables that Horovod's build reads."""
     settings = {"HOROVOD_WITHOUT_" + each.name: "1" for each in RECIPES.values() if each is not recipe}
     settings.update(
@@ -185,7 +186,7 @@ def _settings(recipe, environment, scratch):
     return settings
 
 
-def _replace(path, old, new):
+def _replace(path: str, old: str, new: str) -> None:
     with open(path) as file:
         text = file.read()
     if text.count(old) != 1:
@@ -194,13 +195,13 @@ def _replace(path, old, new):
         file.write(text.replace(old, new))
 
 
-def _pip(*arguments, **variables):
+def _pip(*arguments: str, **variables: str) -> None:
     code = subprocess.call([sys.executable, "-I", "-m", "pip", *arguments], env=dict(_variables(), **variables))
     if code:
         sys.exit("pip %s ended with exit code %d" % (arguments[0], code))
 
 
-def _variables():
+def _variables() -> Dict[str, str]:
     """Return the environment for pip, without what the user's shell may say to Horovod's build."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HOROVOD_", "CMAKE_"))}
     return dict(kept, PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_INPUT="1")

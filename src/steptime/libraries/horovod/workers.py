@@ -10,8 +10,10 @@ import os
 import socket
 import threading
 import time
+from typing import Any, List
 
 from steptime.libraries.horovod.communication import fusion_bytes
+from steptime.worker.process_context import Job, ProcessContext
 
 _RENDEZVOUS_LIMIT_S = 300.0
 _POLL_S = 0.05
@@ -28,7 +30,7 @@ class HorovodWorkers(object):
         What is worth keeping of how the workers communicate.
     """
 
-    def __init__(self, library, context, job):
+    def __init__(self, library: str, context: ProcessContext, job: Job) -> None:
         """Join the other workers.
 
         Args:
@@ -66,7 +68,7 @@ class HorovodWorkers(object):
             self.hvd.init()
         context.require_rank("Horovod", self.hvd.rank(), self.hvd.size())
 
-    def _init_with_gloo(self, context):
+    def _init_with_gloo(self, context: ProcessContext) -> None:
         """Start Horovod with the controller gloo, at a rendezvous that worker 0 serves."""
         slots = _slots(context)
         mine = slots[context.rank]
@@ -87,12 +89,12 @@ class HorovodWorkers(object):
             _await(context)  # Horovod itself gives up after a second and a half
         self.hvd.init()
 
-    def leave(self):
+    def leave(self) -> None:
         """Leave Horovod, whose thread ends in all workers together."""
         self.hvd.shutdown()
 
 
-def _slots(context):
+def _slots(context: ProcessContext) -> List[Any]:
     """Return Horovod's own description of every worker, with its host and place there."""
     from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 
@@ -102,7 +104,7 @@ def _slots(context):
     )
 
 
-def _serve(context, slots):
+def _serve(context: ProcessContext, slots: List[Any]) -> None:
     """Listen at the root address as long as this process lives; Horovod's own launcher would take any free port."""
     from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
@@ -114,7 +116,7 @@ def _serve(context, slots):
     thread.start()
 
 
-def _await(context):
+def _await(context: ProcessContext) -> None:
     deadline = time.monotonic() + _RENDEZVOUS_LIMIT_S
     while not _answers(context):
         if time.monotonic() > deadline:
@@ -125,7 +127,7 @@ def _await(context):
         time.sleep(_POLL_S)
 
 
-def _answers(context):
+def _answers(context: ProcessContext) -> bool:
     try:
         socket.create_connection((context.root_host, context.root_port), timeout=1.0).close()
     except OSError:

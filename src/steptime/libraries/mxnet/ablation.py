@@ -3,6 +3,8 @@
 Nothing here waits for the engine more often than a training step does; the engine itself notes when a stage ends.
 """
 
+from typing import Any, Callable, Dict, List, Optional
+
 from steptime.libraries.mxnet.engine import EngineArrays, EngineMarks, can_mark
 from steptime.worker.ablated_step import AblatedStep
 
@@ -16,7 +18,7 @@ class MXNetAblation(AblatedStep):
         The arrays that a stage may write last: when all of them are written, the stage is over.
     """
 
-    def __init__(self, bound, update, batches, steps_ahead, *, cuda):
+    def __init__(self, bound: Any, update: Any, batches: Any, steps_ahead: int, *, cuda: bool) -> None:
         """Take a session's parts, how many steps the engine may fall behind, and whether on a CUDA device."""
         self._cuda = cuda
         self._bound = bound
@@ -24,7 +26,7 @@ class MXNetAblation(AblatedStep):
         self._batches = batches
         self._steps_ahead = steps_ahead
         self._issued = 0
-        self._transfers = []
+        self._transfers: List[List[Any]] = []
         weights, gradients = list(bound.weights.values()), list(bound.gradients.values())
         self.written = weights + gradients + [bound.losses]
         self.marks = ()
@@ -39,31 +41,31 @@ class MXNetAblation(AblatedStep):
                 for (name, gradient), arriving in zip(bound.gradients.items(), update.arriving)
             ]
 
-    def stages(self):
+    def stages(self) -> Dict[str, Callable[[], Any]]:
         bound, update = self._bound, self._update
         held = next(self._batches)
 
-        def forward():
+        def forward() -> None:
             self._keep_near(bound.losses)
             bound.propagate(*held)
 
-        def backward():
+        def backward() -> None:
             self._keep_near(bound.losses)
             bound.backpropagate(*held)
 
-        def local():
+        def local() -> None:
             backward()
             update.apply()
 
-        def exchange():
+        def exchange() -> None:
             backward()
             update.step()
 
-        def communication():
+        def communication() -> None:
             self._keep_near(update.arriving[0])  # the first layer's, which goes first
             update.exchange()
 
-        def h2d():
+        def h2d() -> None:
             self._keep_near(bound.losses)
             bound.backpropagate(*next(copies))
             update.step()
@@ -78,19 +80,19 @@ class MXNetAblation(AblatedStep):
             stages.update(exchange=exchange, communication=communication)
         return stages
 
-    def _keep_near(self, array):
+    def _keep_near(self, array: Any) -> None:
         """Wait as a training step waits, for an array of the last step."""
         self._issued += 1
         if self._issued % self._steps_ahead == 0:
             array.wait_to_read()
 
-    def _load(self):
+    def _load(self) -> Any:
         batch = next(self._batches)
         for array in batch:  # no clock sees a batch that the engine has yet to make
             array.wait_to_read()
         return batch
 
-    def marked_step(self, mark):
+    def marked_step(self, mark: Callable[..., None]) -> None:
         # Everything is issued before anything is waited for, so that the engine works as in training, except that it
         # is idle while the first operators of the next step are issued.
         engine, update = self._engine, self._update
@@ -113,7 +115,7 @@ class MXNetAblation(AblatedStep):
         if update.arriving:
             self._note(ready, done)
 
-    def _note(self, ready, done):
+    def _note(self, ready: Any, done: Any) -> None:
         found = []
         for (name, size, _, _), start, end in zip(self._pieces, ready, done):
             end.reached.wait()
@@ -121,6 +123,6 @@ class MXNetAblation(AblatedStep):
             found.append([name, size, start.at_s, max(start.at_s, end.at_s)])
         self._transfers += sorted(found, key=lambda piece: piece[2])
 
-    def transfers(self):
+    def transfers(self) -> Optional[List[List[Any]]]:
         found, self._transfers = self._transfers, []
         return found if self._update.arriving else None

@@ -3,11 +3,12 @@
 import ctypes
 import threading
 import time
+from typing import Any, Dict, List
 
 import mxnet
 from mxnet.base import _LIB, check_call
 
-from steptime.worker.clock import EventClock, HostClock
+from steptime.worker.clock import EventClock, HostClock, StepClock
 
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _CPU = 1
@@ -19,7 +20,7 @@ class _EngineDevice(ctypes.Structure):
     _fields_ = (("kind", ctypes.c_int), ("number", ctypes.c_int32))
 
 
-def step_clock(arrays):
+def step_clock(arrays: List[Any]) -> StepClock:
     """Return a clock whose steps end when everything that was issued to write ``arrays`` has been written.
 
     It marks the end in the engine, as an event does on a device: waiting for the engine after each step would
@@ -32,7 +33,7 @@ def step_clock(arrays):
     return EventClock(lambda: marks.push(written), lambda earlier, later: later.at_s - earlier.at_s, marks.wait)
 
 
-def can_mark():
+def can_mark() -> bool:
     """Say whether this library has the engine's interface for foreign functions."""
     return hasattr(_LIB, "MXEnginePushSyncND")
 
@@ -40,7 +41,7 @@ def can_mark():
 class EngineArrays(object):
     """Arrays in the form in which the engine takes them."""
 
-    def __init__(self, arrays):
+    def __init__(self, arrays: List[Any]) -> None:
         self.handles = (ctypes.c_void_p * len(arrays))(*[array.handle for array in arrays])
         self._arrays = arrays  # the handles are theirs
 
@@ -48,7 +49,7 @@ class EngineArrays(object):
 class EngineMark(object):
     """``at_s`` is the host's monotonic time of the moment, once it has come and ``reached`` is set."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.at_s = None
         self.reached = threading.Event()
 
@@ -56,14 +57,14 @@ class EngineMark(object):
 class EngineMarks(object):
     """Functions in the engine's queue that read arrays, and with that wait for whoever writes them."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._device = _EngineDevice(_CPU, 0)
         self._property = ctypes.c_int(_PRIORITIZED)
-        self._pending = {}
+        self._pending: Dict[Any, Any] = {}
         self._count = 0
         self._reach = _CALLBACK(self._reached)
 
-    def push(self, arrays):
+    def push(self, arrays: Any) -> "EngineMark":
         """Return a mark behind everything issued so far that writes one of ``arrays``, which are ``Arrays``."""
         mark = EngineMark()
         self._count += 1
@@ -85,13 +86,13 @@ class EngineMarks(object):
         )
         return mark
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait until the engine is idle and all marks are reached."""
         mxnet.nd.waitall()
         for mark in list(self._pending.values()):
             mark.reached.wait()
 
-    def _reached(self, _, number):
+    def _reached(self, _: Any, number: int) -> None:
         now = time.monotonic()
         mark = self._pending.pop(number)
         mark.at_s = now

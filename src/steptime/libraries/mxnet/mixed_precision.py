@@ -1,9 +1,11 @@
 """MXNet's automatic mixed precision (AMP): operators that get their inputs in fp16, beside weights in float32."""
 
+from steptime.worker.process_context import Job
+
 _LOSS_SCALE = 1024.0
 
 
-def use_precision(job):
+def use_precision(job: Job) -> None:
     """Have all networks that are built from now on compute in the job's precision.
 
     Raises ValueError where this build of MXNet has no such products on the device.
@@ -21,7 +23,7 @@ def use_precision(job):
     amp.init(target_dtype="float16")
 
 
-def loss_scale(job):
+def loss_scale(job: Job) -> float:
     """Return by what the loss is multiplied before gradients are computed, so that small ones are none of 0 in fp16.
 
     A constant of MXNet's guide to mixed precision (1024), by which the optimizer divides again. AMP's own scale that

@@ -4,6 +4,8 @@ MXNet reads its environment (``OMP_NUM_THREADS`` among others) once, when this m
 the variables before.
 """
 
+from typing import Any, Dict, Sequence, Tuple
+
 import mxnet
 
 _INPUT = "input"
@@ -19,7 +21,14 @@ class BoundWorkload(object):
     ``gradients`` are those of the *sum* of the losses over the batch: MXNet's optimizers rescale by the batch.
     """
 
-    def __init__(self, workload, batch, mx_device, label_smoothing=0.0, loss_scale=1.0):
+    def __init__(
+        self,
+        workload: Dict[str, Any],
+        batch: int,
+        mx_device: Any,
+        label_smoothing: float = 0.0,
+        loss_scale: float = 1.0,
+    ) -> None:
         """Plan the memory of one batch, once for all steps.
 
         Args:
@@ -47,41 +56,41 @@ class BoundWorkload(object):
             array[:] = 1.0 if name.endswith("_moving_var") else 0.0
 
     @property
-    def running(self):
+    def running(self) -> Dict[str, Any]:
         """The running statistics of batch normalisation, ``{name: NDArray}``."""
         return self._executor.aux_dict
 
     @property
-    def losses(self):
+    def losses(self) -> Any:
         """One loss per sample of the last batch; their mean is the loss of the protocol."""
         return self._executor.outputs[0]
 
     @property
-    def outputs(self):
+    def outputs(self) -> Any:
         """The output of the last layer."""
         return self._executor.outputs[1]
 
-    def propagate(self, inputs, targets):
+    def propagate(self, inputs: Any, targets: Any) -> None:
         """Start the forward pass of one batch of NDArrays, as in training; MXNet's engine finishes it later."""
         for own, given in zip(self._given, (inputs, targets)):
             given.copyto(own)
         self._executor.forward(is_train=True)
 
-    def backpropagate(self, inputs, targets):
+    def backpropagate(self, inputs: Any, targets: Any) -> None:
         """Start forward and backward of one batch of NDArrays; MXNet's engine finishes them later."""
         self.propagate(inputs, targets)
         self._executor.backward()
 
-    def set_weights(self, values):
+    def set_weights(self, values: Any) -> None:
         """Copy ``{name: float32 array}`` into the weights."""
         for name, array in self.weights.items():
             array[:] = values[name]
 
-    def evaluation(self, weights):
+    def evaluation(self, weights: Dict[str, Any]) -> "Evaluation":
         """Return an ``Evaluation`` of the network with ``{name: NDArray}`` as weights, and its running statistics."""
         return Evaluation(self._outputs, self._mx_device, self._input_shape, weights, self.running)
 
-    def parameter_count(self):
+    def parameter_count(self) -> int:
         """Return how many values have a gradient, counted in MXNet's arrays."""
         return sum(array.size for array in self._executor.grad_dict.values() if array is not None)
 
@@ -93,20 +102,22 @@ class Evaluation(object):
     and keep those that they saw first, so that every evaluation needs a binding of its own.
     """
 
-    def __init__(self, symbol, mx_device, input_shape, weights, running):
+    def __init__(
+        self, symbol: Any, mx_device: Any, input_shape: Sequence[int], weights: Dict[str, Any], running: Dict[str, Any]
+    ) -> None:
         """Bind ``symbol``, that of the output, to copies of ``weights`` and to the ``running`` statistics."""
         self._inputs = mxnet.nd.empty(input_shape, ctx=mx_device)
         arguments = {name: array.copy() for name, array in weights.items()}
         arguments[_INPUT] = self._inputs
         self._executor = symbol.bind(mx_device, arguments, grad_req="null", aux_states=running)
 
-    def outputs(self, inputs):
+    def outputs(self, inputs: Any) -> Any:
         """Return the output for ``inputs``, a batch, both float32 numpy arrays."""
         self._inputs[:] = inputs
         return self._executor.forward(is_train=False)[0].asnumpy().astype("float32", copy=False)
 
 
-def _symbols(workload, label_smoothing):
+def _symbols(workload: Dict[str, Any], label_smoothing: float) -> Tuple[Any, Any]:
     """Return the symbols of the losses, one per sample, and of the output."""
     values = {_INPUT: mxnet.sym.Variable(_INPUT)}
     for layer in workload["layers"]:
@@ -116,18 +127,18 @@ def _symbols(workload, label_smoothing):
     return _entry(_LOSSES, workload["loss"], "loss")(outputs, values[_INPUT], label_smoothing), outputs
 
 
-def _entry(table, key, what):
+def _entry(table: Dict[str, Any], key: str, what: str) -> Any:
     if key not in table:
         raise ValueError("mxnet: there is no %s %r, only %s" % (what, key, ", ".join(sorted(table))))
     return table[key]
 
 
-def _variables(layer, names):
+def _variables(layer: Dict[str, Any], names: Dict[str, str]) -> Dict[str, Any]:
     """Return ``{MXNet's name of an input: variable}`` for the layer's parameters, by their role."""
     return {names[each["role"]]: mxnet.sym.Variable(each["name"]) for each in layer["parameters"]}
 
 
-def _window(layer):
+def _window(layer: Dict[str, Any]) -> Dict[str, Any]:
     settings = layer["attributes"]
     return {
         "kernel": tuple(settings["kernel"]),
@@ -136,7 +147,7 @@ def _window(layer):
     }
 
 
-def _conv2d(layer, source):
+def _conv2d(layer: Dict[str, Any], source: Any) -> Any:
     settings = layer["attributes"]
     return mxnet.sym.Convolution(
         source,
@@ -148,7 +159,7 @@ def _conv2d(layer, source):
     )
 
 
-def _linear(layer, source):
+def _linear(layer: Dict[str, Any], source: Any) -> Any:
     settings = layer["attributes"]
     return mxnet.sym.FullyConnected(
         source,
@@ -159,7 +170,7 @@ def _linear(layer, source):
     )
 
 
-def _batch_norm(layer, source):
+def _batch_norm(layer: Dict[str, Any], source: Any) -> Any:
     settings = layer["attributes"]
     return mxnet.sym.BatchNorm(
         source,
@@ -171,7 +182,7 @@ def _batch_norm(layer, source):
     )
 
 
-def _max_pool(layer, source):
+def _max_pool(layer: Dict[str, Any], source: Any) -> Any:
     window = _window(layer)
     if not layer["attributes"]["ceil_mode"]:
         return mxnet.sym.Pooling(source, name=layer["name"], pool_type="max", **window)
@@ -189,19 +200,19 @@ def _max_pool(layer, source):
     return mxnet.sym.slice(pooled, begin=(None, None, 0, 0), end=(None, None) + tuple(wanted))
 
 
-def _avg_pool(layer, source):
+def _avg_pool(layer: Dict[str, Any], source: Any) -> Any:
     return mxnet.sym.Pooling(source, name=layer["name"], pool_type="avg", count_include_pad=True, **_window(layer))
 
 
-def _global_avg_pool(layer, source):
+def _global_avg_pool(layer: Dict[str, Any], source: Any) -> Any:
     return mxnet.sym.Pooling(source, name=layer["name"], pool_type="avg", global_pool=True, kernel=(1, 1))
 
 
-def _activation(layer, source):
+def _activation(layer: Dict[str, Any], source: Any) -> Any:
     return mxnet.sym.Activation(source, name=layer["name"], act_type=layer["kind"])
 
 
-def _lrn(layer, source):
+def _lrn(layer: Dict[str, Any], source: Any) -> Any:
     settings = layer["attributes"]
     output = mxnet.sym.LRN(
         source,
@@ -216,22 +227,22 @@ def _lrn(layer, source):
     return mxnet.sym.slice_axis(output, axis=0, begin=0, end=None)
 
 
-def _dropout(layer, source):
+def _dropout(layer: Dict[str, Any], source: Any) -> Any:
     rate = layer["attributes"]["rate"]
     return mxnet.sym.Dropout(source, name=layer["name"], p=rate) if rate else source
 
 
-def _flatten(layer, source):
+def _flatten(layer: Dict[str, Any], source: Any) -> Any:
     return mxnet.sym.flatten(source, name=layer["name"])
 
 
-def _add(layer, *sources):
+def _add(layer: Dict[str, Any], *sources: Any) -> Any:
     if len(sources) == 2:  # noqa: PLR2004 - the operator of a pair is the one that runs in the blocked layout
         return mxnet.sym.elemwise_add(*sources, name=layer["name"])
     return mxnet.sym.add_n(*sources, name=layer["name"])
 
 
-def _concat(layer, *sources):
+def _concat(layer: Dict[str, Any], *sources: Any) -> Any:
     return mxnet.sym.concat(*sources, dim=1, name=layer["name"])
 
 
@@ -253,7 +264,7 @@ _KINDS = {
 }
 
 
-def _softmax_cross_entropy(outputs, _, label_smoothing):
+def _softmax_cross_entropy(outputs: Any, _: Any, label_smoothing: float) -> Any:
     logarithms = mxnet.sym.log_softmax(outputs, axis=-1)
     losses = -mxnet.sym.pick(logarithms, mxnet.sym.Variable(_TARGETS), axis=-1)
     if not label_smoothing:
@@ -261,7 +272,7 @@ def _softmax_cross_entropy(outputs, _, label_smoothing):
     return (1.0 - label_smoothing) * losses - label_smoothing * mxnet.sym.mean(logarithms, axis=-1)
 
 
-def _mean_squared_error(outputs, inputs, _):
+def _mean_squared_error(outputs: Any, inputs: Any, _: Any) -> Any:
     difference = mxnet.sym.flatten(outputs) - mxnet.sym.flatten(inputs)
     return mxnet.sym.mean(mxnet.sym.square(difference), axis=1)
 

@@ -4,11 +4,13 @@ MXNet's gradients are sums over samples, which its optimizers divide by the numb
 """
 
 import math
+from typing import Any, Dict, List, Tuple
 
 import mxnet
 import numpy
 
 from steptime.libraries.mxnet.mixed_precision import loss_scale
+from steptime.worker.process_context import Job
 
 _UPDATES = "optimizer/updates"
 _STATE = "optimizer/%d/%d"
@@ -21,12 +23,12 @@ class DecayedNAG(mxnet.optimizer.NAG):
     new weight (seen in MXNet 1.9.1).
     """
 
-    def __init__(self, decay, **settings):
+    def __init__(self, decay: float, **settings: Any) -> None:
         """``decay`` times the weight is added to the mean gradient."""
         super(DecayedNAG, self).__init__(**settings)
         self._decay = decay
 
-    def update_multi_precision(self, index, weight, gradient, state):
+    def update_multi_precision(self, index: Any, weight: Any, gradient: Any, state: Any) -> None:
         gradient += (self._decay / self.rescale_grad) * weight
         super(DecayedNAG, self).update_multi_precision(index, weight, gradient, state)
 
@@ -37,7 +39,7 @@ class AdamW(mxnet.optimizer.Adam):
     I. Loshchilov, F. Hutter, Decoupled weight decay regularization, ICLR 2019; the decay is multiplied by the rate.
     """
 
-    def update(self, index, weight, gradient, state):
+    def update(self, index: Any, weight: Any, gradient: Any, state: Any) -> None:
         self._update_count(index)
         updates = self._index_update_count[index]
         rate = self._get_lr(index)
@@ -58,36 +60,36 @@ class AdamW(mxnet.optimizer.Adam):
         )
 
 
-def _sgd(settings, common):
+def _sgd(settings: Any, common: Dict[str, Any]) -> Any:
     return mxnet.optimizer.SGD(momentum=settings["momentum"], **common)
 
 
-def _nesterov(settings, common):
+def _nesterov(settings: Any, common: Dict[str, Any]) -> Any:
     decay = common.pop("wd")
     if decay:
         return DecayedNAG(decay, momentum=settings["momentum"], **common)
     return mxnet.optimizer.NAG(momentum=settings["momentum"], **common)
 
 
-def _lars(settings, common):
+def _lars(settings: Any, common: Dict[str, Any]) -> Any:
     return mxnet.optimizer.LARS(
         momentum=settings["momentum"], eta=settings["trust_coefficient"], momentum_correction=False, **common
     )
 
 
-def _adam(settings, common):
+def _adam(settings: Any, common: Dict[str, Any]) -> Any:
     return mxnet.optimizer.Adam(**dict(common, **_moments(settings)))
 
 
-def _adamw(settings, common):
+def _adamw(settings: Any, common: Dict[str, Any]) -> Any:
     return AdamW(**dict(common, **_moments(settings)))
 
 
-def _lamb(settings, common):
+def _lamb(settings: Any, common: Dict[str, Any]) -> Any:
     return mxnet.optimizer.LAMB(**dict(common, **_moments(settings)))
 
 
-def _moments(settings):
+def _moments(settings: Any) -> Dict[str, Any]:
     return {name: settings[name] for name in ("beta1", "beta2", "epsilon")}
 
 
@@ -101,7 +103,7 @@ _OPTIMIZERS = {
 }
 
 
-def make_optimizer(job, summed_workers):
+def make_optimizer(job: Job, summed_workers: int) -> Any:
     """Return the job's optimizer, as ``mxnet.optimizer`` has it, where the gradients of so many workers are summed.
 
     Raises ValueError for an optimizer that MXNet does not have.
@@ -120,7 +122,7 @@ def make_optimizer(job, summed_workers):
     return optimizer
 
 
-def _tell_arrays_apart(optimizer, workload):
+def _tell_arrays_apart(optimizer: Any, workload: Dict[str, Any]) -> None:
     """Let LARS scale the rate of those arrays alone that have several axes; it goes by the ends of names."""
     shapes = [parameter["shape"] for layer in workload["layers"] for parameter in layer["parameters"]]
     optimizer.idx2name = {
@@ -129,7 +131,7 @@ def _tell_arrays_apart(optimizer, workload):
     optimizer.set_wd_mult(dict.fromkeys(optimizer.idx2name.values(), 1.0))  # it would not decay biases
 
 
-def optimizer_state(updater):
+def optimizer_state(updater: Any) -> Dict[str, Any]:
     """Return the state of an ``mxnet.optimizer.Updater`` as ``{name: numpy array}``.
 
     Every weight has had equally many updates.
@@ -141,7 +143,7 @@ def optimizer_state(updater):
     return found
 
 
-def set_optimizer_state(updater, weights, arrays):
+def set_optimizer_state(updater: Any, weights: List[Any], arrays: Dict[str, Any]) -> None:
     """Give ``updater`` the state that ``optimizer_state`` returned.
 
     Args:
@@ -158,7 +160,7 @@ def set_optimizer_state(updater, weights, arrays):
         updater.states[index], updater.states_synced[index] = state, True
 
 
-def _arrays(state):
+def _arrays(state: Any) -> Tuple[Any, ...]:
     if state is None:
         return ()
     return state if isinstance(state, tuple) else (state,)

@@ -3,7 +3,7 @@
 MXNet reads its environment when this module is imported; ``startup.py`` sets it before.
 """
 
-from typing import Any, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import mxnet
 import numpy
@@ -15,7 +15,10 @@ from steptime.libraries.mxnet.mixed_precision import loss_scale
 from steptime.libraries.mxnet.network import BoundWorkload
 from steptime.libraries.mxnet.optimizers import optimizer_state, set_optimizer_state
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
+from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
@@ -29,7 +32,7 @@ _ARRAYS_PER_UPDATE = 4
 class MXNetSession(Session):
     """Forward, backward and update are all issued to MXNet's engine, which overlaps what it can."""
 
-    def __init__(self, job, context, mx_device, update):
+    def __init__(self, job: Job, context: ProcessContext, mx_device: Any, update: Callable[..., "OwnUpdate"]) -> None:
         """Build everything.
 
         Args:
@@ -51,7 +54,7 @@ class MXNetSession(Session):
         self._evaluation: Any = None
         self._evaluated: Any = None
 
-    def step(self):
+    def step(self) -> None:
         # The engine runs behind Python. It must not fall behind without end, for every batch that waits takes
         # memory; nor be waited for in each step, because it would then be idle while the next step is issued.
         self._steps += 1
@@ -60,16 +63,16 @@ class MXNetSession(Session):
         self._bound.backpropagate(*next(self._batches))
         self._update.step()
 
-    def set_learning_rate(self, rate):
+    def set_learning_rate(self, rate: float) -> None:
         self._update.set_learning_rate(rate)
 
-    def outputs(self, inputs):
+    def outputs(self, inputs: Any) -> Any:
         if self._evaluated != self._steps:
             self._evaluation = self._bound.evaluation(self._update.stored_weights())
             self._evaluated = self._steps
         return self._evaluation.outputs(inputs)
 
-    def state(self):
+    def state(self) -> Optional[Dict[str, Any]]:
         found = self._update.state()
         if found is None:
             return None
@@ -77,25 +80,25 @@ class MXNetSession(Session):
         found.update({_RUNNING + name: array.asnumpy() for name, array in self._bound.running.items()})
         return found
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: Dict[str, Any]) -> None:
         self._update.set_state(arrays)
         for kind, own in ((_WEIGHT, self._bound.weights), (_RUNNING, self._bound.running)):
             for name, array in own.items():
                 array[:] = arrays[kind + name]
         self._evaluated = None
 
-    def ablate(self):
+    def ablate(self) -> Optional[AblatedStep]:
         ablation = MXNetAblation(self._bound, self._update, self._batches, _STEPS_AHEAD, cuda=self._cuda)
         self._written = ablation.written
         return ablation
 
-    def batches_ahead(self):
+    def batches_ahead(self) -> int:
         return self._batches.ahead
 
-    def wait(self):
+    def wait(self) -> None:
         mxnet.nd.waitall()
 
-    def probe_precision(self):
+    def probe_precision(self) -> Dict[str, Tuple[float, Any]]:
         one = mxnet.nd.array(numpy.eye(SIZE), ctx=self._mx_device)
         images = mxnet.nd.full((1, SIZE, SIZE, SIZE), PROBE, ctx=self._mx_device)
         kernel = one.reshape((SIZE, SIZE, 1, 1))
@@ -108,22 +111,22 @@ class MXNetSession(Session):
             for what, product in products.items()
         }
 
-    def clock(self):
+    def clock(self) -> StepClock:
         return step_clock(self._written)
 
-    def loss(self):
+    def loss(self) -> float:
         return float(self._bound.losses.asnumpy().mean())
 
-    def parameter_count(self):
+    def parameter_count(self) -> int:
         return self._bound.parameter_count()
 
-    def output_shape(self):
+    def output_shape(self) -> List[int]:
         return list(self._bound.outputs.shape)
 
-    def get_weights(self):
+    def get_weights(self) -> Optional[Dict[str, Any]]:
         return {name: array.asnumpy() for name, array in self._update.stored_weights().items()}
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         facts = {
             "framework_version": mxnet.__version__,
             "device": str(self._mx_device),
@@ -134,14 +137,14 @@ class MXNetSession(Session):
         facts.update(self._update.facts)
         return facts
 
-    def staleness(self):
+    def staleness(self) -> Optional[Dict[int, int]]:
         return self._update.staleness()
 
-    def close(self):
+    def close(self) -> None:
         self._batches.close()
         self._update.close()
 
-    def abort(self):
+    def abort(self) -> None:
         self._update.abandon()
         self._batches.close()
 
@@ -154,7 +157,7 @@ class OwnUpdate(object):
     updates_here = True
     """Whether ``apply`` updates the weights; if not, those who take part in the exchange do."""
 
-    def __init__(self, optimizer, bound, arrays_per_update):
+    def __init__(self, optimizer: Any, bound: Any, arrays_per_update: int) -> None:
         """Take an optimizer.
 
         Args:
@@ -172,42 +175,42 @@ class OwnUpdate(object):
         self._update = mxnet.optimizer.get_updater(optimizer)
         self.facts = {"updated_by": "worker", "arrays_per_update": max(1, optimizer.aggregate_num)}
 
-    def step(self):
+    def step(self) -> None:
         """Start all that turns gradients into new weights."""
         self.apply()
 
-    def apply(self):
+    def apply(self) -> None:
         """Start the update of all weights with the gradients that are here."""
         # The updater rewrites the list of keys that it is given.
         self._update(list(range(len(self._arrays))), self._gradients, self._arrays)
 
-    def set_learning_rate(self, rate):
+    def set_learning_rate(self, rate: float) -> None:
         """Update with another rate from the next step on."""
         self._optimizer.set_learning_rate(rate)
 
-    def staleness(self):
+    def staleness(self) -> Optional[Dict[int, int]]:
         """No other worker updates."""
 
-    def stored_weights(self):
+    def stored_weights(self) -> Dict[str, Any]:
         """Return ``{name: NDArray}``."""
         return self._weights
 
-    def state(self):
+    def state(self) -> Optional[Dict[str, Any]]:
         """Return the optimizer's state as ``{name: numpy array}``; None if it cannot be read."""
         return optimizer_state(self._update)
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: Dict[str, Any]) -> None:
         """Take over what ``state`` returned."""
         set_optimizer_state(self._update, self._arrays, arrays)
 
-    def close(self):
+    def close(self) -> None:
         """Nothing is held."""
 
-    def abandon(self):
+    def abandon(self) -> None:
         """Nothing is held."""
 
 
-def _group_size(arrays):
+def _group_size(arrays: List[Any]) -> int:
     """Return the number of arrays for one call of the optimizer.
 
     Grouping saves calls, which counts where arrays are small, but the grouped kernel walks its arrays abreast and

@@ -2,10 +2,12 @@
 
 import os
 
+from steptime.worker.process_context import Job
+
 BULK_VARIABLE = "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN"
 
 
-def set_environment(job):
+def set_environment(job: Job) -> None:
     """Set the threads of this process and how the engine groups operators, and leave any key-value store.
 
     To be called before the import of MXNet.

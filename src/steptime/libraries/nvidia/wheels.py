@@ -9,9 +9,10 @@ import ctypes
 import glob
 import os
 import sysconfig
+from typing import List
 
 
-def load_libraries():
+def load_libraries() -> List[str]:
     """Load every library of the wheels ``nvidia-*``; to be called before the framework is imported.
 
     Returns the names of those that could not be loaded.
@@ -25,7 +26,7 @@ def load_libraries():
         waiting = failed
 
 
-def _load(path):
+def _load(path: str) -> bool:
     try:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError:

@@ -4,7 +4,7 @@ Images come from files, from tar shards, or as pixels that were decoded before (
 """
 
 import io
-from typing import Any, Dict
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import numpy
 
@@ -13,7 +13,7 @@ from steptime.worker.samples import read_index, read_sizes, scale_and_shift, und
 from steptime.worker.stored_images import DecodedImages, TarMembers
 
 
-def cropped(image, size, box, flipped):
+def cropped(image: Any, size: Any, box: Any, flipped: bool) -> Any:
     """Return bytes (height, width, channels) of the rectangle ``box`` of a picture, resized to ``size``.
 
     The filter is Pillow's triangle, which takes in every pixel.
@@ -48,7 +48,7 @@ class PhotographFiles(object):
         Float32 (channels, 1, 1), with which ``byte * scale + shift`` is normalised.
     """
 
-    def __init__(self, dataset, input_shape, seed):
+    def __init__(self, dataset: Dict[str, Any], input_shape: Sequence[int], seed: int) -> None:
         """Read the index of ``dataset``; ``input_shape`` is the workload's, ``seed`` the job's.
 
         Raises ValueError when the index holds another number of images than the job gives.
@@ -62,28 +62,28 @@ class PhotographFiles(object):
         self.scale, self.shift = scale_and_shift(transform, self.channels)
         self._images = _SOURCES[dataset["form"]](dataset, paths, self._sizes, "L" if self.channels == 1 else "RGB")
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.labels)
 
-    def normalised(self, crop, out=None):
+    def normalised(self, crop: Any, out: Any = None) -> Any:
         """Return a crop as float32 (channels, height, width), in ``out`` if it is given."""
         image = numpy.multiply(crop.transpose(2, 0, 1), self.scale, out=out)
         image += self.shift
         return image
 
-    def boxes(self, epoch, indices):
+    def boxes(self, epoch: int, indices: Any) -> Tuple[Any, Any]:
         """Return the rectangles and flips of samples, as ``crops`` does."""
         indices = numpy.asarray(indices)
         return crops(self._transform, self._sizes[indices], self._seed, epoch, indices)
 
-    def crop(self, index, box, flipped):
+    def crop(self, index: int, box: Any, flipped: bool) -> Any:
         """Return the crop of one sample, uint8 (height, width, channels).
 
         Raises ValueError, which names the file, when it cannot be decoded.
         """
         return self._images.cropped(index, self.size, box, flipped)
 
-    def batch_crops(self, epoch, indices):
+    def batch_crops(self, epoch: int, indices: Any) -> Iterator[Any]:
         """Yield the crop of each of a batch's samples, uint8 (height, width, channels).
 
         Raises ValueError, which names the file, when one cannot be decoded.
@@ -95,12 +95,12 @@ class PhotographFiles(object):
 class _Files(object):
     """Every image is a file."""
 
-    def __init__(self, _, paths, sizes, mode):
+    def __init__(self, _: Any, paths: List[str], sizes: Any, mode: str) -> None:
         self._paths = paths
         self._sizes = sizes
         self._mode = mode
 
-    def cropped(self, index, size, box, flipped):
+    def cropped(self, index: int, size: Any, box: Any, flipped: bool) -> Any:
         path = self._paths[index]
         try:
             return _decoded(path, self._mode, self._sizes[index], (size, box, flipped))
@@ -111,12 +111,12 @@ class _Files(object):
 class _TarShards(object):
     """Every image is a file in a tar archive, whose place there is in the index."""
 
-    def __init__(self, dataset, _, sizes, mode):
+    def __init__(self, dataset: Dict[str, Any], _: Any, sizes: Any, mode: str) -> None:
         self._members = TarMembers(dataset)
         self._sizes = sizes
         self._mode = mode
 
-    def cropped(self, index, size, box, flipped):
+    def cropped(self, index: int, size: Any, box: Any, flipped: bool) -> Any:
         try:
             file = io.BytesIO(self._members.read(index))
             return _decoded(file, self._mode, self._sizes[index], (size, box, flipped))
@@ -128,11 +128,11 @@ class _TarShards(object):
 class _Decoded(object):
     """The pixels of every image lie in one large file."""
 
-    def __init__(self, dataset, _, sizes, mode):
+    def __init__(self, dataset: Dict[str, Any], _: Any, sizes: Any, mode: str) -> None:
         self._pixels = DecodedImages(dataset, sizes)
         self._mode = mode
 
-    def cropped(self, index, size, box, flipped):
+    def cropped(self, index: int, size: Any, box: Any, flipped: bool) -> Any:
         from PIL import Image
 
         left, top, width, height = box
@@ -146,7 +146,7 @@ class _Decoded(object):
 _SOURCES: Dict[str, Any] = {"image_folder": _Files, "tar_shards": _TarShards, "decoded": _Decoded}
 
 
-def _decoded(file, mode, expected, cut):
+def _decoded(file: Any, mode: str, expected: Any, cut: Tuple[Any, Any, bool]) -> Any:
     """Return the crop ``cut`` of an image file, decoded at its full size.
 
     Pillow and TensorFlow can decode a JPEG at half its size or less, MXNet cannot, and all loaders do the same work.

@@ -5,35 +5,35 @@ updates go through the memory of weights and optimizer state in one order.
 """
 
 import json
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import numpy
 import torch
 
 
-def module_state(module):
+def module_state(module: Any) -> Dict[str, Any]:
     """Return ``{"module/NAME": array}`` of the parameters and buffers of a module."""
     return {"module/" + name: _array(tensor) for name, tensor in module.state_dict().items()}
 
 
-def set_module_state(module, arrays):
+def set_module_state(module: Any, arrays: Dict[str, Any]) -> None:
     """Copy what ``module_state`` returned into a module."""
     for name, tensor in module.state_dict().items():
         _copy(tensor, arrays["module/" + name])
 
 
-def buffers_state(module):
+def buffers_state(module: Any) -> Dict[str, Any]:
     """Return ``{"module/NAME": array}`` of the buffers of a module, which are its running statistics."""
     return {"module/" + name: _array(tensor) for name, tensor in module.named_buffers()}
 
 
-def set_buffers_state(module, arrays):
+def set_buffers_state(module: Any, arrays: Dict[str, Any]) -> None:
     """Copy what ``buffers_state`` returned into a module."""
     for name, tensor in module.named_buffers():
         _copy(tensor, arrays["module/" + name])
 
 
-def optimizer_state(optimizer):
+def optimizer_state(optimizer: Any) -> Dict[str, Any]:
     """Return ``{"optimizer/PLACE/NAME": array}``; PLACE is that of the parameter among all of the optimizer."""
     return {
         "optimizer/%d/%s" % (place, name): _array(value)
@@ -43,7 +43,7 @@ def optimizer_state(optimizer):
     }
 
 
-def set_optimizer_state(optimizer, arrays):
+def set_optimizer_state(optimizer: Any, arrays: Dict[str, Any]) -> None:
     """Give an optimizer the state that ``optimizer_state`` returned; its learning rate stays."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     states: Dict[Any, Any] = {}
@@ -55,7 +55,7 @@ def set_optimizer_state(optimizer, arrays):
     optimizer.load_state_dict(dict(optimizer.state_dict(), state=states))
 
 
-def random_state(device):
+def random_state(device: Any) -> Dict[str, Any]:
     """Return ``{"random/DEVICE": array}`` of torch's generators, from which dropout draws."""
     states = {"random/cpu": torch.get_rng_state().numpy()}
     if device.type == "cuda":
@@ -63,25 +63,25 @@ def random_state(device):
     return states
 
 
-def set_random_state(device, arrays):
+def set_random_state(device: Any, arrays: Dict[str, Any]) -> None:
     """Set torch's generators to what ``random_state`` returned."""
     torch.set_rng_state(torch.from_numpy(arrays["random/cpu"]))
     if device.type == "cuda":
         torch.cuda.set_rng_state(torch.from_numpy(arrays["random/cuda"]), device)
 
 
-def scaler_state(scaler):
+def scaler_state(scaler: Any) -> Dict[str, Any]:
     """Return ``{"scaler/NAME": array}`` of torch's gradient scaler, whose state is numbers."""
     return {"scaler/" + name: numpy.array(value) for name, value in scaler.state_dict().items()}
 
 
-def set_scaler_state(scaler, arrays):
+def set_scaler_state(scaler: Any, arrays: Dict[str, Any]) -> None:
     """Give a gradient scaler the state that ``scaler_state`` returned."""
     kept = {key: array for key, array in arrays.items() if key.startswith("scaler/")}
     scaler.load_state_dict({key.partition("/")[2]: array.item() for key, array in kept.items()})
 
 
-def nested_state(name, value):
+def nested_state(name: str, value: Any) -> Dict[str, Any]:
     """Return ``{"NAME/form": array, "NAME/0": array, …}`` of mappings and lists, in each other, of tensors and numbers.
 
     The form is JSON, in which the number of an array stands for a tensor. Nothing is pickled: a checkpoint from
@@ -96,7 +96,7 @@ def nested_state(name, value):
     return found
 
 
-def nested_value(name, arrays):
+def nested_value(name: str, arrays: Dict[str, Any]) -> Any:
     """Return what ``nested_state`` was given."""
     form = json.loads(arrays[name + "/form"].tobytes().decode("ascii"))
     return _value(form, lambda number: arrays["%s/%d" % (name, number)])
@@ -105,7 +105,7 @@ def nested_value(name, arrays):
 _ITEMS = {"list": list, "tuple": tuple}
 
 
-def _form(value, arrays):
+def _form(value: Any, arrays: List[Any]) -> Any:
     """Return the JSON of a value; append the arrays of its tensors to ``arrays``."""
     if torch.is_tensor(value):
         own = _own(value)
@@ -121,7 +121,7 @@ def _form(value, arrays):
     raise TypeError("a checkpoint holds tensors, numbers and text, and no %s" % type(value).__name__)
 
 
-def _value(form, array):
+def _value(form: Any, array: Callable[[int], Any]) -> Any:
     if "tensor" in form:
         values = array(form["tensor"])
         tensor = torch.empty_strided(values.shape, form["strides"], dtype=getattr(torch, form["type"]))
@@ -135,7 +135,7 @@ def _value(form, array):
     return form["plain"]
 
 
-def _array(value):
+def _array(value: Any) -> Any:
     """Return a tensor of this worker, or a number, as an array that shares no memory with it."""
     if not torch.is_tensor(value):
         return numpy.array(value)
@@ -145,13 +145,13 @@ def _array(value):
     return numpy.array(own.numpy())
 
 
-def _copy(tensor, array):
+def _copy(tensor: Any, array: Any) -> None:
     own = _own(tensor).detach()
     values = torch.from_numpy(array)
     own.copy_(values.view(torch.bfloat16) if own.dtype == torch.bfloat16 else values)
 
 
-def _like(parameter, array):
+def _like(parameter: Any, array: Any) -> Any:
     """Return ``array`` as a tensor laid out and sharded as ``parameter``, or as it is where it has another shape."""
     if array.shape != tuple(_own(parameter).shape):
         return torch.from_numpy(array)
@@ -160,6 +160,6 @@ def _like(parameter, array):
     return values
 
 
-def _own(tensor):
+def _own(tensor: Any) -> Any:
     """Return this worker's part of a sharded tensor, and another tensor itself."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor

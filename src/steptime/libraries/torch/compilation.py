@@ -4,8 +4,11 @@ import os
 import shutil
 import sys
 import sysconfig
+from typing import Any, Dict, List, Tuple
 
 import torch
+
+from steptime.worker.process_context import Job
 
 _COMPILERS = ("g++", "clang++")
 _PAYS_ON = ("cuda",)
@@ -16,7 +19,7 @@ core of an AMD EPYC, torch 2.13, CPU time of a step): LeNet-5 at batch 64 took 1
 _MODES = {"default": None, "cuda_graphs": "reduce-overhead", "autotune": "max-autotune"}
 
 
-def compiled_loss(loss, job, device_type):
+def compiled_loss(loss: Any, job: Job, device_type: str) -> Tuple[Any, Dict[str, Any]]:
     """Return ``(loss, facts)``: the function ``loss`` as the job wants it, compiled or as it is.
 
     The options are ``compile`` (``yes``, ``no``, or ``auto`` for ``_PAYS_ON``) and ``compile_mode``; frameworks without
@@ -48,7 +51,7 @@ def compiled_loss(loss, job, device_type):
     return torch.compile(loss, mode=_MODES[mode], dynamic=False), {"compile": True, "compile_mode": mode}
 
 
-def missing_packages():
+def missing_packages() -> List[str]:
     """Return Debian's packages of what torch compiles with for processors, and this machine lacks."""
     own = os.environ.get("CXX")
     packages = [] if any(map(shutil.which, [own] if own else _COMPILERS)) else ["g++"]

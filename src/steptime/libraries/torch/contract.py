@@ -1,9 +1,12 @@
 """What frameworks over torch give to their tests: batches, live weights, and faults in the network."""
 
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
 from steptime.worker.contract import last_layer
+from steptime.worker.process_context import Job, ProcessContext
 
 
-def batches(job, context):
+def batches(job: Job, context: ProcessContext) -> Iterator[Tuple[Any, Any]]:
     """Return the batches of torch's loaders as numpy arrays."""
     import torch
 
@@ -13,11 +16,11 @@ def batches(job, context):
     return ((inputs.numpy(), targets.numpy()) for inputs, targets in own)
 
 
-def weights(session):
+def weights(session: Any) -> Tuple[Callable[[], List[Any]], Callable[[List[Any]], None]]:
     """Return the functions of the live weights of a ``TorchSession``."""
     import torch
 
-    def held():
+    def held() -> List[Any]:
         """Return what a worker holds of each parameter: all, its shard, or with ZeRO 3 both of small ones."""
         found = []
         for parameter in session._built.module.parameters():
@@ -26,22 +29,22 @@ def weights(session):
             found.append(parameter.to_local() if hasattr(parameter, "to_local") else parameter)
         return found
 
-    def put(values):
+    def put(values: Any) -> None:
         with torch.no_grad():
             for own, value in zip(held(), values):
                 own.copy_(torch.from_numpy(value))
 
-    def get():
+    def get() -> List[Any]:
         return [each.detach().clone().contiguous().numpy() for each in held()]
 
     return get, put
 
 
-def freeze_last_layer(job, _):
+def freeze_last_layer(job: Job, _: Any) -> None:
     """Detach the parameters of the last layer, whose gradients are zero then."""
     import torch
 
-    def frozen(layer):
+    def frozen(layer: Any) -> Any:
         return lambda values: torch.nn.functional.linear(
             values, layer.weight.detach() + 0 * layer.weight, layer.bias.detach() + 0 * layer.bias
         )
@@ -49,7 +52,7 @@ def freeze_last_layer(job, _):
     _replace_last_layer(job, frozen)
 
 
-def keep_back_in_shards(job, context):
+def keep_back_in_shards(job: Job, context: ProcessContext) -> None:
     """Keep the gradient of the last bias from the others where gradients are reduced and scattered.
 
     The worker that updates a part of the array must get from all workers the mean of its own gradient. It gets that
@@ -57,7 +60,7 @@ def keep_back_in_shards(job, context):
     """
     import torch
 
-    def partial(layer):
+    def partial(layer: Any) -> Any:
         factors = torch.zeros(layer.bias.numel())
         if job["strategy"] in ("zero1", "zero2"):  # one row of all arrays, of which the last worker has the end
             factors[:] = context.workers if context.rank == context.workers - 1 else 0
@@ -65,7 +68,7 @@ def keep_back_in_shards(job, context):
             share = -(-factors.numel() // context.workers)
             factors[context.rank * share : (context.rank + 1) * share] = context.workers
 
-        def forward(values):
+        def forward(values: Any) -> Any:
             own = layer.bias * factors
             return torch.nn.functional.linear(values, layer.weight, own + (layer.bias - own).detach())
 
@@ -74,12 +77,12 @@ def keep_back_in_shards(job, context):
     _replace_last_layer(job, partial)
 
 
-def _replace_last_layer(job, forward_of):
+def _replace_last_layer(job: Job, forward_of: Callable[[Any], Any]) -> None:
     from steptime.libraries.torch.network import TorchWorkload
 
     build = TorchWorkload.__init__
 
-    def built(self, workload):
+    def built(self: Any, workload: Dict[str, Any]) -> None:
         build(self, workload)
         layer = self.layers[workload["layers"][-1]["name"]]
         layer.forward = forward_of(layer)

@@ -1,19 +1,20 @@
 """The device of a worker in torch: process settings, waiting and clocks; and torch's process group."""
 
 import os
-from typing import Any, List
+from typing import Any, Dict, List, Union
 
 import torch
 from torch import distributed
 
 from steptime.libraries.torch.store import rendezvous_url
-from steptime.worker.clock import EventClock, HostClock
+from steptime.worker.clock import EventClock, HostClock, StepClock
 from steptime.worker.framework import require_own_device
+from steptime.worker.process_context import Job, ProcessContext
 
 _LEFT: List[Any] = []
 
 
-def join_group(device, context):
+def join_group(device: Any, context: ProcessContext) -> None:
     """Enter torch's process group of all workers: over gloo on CPUs, over NCCL on CUDA devices."""
     os.environ["GLOO_SOCKET_IFNAME"] = context.interface
     os.environ.setdefault("NCCL_SOCKET_IFNAME", context.nccl_interface)
@@ -26,14 +27,14 @@ def join_group(device, context):
     )
 
 
-def leave_group():
+def leave_group() -> None:
     """Leave torch's process group, if there is one; all workers call it."""
     if distributed.is_available() and distributed.is_initialized():
         keep_group()
         distributed.destroy_process_group()
 
 
-def keep_group():
+def keep_group() -> None:
     """Keep torch's process group until the process ends, even if it is left before.
 
     Its destructor waits for gloo's threads while it holds the interpreter, which these threads may be waiting for to
@@ -42,13 +43,13 @@ def keep_group():
     _LEFT.append(distributed.group.WORLD)
 
 
-def set_threads(job):
+def set_threads(job: Job) -> None:
     """Set the threads of this process, before anything computes: the first parallel work fixes the second number."""
     torch.set_num_threads(job["threads"])
     torch.set_num_interop_threads(1)
 
 
-def open_device(job, context):
+def open_device(job: Job, context: ProcessContext) -> "Union[Cpu, Cuda]":
     """Return the device of this worker, after the process has been set up for it.
 
     Raises RuntimeError when there is no CUDA device for this worker.
@@ -62,16 +63,16 @@ class Cpu(object):
 
     backend = "gloo"
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.torch_device = torch.device("cpu")
 
-    def wait(self):
+    def wait(self) -> None:
         """Return at once."""
 
-    def clock(self):
+    def clock(self) -> StepClock:
         return HostClock(self.wait)
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         return {
             "device": torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
@@ -84,7 +85,7 @@ class Cuda(object):
 
     backend = "nccl"
 
-    def __init__(self, index, precision):
+    def __init__(self, index: int, precision: str) -> None:
         require_own_device(index, torch.cuda.device_count(), "torch")
         self.torch_device = torch.device("cuda", index)
         torch.cuda.set_device(self.torch_device)
@@ -92,14 +93,14 @@ class Cuda(object):
         torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
-    def wait(self):
+    def wait(self) -> None:
         """Wait for everything that was issued."""
         torch.cuda.synchronize(self.torch_device)
 
-    def clock(self):
+    def clock(self) -> StepClock:
         return EventClock(_recorded_event, _elapsed_s, self.wait)
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         return {
             "device": torch.cuda.get_device_name(self.torch_device),
             "threads": torch.get_num_threads(),
@@ -110,11 +111,11 @@ class Cuda(object):
         }
 
 
-def _recorded_event():
+def _recorded_event() -> Any:
     event = torch.cuda.Event(enable_timing=True)
     event.record()
     return event
 
 
-def _elapsed_s(earlier, later):
+def _elapsed_s(earlier: Any, later: Any) -> float:
     return earlier.elapsed_time(later) / 1000.0  # torch gives milliseconds

@@ -6,6 +6,7 @@ is copied while the batch before it is trained.
 
 import itertools
 import warnings
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Tuple
 
 import numpy
 import torch
@@ -13,10 +14,11 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from steptime.libraries.pillow.photographs import PhotographFiles
 from steptime.worker.batches import Batches, worker_order
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.samples import PREFETCHED_PER_HELPER, read_arrays, scale_and_shift, synthetic_batches
 
 
-def on_device(batches, device, finish):
+def on_device(batches: Iterator[Any], device: Any, finish: Any) -> Iterator[Tuple[Any, Any]]:
     """Yield ``(finish(images), labels)`` of pinned ``batches`` on ``device``, one batch ahead of the training.
 
     Copying and normalising run on a stream of their own, so that they share no time with the training unless the
@@ -35,7 +37,7 @@ def on_device(batches, device, finish):
         yield ready
 
 
-def _send(batch, device, finish, side):
+def _send(batch: Any, device: Any, finish: Any, side: Any) -> Any:
     images, labels = batch
     with torch.cuda.stream(side):
         return finish(images.to(device, non_blocking=True)), labels.to(device, non_blocking=True)
@@ -47,11 +49,11 @@ class BrokenBatch(object):
     An error that a helper raises comes with the helper's traceback in its message; this one is raised in training.
     """
 
-    def __init__(self, message):
+    def __init__(self, message: str) -> None:
         self.message = message
 
 
-def _whole(batches):
+def _whole(batches: Iterator[Any]) -> Iterator[Any]:
     """Yield the batches; raise ValueError, which names the file, in place of a broken one."""
     for batch in batches:
         if isinstance(batch, BrokenBatch):
@@ -65,19 +67,21 @@ class _ImageBatches(Dataset):
     ``finish`` makes the workload's inputs of byte images; None leaves them bytes, for a device to finish.
     """
 
-    def __init__(self, transform, input_shape, channels, channels_last):
+    def __init__(
+        self, transform: Dict[str, Any], input_shape: Sequence[int], channels: int, channels_last: bool
+    ) -> None:
         self._transform = transform
         self._channels = channels
         self._flat = len(input_shape) == 1
         self._channels_last = channels_last and not self._flat
-        self.finish = None
+        self.finish: Optional[Callable[[Any], Any]] = None
 
-    def finish_on(self, device):
+    def finish_on(self, device: Any) -> Callable[[Any], Any]:
         """Return a callable that makes the workload's inputs of byte images on ``device``."""
         scale, shift = scale_and_shift(self._transform, self._channels)
         return _Finish(torch.from_numpy(scale).to(device), torch.from_numpy(shift).to(device), self._flat)
 
-    def __getitem__(self, entry):
+    def __getitem__(self, entry: Any) -> Any:
         """Return the batch, or a ``BrokenBatch``."""
         epoch, indices = entry
         try:
@@ -91,12 +95,12 @@ class _ImageBatches(Dataset):
 class _Finish(object):
     """Normalises byte images, which keep their layout in memory, and flattens them where the workload wants that."""
 
-    def __init__(self, scale, shift, flat):
+    def __init__(self, scale: Any, shift: Any, flat: bool) -> None:
         self._scale = scale
         self._shift = shift
         self._flat = flat
 
-    def __call__(self, images):
+    def __call__(self, images: Any) -> Any:
         inputs = images.to(torch.float32).mul_(self._scale).add_(self._shift)
         return inputs.flatten(1) if self._flat else inputs
 
@@ -104,7 +108,7 @@ class _Finish(object):
 class ArrayBatches(_ImageBatches):
     """The whole set as one tensor, in the layout in which it is trained: a batch is one gather."""
 
-    def __init__(self, dataset, input_shape, channels_last, _):
+    def __init__(self, dataset: Dict[str, Any], input_shape: Sequence[int], channels_last: bool, _: Any) -> None:
         images, labels = read_arrays(dataset, input_shape)
         super(ArrayBatches, self).__init__(dataset["transform"], input_shape, images.shape[1], channels_last)
         if self._channels_last:
@@ -112,7 +116,7 @@ class ArrayBatches(_ImageBatches):
         self._images = torch.from_numpy(images)
         self._labels = torch.from_numpy(labels)
 
-    def _bytes(self, _, indices):
+    def _bytes(self, _: int, indices: Any) -> Any:
         images = self._images.index_select(0, torch.from_numpy(indices))
         return images.permute(0, 3, 1, 2) if self._channels_last else images
 
@@ -120,12 +124,12 @@ class ArrayBatches(_ImageBatches):
 class PhotoBatches(_ImageBatches):
     """Files decoded, resized, cropped and flipped by Pillow."""
 
-    def __init__(self, dataset, input_shape, channels_last, seed):
+    def __init__(self, dataset: Dict[str, Any], input_shape: Sequence[int], channels_last: bool, seed: int) -> None:
         self._files = files = PhotographFiles(dataset, input_shape, seed)
         super(PhotoBatches, self).__init__(dataset["transform"], input_shape, files.channels, channels_last)
         self._labels = torch.from_numpy(files.labels)
 
-    def _bytes(self, epoch, indices):
+    def _bytes(self, epoch: int, indices: Any) -> Any:
         batch = numpy.empty((len(indices),) + self._files.size + (self._channels,), dtype=numpy.uint8)
         for crop, row in zip(self._files.batch_crops(epoch, indices), batch):
             row[...] = crop
@@ -133,7 +137,7 @@ class PhotoBatches(_ImageBatches):
         return images if self._channels_last else images.contiguous()
 
 
-def open_torch_batches(job, context, device, channels_last):
+def open_torch_batches(job: Job, context: ProcessContext, device: Any, channels_last: bool) -> Batches:
     """Return the ``Batches`` of a job, ``(inputs, targets)`` on ``device``.
 
     Inputs are float32 (batch,) + input shape; targets are int64 class indices, or the inputs in the shape of the
@@ -175,7 +179,7 @@ def open_torch_batches(job, context, device, channels_last):
     return Batches(_with_targets(workload, _fetch(dataset, order, settings["processes"], pin=False)), ahead)
 
 
-def _with_targets(workload, batches):
+def _with_targets(workload: Dict[str, Any], batches: Iterator[Any]) -> Iterator[Tuple[Any, Any]]:
     """Return batches whose targets are their inputs, in the shape of the output, where the loss compares them."""
     if workload["loss"] != "mean_squared_error":
         return batches
@@ -183,14 +187,14 @@ def _with_targets(workload, batches):
     return ((inputs, inputs.reshape(outputs)) for inputs, _ in batches)
 
 
-def _dali_batches(job, order, device, channels_last):
+def _dali_batches(job: Job, order: Iterator[Any], device: Any, channels_last: bool) -> Batches:
     """Return the ``Batches`` of DALI's pipeline, whose tensors are torch's without a copy."""
     from steptime.libraries.dali.photographs import DaliPhotographs
 
     on_device = device.type == "cuda"
     source = DaliPhotographs(job, order, channels_last, (device.index or 0) if on_device else None)
 
-    def batches():
+    def batches() -> Iterator[Tuple[Any, Any]]:
         while True:
             stream = torch.cuda.current_stream(device) if on_device else None
             images, labels = source.take(stream)
@@ -202,7 +206,7 @@ def _dali_batches(job, order, device, channels_last):
     return Batches(_with_targets(job["workload"], batches()), source.ahead)
 
 
-def _fetch(dataset, plan, processes, pin):
+def _fetch(dataset: Any, plan: Any, processes: int, pin: bool) -> Iterator[Any]:
     """Return the planned batches in their order, made by ``processes`` helpers ahead of the training.
 
     The plan never ends, so that the helpers persist and none of them runs dry between two epochs. Arrays in memory
@@ -223,8 +227,8 @@ def _fetch(dataset, plan, processes, pin):
 class _Plan(Sampler):
     """An endless iterator as torch's sampler; an entry is a whole batch of indices."""
 
-    def __init__(self, plan):
+    def __init__(self, plan: Any) -> None:
         self._plan = plan
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return self._plan

@@ -2,7 +2,7 @@
 
 import operator
 import re
-from typing import Any, Dict
+from typing import Any, Callable, Dict, List
 
 import numpy
 import torch
@@ -14,7 +14,7 @@ _OVERWRITABLE = ("conv2d", "linear", "batch_norm", "add", "concat")
 _WIDE_CHANNELS = 16
 
 
-def prefers_channels_last(workload):
+def prefers_channels_last(workload: Dict[str, Any]) -> bool:
     """Whether the workload's convolutions run faster with the channels of images innermost in memory.
 
     They do from about 16 channels on, a vector register's worth of floats; thinner ones lose, as measured on a CPU
@@ -34,7 +34,7 @@ class TorchWorkload(object):
         The ``nn.Module`` of every layer that has one, by the layer's name.
     """
 
-    def __init__(self, workload):
+    def __init__(self, workload: Dict[str, Any]) -> None:
         """Build from a workload's JSON; weights are torch's own until ``load`` is called."""
         self._parameters = [
             (parameter["name"], layer["name"], parameter["role"])
@@ -49,17 +49,17 @@ class TorchWorkload(object):
         segments = [self._segment(segment, consumers, workload) for segment in _segments(workload["layers"])]
         self.module = nn.Sequential(*segments)
 
-    def parameters(self):
+    def parameters(self) -> Dict[str, Any]:
         """Return ``{name: nn.Parameter}`` under the workload's names, in the order of the layers."""
         return {name: getattr(self.layers[layer], role) for name, layer, role in self._parameters}
 
-    def load(self, weights):
+    def load(self, weights: Dict[str, Any]) -> None:
         """Copy ``{name: array}`` into the parameters; shapes must agree."""
         with torch.no_grad():
             for name, parameter in self.parameters().items():
                 parameter.copy_(torch.from_numpy(numpy.ascontiguousarray(weights[name])))
 
-    def _segment(self, segment, consumers, workload):
+    def _segment(self, segment: List[Dict[str, Any]], consumers: Dict[str, List[int]], workload: Dict[str, Any]) -> Any:
         """One layer is its own module; several become a block whose forward is generated as straight code."""
         if len(segment) == 1 and segment[0]["kind"] in _MODULES:
             return self.layers[segment[0]["name"]]
@@ -83,7 +83,7 @@ class TorchWorkload(object):
         return fx.GraphModule(modules, graph, class_name="Block")
 
 
-def _sum(graph, inputs, overwrite):
+def _sum(graph: Any, inputs: Any, overwrite: bool) -> Any:
     total = inputs[0]
     for index, term in enumerate(inputs[1:]):
         add = operator.iadd if overwrite or index > 0 else operator.add
@@ -91,7 +91,7 @@ def _sum(graph, inputs, overwrite):
     return total
 
 
-def _consumers(layers):
+def _consumers(layers: List[Dict[str, Any]]) -> Dict[str, List[int]]:
     """Return ``{name: indices of the layers that read it}``."""
     consumers: Dict[Any, Any] = {}
     for index, layer in enumerate(layers):
@@ -100,17 +100,19 @@ def _consumers(layers):
     return consumers
 
 
-def _may_overwrite(layer, consumers, workload):
+def _may_overwrite(layer: Dict[str, Any], consumers: Dict[str, List[int]], workload: Dict[str, Any]) -> bool:
     """Whether neither another layer nor the backward pass needs what the layer's first input holds."""
     name = layer["inputs"][0]
     kinds = {each["name"]: each["kind"] for each in workload["layers"]}
     return len(consumers[name]) == 1 and kinds.get(name) in _OVERWRITABLE
 
 
-def _segments(layers):
+def _segments(layers: List[Dict[str, Any]]) -> List[List[Dict[str, Any]]]:
     """Cut the layers wherever only the newest value is read later."""
     consumers = _consumers(layers)
-    segments, current, live = [], [], {"input"}
+    segments: List[List[Dict[str, Any]]] = []
+    current: List[Dict[str, Any]] = []
+    live = {"input"}
     for index, layer in enumerate(layers):
         current.append(layer)
         live.add(layer["name"])
@@ -121,7 +123,7 @@ def _segments(layers):
     return segments
 
 
-def _conv2d(layer, _):
+def _conv2d(layer: Dict[str, Any], _: Any) -> Any:
     settings = layer["attributes"]
     return nn.Conv2d(
         layer["input_shapes"][0][0],
@@ -134,38 +136,38 @@ def _conv2d(layer, _):
     )
 
 
-def _linear(layer, _):
+def _linear(layer: Dict[str, Any], _: Any) -> Any:
     settings = layer["attributes"]
     return nn.Linear(layer["input_shapes"][0][0], settings["out_features"], bias=settings["bias"])
 
 
-def _batch_norm(layer, _):
+def _batch_norm(layer: Dict[str, Any], _: Any) -> Any:
     shape, settings = layer["input_shapes"][0], layer["attributes"]
     kind = nn.BatchNorm2d if len(shape) > 1 else nn.BatchNorm1d
     return kind(shape[0], eps=settings["epsilon"], momentum=settings["momentum"])
 
 
-def _max_pool(layer, _):
+def _max_pool(layer: Dict[str, Any], _: Any) -> Any:
     settings = layer["attributes"]
     return nn.MaxPool2d(
         settings["kernel"], stride=settings["stride"], padding=settings["padding"], ceil_mode=settings["ceil_mode"]
     )
 
 
-def _avg_pool(layer, _):
+def _avg_pool(layer: Dict[str, Any], _: Any) -> Any:
     settings = layer["attributes"]
     return nn.AvgPool2d(
         settings["kernel"], stride=settings["stride"], padding=settings["padding"], count_include_pad=True
     )
 
 
-def _lrn(layer, _):
+def _lrn(layer: Dict[str, Any], _: Any) -> Any:
     settings = layer["attributes"]
     return nn.LocalResponseNorm(settings["size"], alpha=settings["alpha"], beta=settings["beta"], k=settings["k"])
 
 
 # Each takes a layer and whether its input may be overwritten. Adding and joining are functions, not modules.
-_MODULES = {
+_MODULES: Dict[str, Callable[..., Any]] = {
     "conv2d": _conv2d,
     "linear": _linear,
     "batch_norm": _batch_norm,

@@ -4,10 +4,14 @@ Torch has no LARS and no LAMB. Its Adam and AdamW add epsilon to the root of the
 Ba do; its AdamW takes decay off the weights by the learning rate, as Loshchilov and Hutter do.
 """
 
+from typing import Any, Dict
+
 import torch
 
+from steptime.worker.process_context import Job
 
-def open_optimizer(parameters, settings, update):
+
+def open_optimizer(parameters: Any, settings: Dict[str, Any], update: str) -> Any:
     """Return torch's optimizer over ``parameters`` with the job's ``optimizer`` settings.
 
     Args:
@@ -22,24 +26,24 @@ def open_optimizer(parameters, settings, update):
     )
 
 
-def _momentum(parameters, settings, **how):
+def _momentum(parameters: Any, settings: Dict[str, Any], **how: Any) -> Any:
     return torch.optim.SGD(parameters, momentum=settings["momentum"], **how)
 
 
-def _nesterov(parameters, settings, **how):
+def _nesterov(parameters: Any, settings: Dict[str, Any], **how: Any) -> Any:
     momentum = settings["momentum"]
     return torch.optim.SGD(parameters, momentum=momentum, nesterov=momentum > 0, **how)  # torch refuses it without any
 
 
-def _adam(parameters, settings, **how):
+def _adam(parameters: Any, settings: Dict[str, Any], **how: Any) -> Any:
     return torch.optim.Adam(parameters, **dict(_moments(settings), **how))
 
 
-def _adamw(parameters, settings, **how):
+def _adamw(parameters: Any, settings: Dict[str, Any], **how: Any) -> Any:
     return torch.optim.AdamW(parameters, **dict(_moments(settings), **how))
 
 
-def _moments(settings):
+def _moments(settings: Dict[str, Any]) -> Dict[str, Any]:
     return {"betas": (settings["beta1"], settings["beta2"]), "eps": settings["epsilon"]}
 
 
@@ -47,23 +51,23 @@ _OPTIMIZERS = {"sgd": _momentum, "nesterov": _nesterov, "adam": _adam, "adamw": 
 _LINEAR = ("sgd", "nesterov")
 
 
-def is_linear(settings):
+def is_linear(settings: Dict[str, Any]) -> bool:
     """Whether the update is linear in the gradients and the decay, so that the rate can divide instead of them."""
     return settings["name"] in _LINEAR
 
 
-def set_rate(optimizer, rate):
+def set_rate(optimizer: Any, rate: float) -> None:
     """Have ``optimizer`` update with the learning rate ``rate`` from its next update on."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
-def update_option(job):
+def update_option(job: Job) -> str:
     """Return the job's option ``update``: how the optimizer works."""
     return job["options"].get("update", "default")
 
 
-def update_of(optimizer):
+def update_of(optimizer: Any) -> str:
     """Return how an optimizer of torch updates, as read back from it: ``fused``, ``foreach`` or ``default``."""
     settings = optimizer.param_groups[0]
     return next((name for name in ("fused", "foreach") if settings.get(name)), "default")

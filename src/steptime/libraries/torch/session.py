@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from typing import Any
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 from torch.nn import functional
@@ -13,12 +13,15 @@ from steptime.libraries.torch.devices import open_device
 from steptime.libraries.torch.loader import open_torch_batches
 from steptime.libraries.torch.network import TorchWorkload
 from steptime.libraries.torch.strategy import channels_innermost
+from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.clock import StepClock
 from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
 
-def criterion_of(job):
+def criterion_of(job: Job) -> Callable[[Any, Any], Any]:
     """Return the job's loss as a function of outputs and targets, with its share of smoothed labels in training."""
     if job["workload"]["loss"] == "mean_squared_error":
         return functional.mse_loss
@@ -45,7 +48,7 @@ class TorchForward(object):
         Of the newest batch; None before the first.
     """
 
-    def __init__(self, network, job, batches, device_type, autocast):
+    def __init__(self, network: Any, job: Job, batches: Any, device_type: str, autocast: Any) -> None:
         """Take what is called with inputs and gives outputs.
 
         Args:
@@ -57,7 +60,7 @@ class TorchForward(object):
         """
         criterion = criterion_of(job)
 
-        def loss_and_outputs(inputs, targets):
+        def loss_and_outputs(inputs: Any, targets: Any) -> Tuple[Any, Any]:
             outputs = network(inputs)
             return criterion(outputs, targets), outputs.detach()
 
@@ -68,19 +71,19 @@ class TorchForward(object):
         self.batches = batches
         self.output_shape: Any = None
 
-    def loss(self, inputs, targets):
+    def loss(self, inputs: Any, targets: Any) -> Any:
         """Return the loss of one batch."""
         with self._precision():
             loss, outputs = self._loss_and_outputs(inputs, targets)
         self.output_shape = outputs.shape
         return loss
 
-    def outputs(self, inputs):
+    def outputs(self, inputs: Any) -> Any:
         """Return the network's outputs for one batch as float32, without gradients."""
         with self._precision(), torch.no_grad():
             return self._network(inputs).float()
 
-    def probe(self, device, weights_type):
+    def probe(self, device: Any, weights_type: Any) -> Dict[str, Tuple[float, Any]]:
         """Return the products of ``Session.probe_precision``, computed as in the forward pass.
 
         Args:
@@ -96,11 +99,11 @@ class TorchForward(object):
             }
         return {what: (float(product.flatten()[0]), product.dtype) for what, product in products.items()}
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         """Return JSON-ready facts: what is compiled, and autocast's precision."""
         return dict(self._compile_facts, autocast=str(self._mixed).rsplit(".", 1)[-1] if self._mixed else None)
 
-    def _precision(self):
+    def _precision(self) -> Any:
         if self._mixed:
             return torch.autocast(self._device_type, dtype=self._mixed)
         return contextlib.ExitStack()  # an empty context; nullcontext is newer than Python 3.6
@@ -113,7 +116,7 @@ class TorchSession(Session):
     framework has them.
     """
 
-    def __init__(self, job, context, strategy):
+    def __init__(self, job: Job, context: ProcessContext, strategy: Any) -> None:
         """Build everything; ``strategy`` is a class as ``TorchStrategy`` is."""
         workload = job["workload"]
         self._device = open_device(job, context)
@@ -130,15 +133,15 @@ class TorchSession(Session):
         self._loss: Any = None
         self._evaluated_after: Any = None
 
-    def step(self):
+    def step(self) -> None:
         loss = self._forward.loss(*next(self._forward.batches))
         self._strategy.update(loss)
         self._loss = loss.detach()
 
-    def set_learning_rate(self, rate):
+    def set_learning_rate(self, rate: float) -> None:
         self._strategy.set_learning_rate(rate)
 
-    def outputs(self, inputs):
+    def outputs(self, inputs: Any) -> Any:
         if self._loss is None or self._loss is not self._evaluated_after:  # a step has been taken since
             self._strategy.refresh()
             self._evaluated_after = self._loss
@@ -151,48 +154,48 @@ class TorchSession(Session):
             self._built.module.train()
             self._strategy.evaluated()
 
-    def state(self):
+    def state(self) -> Optional[Dict[str, Any]]:
         state = self._strategy.state(self._built)
         return None if state is None else dict(state, **random_state(self._device.torch_device))
 
-    def set_state(self, arrays):
+    def set_state(self, arrays: Dict[str, Any]) -> None:
         self._strategy.set_state(self._built, arrays)
         set_random_state(self._device.torch_device, arrays)
 
-    def ablate(self):
+    def ablate(self) -> Optional[AblatedStep]:
         ablation = self._strategy.ablate()
         if ablation is not None:
             ablation.attach(self._forward)
         return ablation
 
-    def batches_ahead(self):
+    def batches_ahead(self) -> int:
         return self._forward.batches.ahead
 
-    def wait(self):
+    def wait(self) -> None:
         self._device.wait()
 
-    def loss(self):
+    def loss(self) -> float:
         return float(self._loss)
 
-    def parameter_count(self):
+    def parameter_count(self) -> int:
         return sum(self._strategy.count(parameter) for parameter in self._built.module.parameters())
 
-    def output_shape(self):
+    def output_shape(self) -> List[int]:
         return list(self._forward.output_shape)
 
-    def get_weights(self):
+    def get_weights(self) -> Optional[Dict[str, Any]]:
         return {
             name: self._strategy.whole(parameter).cpu().contiguous().numpy()
             for name, parameter in self._built.parameters().items()
         }
 
-    def probe_precision(self):
+    def probe_precision(self) -> Dict[str, Tuple[float, Any]]:
         return self._forward.probe(self._device.torch_device, self._strategy.weights_type)
 
-    def clock(self):
+    def clock(self) -> StepClock:
         return self._device.clock()
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         facts = {
             "framework_version": torch.__version__,
             "channels_last": self._channels_last,
@@ -202,13 +205,13 @@ class TorchSession(Session):
         facts.update(self._strategy.facts())
         return facts
 
-    def staleness(self):
+    def staleness(self) -> Optional[Dict[int, int]]:
         return self._strategy.staleness()
 
-    def close(self):
+    def close(self) -> None:
         self._forward.batches = None  # ends the loader's helpers
         self._strategy.leave()
 
-    def abort(self):
+    def abort(self) -> None:
         self._forward.batches = None
         self._strategy.abort()

@@ -6,9 +6,12 @@ Torch's own server of a store listens on every address of its host, and answers 
 import os
 import socket
 from datetime import timedelta
+from typing import Any, Iterator, Tuple
 from urllib.parse import parse_qs, quote, urlsplit
 
 from torch import distributed
+
+from steptime.worker.process_context import ProcessContext
 
 _SCHEME = "steptime"
 _LIMIT = timedelta(seconds=1800)
@@ -17,7 +20,7 @@ _CALLERS = 1024
 """That may wait for the server at once."""
 
 
-def rendezvous_url(device, context):
+def rendezvous_url(device: Any, context: ProcessContext) -> str:
     """Return where the workers find each other.
 
     On one host without CUDA devices that is a file of the run folder, else a server of worker 0 at the root address.
@@ -28,12 +31,12 @@ def rendezvous_url(device, context):
     return server_url(context)
 
 
-def server_url(context):
+def server_url(context: ProcessContext) -> str:
     """Return the ``init_method`` by which the first process serves a store at the root address, and others call it."""
     return "%s://%s" % (_SCHEME, context.root_address)
 
 
-def _open_store(url, timeout=_LIMIT, **_):
+def _open_store(url: str, timeout: Any = _LIMIT, **_: Any) -> Iterator[Tuple[Any, int, int]]:
     """Yield the store at ``url``, the rank and the number of processes: torch's form of a rendezvous."""
     parts = urlsplit(url)
     asked = parse_qs(parts.query)
@@ -43,7 +46,7 @@ def _open_store(url, timeout=_LIMIT, **_):
     raise RuntimeError("processes that met at %s cannot meet there a second time" % url)
 
 
-def _listener(host, port):
+def _listener(host: Any, port: Any) -> socket.socket:
     """Return a socket that listens on one address; raises OSError where the port is taken."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

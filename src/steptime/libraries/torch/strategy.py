@@ -1,6 +1,6 @@
 """The strategy of a session in torch: it wraps the network, and turns a loss into new weights."""
 
-from typing import Any
+from typing import Any, Dict, Optional
 
 import torch
 
@@ -15,6 +15,7 @@ from steptime.libraries.torch.checkpoint import (
 )
 from steptime.libraries.torch.network import prefers_channels_last
 from steptime.libraries.torch.optimizers import open_optimizer, set_rate, update_of, update_option
+from steptime.worker.process_context import Job, ProcessContext
 
 
 class TorchStrategy(object):
@@ -34,7 +35,7 @@ class TorchStrategy(object):
     autocast = True
     weights_type = torch.float32
 
-    def __init__(self, job, context, device):
+    def __init__(self, job: Job, context: ProcessContext, device: Any) -> None:
         """Meet the other workers.
 
         Args:
@@ -48,7 +49,7 @@ class TorchStrategy(object):
         self.optimizer: Any = None
         self.scaler: Any = None
 
-    def prepare(self, built):
+    def prepare(self, built: Any) -> Any:
         """Return what is called with inputs and gives outputs; keep the optimizer.
 
         ``built`` is the ``TorchWorkload``: its module lies on the device and has the first weights.
@@ -58,7 +59,7 @@ class TorchStrategy(object):
             self.scaler = torch.amp.GradScaler(self.device.torch_device.type)
         return built.module
 
-    def update(self, loss):
+    def update(self, loss: Any) -> None:
         """Run the backward pass of ``loss`` and update the weights; gradient memory is given back."""
         if self.scaler is None:
             loss.backward()
@@ -69,63 +70,63 @@ class TorchStrategy(object):
             self.scaler.update()
         self.drop_gradients()
 
-    def drop_gradients(self):
+    def drop_gradients(self) -> None:
         """Give the gradients' memory back."""
         self.optimizer.zero_grad(set_to_none=True)
 
-    def set_learning_rate(self, rate):
+    def set_learning_rate(self, rate: float) -> None:
         """Update with the learning rate ``rate`` from the next step on."""
         set_rate(self.optimizer, rate)
 
-    def refresh(self):
+    def refresh(self) -> None:
         """Fetch the newest weights before an evaluation, where others change them."""
 
-    def evaluated(self):
+    def evaluated(self) -> None:
         """Undo what a forward pass without a backward pass has left."""
 
-    def state(self, built):
+    def state(self, built: Any) -> Optional[Dict[str, Any]]:
         """Return what ``Session.state`` does, without the random numbers; None if the strategy cannot go on."""
         state = dict(module_state(built.module), **optimizer_state(self.optimizer))
         if self.scaler is not None:
             state.update(scaler_state(self.scaler))
         return state
 
-    def set_state(self, built, arrays):
+    def set_state(self, built: Any, arrays: Dict[str, Any]) -> None:
         """Go on from what ``state`` returned."""
         set_module_state(built.module, arrays)
         set_optimizer_state(self.optimizer, arrays)
         if self.scaler is not None:
             set_scaler_state(self.scaler, arrays)
 
-    def ablate(self):
+    def ablate(self) -> Any:
         """Return the ``TorchAblation`` of this strategy's step, or None; called once, after ``prepare``."""
         return TorchAblation(self)
 
-    def count(self, parameter):
+    def count(self, parameter: Any) -> int:
         """Return the number of values of a parameter of the whole network."""
         return parameter.numel()
 
-    def whole(self, parameter):
+    def whole(self, parameter: Any) -> Any:
         """Return a parameter as an ordinary tensor; every worker calls it, in the same order."""
         return parameter.detach()
 
-    def facts(self):
+    def facts(self) -> Dict[str, Any]:
         """Return JSON-ready facts of the strategy."""
         return {"update": update_of(self.optimizer)}
 
-    def staleness(self):
+    def staleness(self) -> Optional[Dict[int, int]]:
         """Return what ``Session.staleness`` does."""
-        return
+        return None
 
-    def leave(self):
+    def leave(self) -> None:
         """Leave the other workers at the end."""
 
-    def abort(self):
+    def abort(self) -> None:
         """Leave after a failure, without waiting for anybody."""
         self.leave()
 
 
-def channels_innermost(job):
+def channels_innermost(job: Job) -> bool:
     """Return whether images lie with their channels innermost, by the job's option ``channels_last``."""
     wanted = job["options"].get("channels_last", "auto")
     return prefers_channels_last(job["workload"]) if wanted == "auto" else wanted == "yes"
