@@ -2,9 +2,10 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
-from program import steptime
+from program import PROGRAM, steptime
 
 from steptime.cli.app import run_program
 from steptime.frameworks.manifest import load_manifests
@@ -49,6 +50,26 @@ def test_doctor_examines_a_machine_on_which_its_user_has_no_home_folder(monkeypa
     assert set(findings) >= {"python", *load_manifests()}
     assert findings["disk"]["status"] == "missing"
     assert "STEPTIME_CACHE" in findings["disk"]["fix"]
+
+
+def test_doctor_notes_the_shared_memory_of_a_container(tmp_path):
+    """64 MB, as Docker gives it."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-rm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a small disk")
+    inside = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'
+    done = subprocess.run(
+        [unshare, "-rm", "sh", "-c", inside, "sh", *PROGRAM, "doctor", "--json"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    (found,) = [finding for finding in json.loads(done.stdout) if finding["name"] == "shared memory"]
+    assert found["status"] == "note"
+    assert found["detail"].startswith("64 MiB free of 64 MiB in /dev/shm")
+    assert "--shm-size" in found["fix"]
 
 
 def test_an_empty_cache_is_an_empty_list_of_environments(tmp_path):

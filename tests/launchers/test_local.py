@@ -114,6 +114,20 @@ def test_a_hung_launch_names_the_worker_that_the_others_wait_for(tmp_path, progr
     assert outcome.reason.split("; ")[-1] == cause
 
 
+def test_the_reason_of_a_hang_quotes_the_last_lines_of_its_processes(tmp_path):
+    program = """
+        import os, time
+        rank = os.environ["STEPTIME_RANK"]
+        with open("worker-%s.err" % rank, "w") as file:  # as a worker does with its standard error
+            file.write("first\\nbus error in worker\\n\\n" if rank != "2" else "")
+        time.sleep(60)
+    """
+    outcome = launch(tmp_path, program, workers=3, time_limit_s=2.5)
+
+    assert "still running; last line of worker-0, worker-1: bus error in worker" in outcome.reason
+    assert "first" not in outcome.reason
+
+
 def test_a_launch_of_which_a_worker_stood_still_for_a_moment_has_failed(tmp_path):
     program = """
         import os, signal, subprocess, time

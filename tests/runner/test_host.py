@@ -5,7 +5,8 @@ import re
 import pytest
 import trials
 
-from steptime.runner.host import cores_near, memory_shortage
+from steptime.runner.admission import shared_memory_warning
+from steptime.runner.host import cores_near, memory_shortage, shared_batches_bytes, shared_memory_bytes
 from steptime.study.optimizer import Optimizer
 from steptime.study.trial import Trial
 from steptime.workloads.table import build_workload
@@ -45,6 +46,35 @@ def test_every_worker_needs_its_own():
 
 def test_where_nothing_fits_fewer_workers_are_advised():
     assert "fewer workers" in memory_shortage(trial(8, workers=64), RESNET, 2**30)
+
+
+def with_helpers(batch: int, processes: int, **changes: object) -> Trial:
+    size = {"input_shape": (3, 64, 64), "dataset": "photos", "loader": "native", "loader_processes": processes}
+    return trials.trial(**{**size, **changes}, batch_per_worker=batch)
+
+
+def test_helpers_of_all_workers_hold_two_batches_each_as_floats_or_on_a_device_as_bytes():
+    image = 3 * 64 * 64
+    assert shared_batches_bytes(with_helpers(16, 3)) == 2 * 3 * 16 * image * 4
+    assert shared_batches_bytes(with_helpers(16, 3, device="cuda", workers=4)) == 4 * 2 * 3 * 16 * image
+    assert shared_batches_bytes(with_helpers(16, 0)) == 0
+
+
+def test_batches_that_the_shared_memory_may_not_hold_are_named_before_a_launch():
+    few, many = with_helpers(16, 2), with_helpers(10**9, 8)
+    free, _ = shared_memory_bytes()
+
+    assert shared_memory_warning([few]) is None
+    assert shared_memory_warning([]) is None
+    warning = shared_memory_warning([few, many])
+    assert many.id in warning
+    assert "--shm-size" in warning
+    assert shared_batches_bytes(many) > free
+
+
+def test_a_machine_without_shared_memory_is_not_warned_of(tmp_path):
+    assert shared_memory_bytes(tmp_path / "nowhere") is None
+    assert shared_memory_warning([with_helpers(10**9, 8)], tmp_path / "nowhere") is None
 
 
 @pytest.mark.parametrize("batch", [8, 10**9])

@@ -14,11 +14,29 @@ from pathlib import Path
 
 import psutil
 
+from steptime.worker.tether import last_line
+
+_WIDEST = 300
+"""Characters of a line that are quoted."""
+_MOST_LINES = 3
 _SAMPLE_S = 0.2
 _BUSY = 0.25
 """Of a core, during the sample: a process that only waits takes less."""
 _KINDS = ("process", "session", "warmup", "steps", "check", "ablation", "net", "done")
 _REACHED = {"process": "its start", "session": "the opening of its session", "warmup": "its warm-up"}
+
+
+def last_words(folder: Path) -> str | None:
+    """Return the last line of standard error of each process of a launch, the first few of those that differ.
+
+    None if none of them wrote any.
+    """
+    writers: dict[str, list[str]] = {}
+    for path in sorted(folder.glob("*.err")):
+        writers.setdefault(last_line(str(path))[:_WIDEST], []).append(path.stem)
+    writers.pop("", None)
+    shown = list(writers.items())[:_MOST_LINES]
+    return "; ".join(f"last line of {', '.join(names)}: {line}" for line, names in shown) or None
 
 
 def cause_of_hang(running: Mapping[str, int], folder: Path, *, here: bool = True) -> str | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from steptime.errors import LaunchError
 from steptime.interruption import shielded, signal_name
-from steptime.launchers.hang import cause_of_hang
+from steptime.launchers.hang import cause_of_hang, last_words
 from steptime.launchers.orphans import await_ends, end_marked, marked
 from steptime.launchers.process_env import inherited
 from steptime.launchers.request import LATE, LaunchOutcome, Process, Request
@@ -97,7 +97,7 @@ def _wait(
         if time.monotonic() > deadline:
             late = {name: running[name].pid for name, code in codes.items() if code is None}
             reason = f"{LATE} of {request.time_limit_s:g} s: {', '.join(late)} still running"
-            return "; ".join(filter(None, [reason, cause_of_hang(late, request.folder)]))
+            return "; ".join(filter(None, [reason, last_words(request.folder), cause_of_hang(late, request.folder)]))
         if request.cancelled.wait(_POLL_S):
             return "cancelled"
 

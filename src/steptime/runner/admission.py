@@ -3,8 +3,9 @@
 Every other one gets a verdict with the reason.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from steptime.clusters.site import Site
 from steptime.environments.cache import cache_folder
@@ -14,7 +15,13 @@ from steptime.runner.equivalence.check import Checker, EquivalenceCheck
 from steptime.runner.equivalence.loaders import LoaderInput
 from steptime.runner.equivalence.oracle import REFERENCE
 from steptime.runner.executor import Executor
-from steptime.runner.host import memory_shortage, usable_cores
+from steptime.runner.host import (
+    SHARED_MEMORY,
+    memory_shortage,
+    shared_batches_bytes,
+    shared_memory_bytes,
+    usable_cores,
+)
 from steptime.runner.launch_spec import environment_key
 from steptime.runner.living_hosts import living_hosts
 from steptime.runner.plan import StudyPlan, missing_in_words
@@ -24,9 +31,26 @@ from steptime.runner.site import machine_of_checks
 from steptime.runner.verdicts import Verdicts
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
+from steptime.units import format_bytes
 from steptime.workloads.layers import Workload
 
 _MOST_CHECKS_ON_HOSTS = 4
+
+
+def shared_memory_warning(trials: Sequence[Trial], folder: Path = SHARED_MEMORY) -> str | None:
+    """Return what to do about loader helpers of trials that may find the shared memory of this host full, if any may.
+
+    Whether a framework's helpers keep their batches there is for the framework to decide, so that no trial is refused.
+    """
+    free = shared_memory_bytes(folder)
+    most = max(trials, key=shared_batches_bytes, default=None)
+    if free is None or most is None or shared_batches_bytes(most) <= free[0]:
+        return None
+    return (
+        f"{folder} has {format_bytes(free[0])} free, and the loader helpers of {most.id} may hold "
+        f"{format_bytes(shared_batches_bytes(most))} of batches in it; a helper that finds it full ends the launch. "
+        "Give a container more (docker run --shm-size=2g), or use fewer loader_processes or a smaller batch_per_worker"
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +70,10 @@ class Admission:
         for trial in trials:
             sharing, available = self._memory_of(trial)
             shortages[trial.id] = memory_shortage(trial, workloads[trial.id], available, device_bytes, sharing)
-        return self.verdicts.refuse(trials, shortages, "failed")
+        fitting = self.verdicts.refuse(trials, shortages, "failed")
+        if self.site is None and (warning := shared_memory_warning(fitting)):
+            self.observer.note(warning)
+        return fitting
 
     def startable(self, trials: list[Trial]) -> list[Trial]:
         """Return the trials whose launcher has what it needs, as far as is known; say of the others what is missing."""

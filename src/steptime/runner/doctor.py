@@ -23,7 +23,7 @@ from steptime.launchers.isolation import NO_NAMESPACE, isolation_kind
 from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.kernel_counters import quota_cores
-from steptime.runner.host import usable_cores
+from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
 from steptime.runner.preparation import environment_spec
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.study_file import broken_studies
@@ -32,6 +32,9 @@ from steptime.workloads.table import LIBRARY
 
 _ROOM_BYTES = 6 * 2**30
 """What the environments of the default frameworks take, with their installers' caches."""
+_SHARED_BYTES = 2**30
+"""Of /dev/shm: two batches of each of eight helpers, of 112 images of 3x224x224."""
+_SHARE = "docker run --shm-size=2g, or --ipc=host; Kubernetes: an emptyDir of medium Memory at /dev/shm"
 _BUSY_CORES = 0.25
 """A load per core above this makes quiet measurements unlikely."""
 
@@ -53,6 +56,7 @@ def examine() -> Iterator[MachineFinding]:
     yield MachineFinding("python", "ok", f"{sys.version.split()[0]}, {sys.executable}")
     yield _cores()
     yield _memory()
+    yield _shared_memory()
     yield _disk()
     yield _load()
     yield _frequency()
@@ -93,6 +97,17 @@ def _cores() -> MachineFinding:
 def _memory() -> MachineFinding:
     memory = psutil.virtual_memory()
     return MachineFinding("memory", "ok", f"{format_bytes(memory.available)} free of {format_bytes(memory.total)}")
+
+
+def _shared_memory() -> MachineFinding:
+    found = shared_memory_bytes()
+    if found is None:
+        return MachineFinding("shared memory", "note", f"no {SHARED_MEMORY}; some loader helpers need it", _SHARE)
+    detail = f"{format_bytes(found[0])} free of {format_bytes(found[1])} in {SHARED_MEMORY}"
+    if found[0] < _SHARED_BYTES:
+        detail += "; loader helpers of some frameworks keep batches there, and one that finds it full is killed"
+        return MachineFinding("shared memory", "note", detail, _SHARE)
+    return MachineFinding("shared memory", "ok", detail)
 
 
 def _disk() -> MachineFinding:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from math import prod
 from pathlib import Path
 
 import psutil
@@ -9,11 +10,13 @@ import psutil
 from steptime.measurements.accelerators import find_accelerators
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
+from steptime.worker.samples import PREFETCHED_PER_HELPER
 from steptime.workloads.costs import memory_bytes
 from steptime.workloads.layers import Workload
 
 _FRAMEWORK_BYTES = 400 * 2**20
 """What a framework needs before it holds a single weight."""
+_FLOAT_BYTES = 4
 _CUDA_CONTEXT_BYTES = 600 * 2**20
 """What the driver's context, cuBLAS and cuDNN take of a device before the first weight; a guess, never measured."""
 
@@ -98,6 +101,28 @@ def memory_shortage(
         f"does not fit the memory: {workers} about {format_bytes(needed(trial.batch_per_worker))} with "
         f"batch_per_worker {trial.batch_per_worker}, and {format_bytes(available)} {where}; {advice}"
     )
+
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - it is only measured
+
+
+def shared_memory_bytes(folder: Path = SHARED_MEMORY) -> tuple[float, float] | None:
+    """Return how much of the memory that processes share by files is free, and its size; None without any."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return float(found.f_bavail * found.f_frsize), float(found.f_blocks * found.f_frsize)
+
+
+def shared_batches_bytes(trial: Trial) -> int:
+    """Return the bytes of the batches that the loader helpers of all workers have ready: as floats, for devices pixels.
+
+    Helper processes of some frameworks keep them in /dev/shm; a helper that finds it full is killed.
+    """
+    sample_bytes = prod(trial.input_shape) * (_FLOAT_BYTES if trial.device == "cpu" else 1)
+    batches = trial.workers * trial.loader_processes * int(PREFETCHED_PER_HELPER)
+    return batches * trial.batch_per_worker * sample_bytes
 
 
 def largest_batch(needed: Callable[[int], float], below: int, available: float) -> int:

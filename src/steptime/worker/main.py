@@ -18,7 +18,7 @@ from steptime.worker.precision import limit_libraries, require_precision
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile, open_plain
-from steptime.worker.tether import die_with_parent
+from steptime.worker.tether import HelperWatch, die_with_parent, last_line
 from steptime.worker.threads import found_threads
 from steptime.worker.timing import run_timed
 from steptime.worker.training import run_training
@@ -92,20 +92,39 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
         run_message_timing(framework, job, context, records)
         return
     limit_libraries(job)
+
+    def end(reason: str) -> None:
+        _end_without_helper(reason, context, records)
+
     started = time.monotonic()
-    session = framework.open_session(job, context)
-    try:
-        require_variables(job)
-        facts, opened_in_s = session.facts(), time.monotonic() - started
-        facts["precision"] = require_precision(job["precision"], session.probe_precision())
-        records.write("session", facts=facts, opened_in_s=opened_in_s)
-        _MODES[job["mode"]](session, job, context, records)
-        records.write("threads", **found_threads())
-    except BaseException:
-        session.abort()
-        raise
+    with HelperWatch(end, needed=job.get("loader", {}).get("processes", 0) > 0) as helpers:
+        session = framework.open_session(job, context)
+        try:
+            require_variables(job)
+            facts, opened_in_s = session.facts(), time.monotonic() - started
+            facts["precision"] = require_precision(job["precision"], session.probe_precision())
+            records.write("session", facts=facts, opened_in_s=opened_in_s)
+            _MODES[job["mode"]](session, job, context, records)
+            helpers.stop()
+            records.write("threads", **found_threads())
+        except BaseException:
+            helpers.stop()
+            session.abort()
+            raise
     session.close()
     records.write("done")
+
+
+def _end_without_helper(reason: str, context: ProcessContext, records: RecordFile) -> None:
+    """Record that a helper of the loader has died, with what it said last, and end this process: training waits."""
+    sys.stderr.flush()
+    said = last_line(os.path.join(context.folder, context.name + ".err"))
+    message = "%s; its last line: %s" % (reason, said) if said else reason
+    now = {"at_s": time.monotonic(), "at_wall_s": time.time()}
+    records.write("error", error="ChildProcessError", message=message, traceback=message, **now)
+    records.close()
+    os.write(2, (message + "\n").encode())
+    os._exit(1)
 
 
 def require_variables(job: Job) -> None:

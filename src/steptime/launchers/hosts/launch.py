@@ -12,7 +12,7 @@ from steptime.clusters.cluster import ClusterFindings, HostFindings
 from steptime.clusters.site import FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.interruption import shielded
-from steptime.launchers.hang import cause_of_hang
+from steptime.launchers.hang import cause_of_hang, last_words
 from steptime.launchers.hosts.commands import (
     address_of,
     cluster_of,
@@ -199,7 +199,9 @@ class _LaunchOnHosts:
             if time.monotonic() > deadline:
                 late = f"{LATE} of {self._request.time_limit_s:g} s: "
                 late += f"{', '.join(self._running)} still running"
-                return "; ".join(filter(None, [late, cause_of_hang(self._running, self._request.folder, here=False)]))
+                folder = self._request.folder
+                cause = cause_of_hang(self._running, folder, here=False)
+                return "; ".join(filter(None, [late, last_words(folder), cause]))
             if self._request.cancelled.is_set():
                 return "cancelled"
 
