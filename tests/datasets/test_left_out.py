@@ -1,10 +1,13 @@
 """What of a user's folder is not used: counted by reason, and never left out silently."""
 
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from image_folders import (
     cut_off,
     write_deeper,
@@ -16,6 +19,7 @@ from image_folders import (
     write_many,
     write_other_formats,
 )
+from PIL import Image
 
 from steptime.datasets.dataset import Contents, LeftOut
 from steptime.datasets.lookup import open_dataset
@@ -212,3 +216,43 @@ def test_many_endings_are_added_up(folder: Path, cache: Path) -> None:
         (folder / "cat" / f"part.r{number}").touch()
 
     assert said(folder, cache).endswith("; left out: 1 r0, 1 r1, 1 r2, 1 r3, 5 of other endings")
+
+
+FILES = ["a.jpg", "b.PNG", "c.webp", "notes.txt", "README", "._a.jpg", ".hidden", "Thumbs.db", "link.jpg"]
+FOLDERS = ["cat", "dog", "train", "val", "test", "deeper", "@eaDir", "lost+found", ".git"]
+PIXELS = io.BytesIO()
+Image.new("RGB", (8, 8)).save(PIXELS, "JPEG")
+
+
+def leaves(root: Path) -> int:
+    """Count files and links below a folder; litter counts once, with all that is in it."""
+    litter = {"._a.jpg", ".hidden", "Thumbs.db", "@eaDir", "lost+found", ".git"}
+    found = 0
+    for entry in root.iterdir():
+        is_folder = entry.is_dir() and entry.name not in litter
+        found += leaves(entry) if is_folder else 1
+    return found
+
+
+@settings(max_examples=60)
+@given(trees=st.lists(st.tuples(st.lists(st.sampled_from(FOLDERS), max_size=4), st.sampled_from(FILES)), max_size=25))
+def test_every_file_of_a_folder_is_used_or_counted(
+    trees: list[tuple[list[str], str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    for folders, name in [(["cat"], "a.jpg"), *trees]:
+        place = root.joinpath("mine", *folders)
+        place.mkdir(parents=True, exist_ok=True)
+        if name == "link.jpg":
+            (place / name).unlink(missing_ok=True)
+            (place / name).symlink_to("/nowhere")
+        else:
+            (place / name).write_bytes(PIXELS.getvalue())
+
+    try:
+        contents = open_dataset(str(root / "mine"), root / "cache").contents
+    except DatasetError as error:
+        assert str(root / "mine") in str(error)  # noqa: PT017 - either is right
+        return
+    counted = contents.samples + contents.validation + sum(each.count for each in contents.left_out)
+    assert counted == leaves(root / "mine")
