@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from steptime.datasets.atomic_writes import put_in_place
+from steptime.datasets.atomic_writes import put_in_place, require_unchanged
 from steptime.datasets.builtins import BUILTINS, names
 from steptime.datasets.creation import (
+    _own_files,
     address_of,
     builtin_folder,
     chosen_parameters,
     find_builtin,
     made_dataset,
     make,
+    read_marker,
     write_marker,
 )
 from steptime.datasets.dataset import Dataset
@@ -259,3 +261,27 @@ def test_a_file_that_appears_while_a_dataset_is_made_is_never_deleted(tmp_path: 
         put_in_place(tmp_path / "new", tmp_path / "old", {"0.jpg"})
 
     assert (tmp_path / "old" / "mine.jpg").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_a_run_that_is_killed_while_it_replaces_a_made_folder_leaves_what_the_next_one_replaces(
+    removed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _dated(tmp_path / "photos", "photos", count=20)
+    own = {"cat/cat-00000.jpg", "index.json", "dataset.json"}
+    (tmp_path / "new").mkdir()
+    unlink, left = Path.unlink, list(range(removed))
+
+    def killed_after_some(path: Path) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", killed_after_some)
+    with pytest.raises(KeyboardInterrupt):
+        put_in_place(tmp_path / "new", tmp_path / "photos", own)
+
+    found = read_marker(tmp_path / "photos")
+    assert found is not None
+    require_unchanged(tmp_path / "photos", _own_files(tmp_path / "photos", found))

@@ -60,7 +60,9 @@ def put_in_place(partial: Path, folder: Path, own: Collection[str]) -> None:
     """
     if folder.exists():
         require_unchanged(folder, own)
-        for name in _files(folder):
+        # index.json and dataset.json last, by which a later run knows the rest where this one is killed.
+        files = sorted(_files(folder), reverse=True)
+        for name in sorted(files, key=lambda name: ("/" not in name, name.endswith(".json"))):
             (folder / name).unlink()
         for place, _, _ in os.walk(folder, topdown=False):
             Path(place).rmdir()
