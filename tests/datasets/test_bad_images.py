@@ -16,8 +16,8 @@ from image_folders import cut_off, write_folder, write_image
 from PIL import Image
 
 from steptime.datasets import image_folder
-from steptime.datasets.image_folder import broken_images
 from steptime.datasets.lookup import open_dataset
+from steptime.datasets.picture_files import broken_images
 from steptime.errors import DatasetError
 
 NOBODY = 65534

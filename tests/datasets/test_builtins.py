@@ -11,8 +11,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from steptime.datasets.atomic_writes import put_in_place, require_unchanged
 from steptime.datasets.builtins import BUILTINS, names
-from steptime.datasets.creation import builtin_folder, find_builtin, make
+from steptime.datasets.creation import (
+    _own_files,
+    address_of,
+    builtin_folder,
+    chosen_parameters,
+    find_builtin,
+    made_dataset,
+    make,
+    read_marker,
+    write_marker,
+)
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
@@ -189,3 +200,88 @@ def test_the_table_says_what_the_maker_makes(name: str, request: pytest.FixtureR
     assert made.class_names == builtin.classes
     assert made.input_shape == builtin.input_shape
     assert builtin.samples == builtin.parameters.get("count", made.samples)
+
+
+def _dated(folder: Path, name: str, **parameters: int) -> str:
+    """Describe a folder as a dataset of other parameters, with the one file that this version wrote there."""
+    (folder / "cat").mkdir(parents=True)
+    (folder / "cat" / "cat-00000.jpg").write_bytes(b"made")
+    (folder / "index.json").write_text(json.dumps({"files": [["cat/cat-00000.jpg", 0]]}))
+    builtin = BUILTINS[name]
+    address = address_of(builtin, chosen_parameters(builtin, parameters))
+    write_marker(folder, builtin, address, chosen_parameters(builtin, parameters))
+    return address
+
+
+@pytest.mark.parametrize("added", ["mine.jpg", "cat/mine.jpg", "mine/0.jpg"])
+def test_what_a_user_added_to_a_made_folder_is_never_deleted(added: str, tmp_path: Path) -> None:
+    _dated(tmp_path / "photos", "photos", count=20)
+    mine = tmp_path / "photos" / added
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_bytes(b"mine")
+
+    with pytest.raises(DatasetError, match=rf"did not make: {added}; nothing was deleted: move that elsewhere"):
+        make("photos", tmp_path / "photos", Path(sys.executable), count=40)
+
+    assert mine.read_bytes() == b"mine"
+
+
+def test_a_link_to_a_users_folder_in_a_made_one_is_never_followed(tmp_path: Path) -> None:
+    _dated(tmp_path / "photos", "photos", count=20)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "cat-00001.jpg").write_bytes(b"mine")
+    (tmp_path / "photos" / "dog").symlink_to(tmp_path / "mine")
+
+    with pytest.raises(DatasetError, match="did not make: dog;"):
+        make("photos", tmp_path / "photos", Path(sys.executable), count=40)
+
+    assert (tmp_path / "mine" / "cat-00001.jpg").read_bytes() == b"mine"
+
+
+def test_what_a_user_added_does_not_make_a_dataset_damaged(tmp_path: Path) -> None:
+    address = _dated(tmp_path / "photos", "photos", count=20)
+    (tmp_path / "photos" / "cat" / "mine.jpg").write_bytes(b"mine")
+
+    assert made_dataset(tmp_path / "photos", BUILTINS["photos"], address) is not None
+
+
+def test_a_made_folder_is_replaced_by_one_of_other_parameters(interpreter: Path, tmp_path: Path) -> None:
+    make("photos", tmp_path / "photos", interpreter, count=40)
+    made = make("photos", tmp_path / "photos", interpreter, count=20)
+
+    assert len(list(made.path.glob("*/*.jpg"))) == made.samples == 20
+
+
+def test_a_file_that_appears_while_a_dataset_is_made_is_never_deleted(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "mine.jpg").write_bytes(b"mine")
+
+    with pytest.raises(DatasetError, match=r"did not make: mine\.jpg"):
+        put_in_place(tmp_path / "new", tmp_path / "old", {"0.jpg"})
+
+    assert (tmp_path / "old" / "mine.jpg").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_a_run_that_is_killed_while_it_replaces_a_made_folder_leaves_what_the_next_one_replaces(
+    removed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _dated(tmp_path / "photos", "photos", count=20)
+    own = {"cat/cat-00000.jpg", "index.json", "dataset.json"}
+    (tmp_path / "new").mkdir()
+    unlink, left = Path.unlink, list(range(removed))
+
+    def killed_after_some(path: Path) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        unlink(path)
+
+    monkeypatch.setattr(Path, "unlink", killed_after_some)
+    with pytest.raises(KeyboardInterrupt):
+        put_in_place(tmp_path / "new", tmp_path / "photos", own)
+
+    found = read_marker(tmp_path / "photos")
+    assert found is not None
+    require_unchanged(tmp_path / "photos", _own_files(tmp_path / "photos", found))

@@ -154,6 +154,41 @@ def test_a_folder_that_holds_something_else_is_left_alone(images, tmp_path):
     assert (tmp_path / "diary.txt").read_text() == "mine"
 
 
+@pytest.mark.parametrize("index", ["{}", "[]", "no JSON", '{"files": [], "bytes": {"diary.txt": 4}}'])
+def test_a_folder_with_an_index_of_somebody_else_is_left_alone(index, images, tmp_path):
+    for name, content in {"diary.txt": "mine", "index.json": index}.items():
+        (tmp_path / "site" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "site" / name).write_text(content)
+
+    with pytest.raises(DatasetError, match="site holds something already"):
+        store(images, "decoded", tmp_path / "site")
+    assert (tmp_path / "site" / "diary.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_user_added_to_a_form_is_never_deleted(form, images, tmp_path):
+    made = store(images, form, tmp_path / "made")
+    file = next(path for path in sorted(made.path.iterdir()) if path.name != "index.json")
+    (made.path / "diary.txt").write_text("mine")
+    assert store(images, form, tmp_path / "made") == made
+    file.write_bytes(file.read_bytes()[:-1])
+
+    with pytest.raises(DatasetError, match=r"did not make: diary\.txt; nothing was deleted"):
+        store(images, form, tmp_path / "made")
+    assert (made.path / "diary.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_of_which_a_byte_is_missing_is_made_again(form, images, tmp_path):
+    made = store(images, form, tmp_path / "made")
+    file = next(path for path in sorted(made.path.iterdir()) if path.name != "index.json")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1])
+
+    assert store(images, form, tmp_path / "made") == made
+    assert file.read_bytes() == whole
+
+
 def test_an_array_has_no_other_form(digits, tmp_path):
     with pytest.raises(DatasetError, match="digits is not a folder of images"):
         store(digits, "decoded", tmp_path / "made")

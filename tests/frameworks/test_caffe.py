@@ -1,6 +1,7 @@
 """Caffe trains what the reference trains: alone, over MPI in both ways, and from files."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,26 @@ for seed in (1, 1, 2):
     solver.step()
     found.append(solver.loss())
 print(json.dumps(found))
+"""
+KEEPING = """
+import json, os, stat, tempfile
+os.environ["GLOG_minloglevel"] = "2"
+os.environ["TMPDIR"] = os.getcwd()
+from steptime.frameworks.caffe.network import WorkloadSolver
+from steptime.worker.weights import initial_weights
+
+with open("job.json") as file:
+    job = json.load(file)
+before = set(os.listdir("."))
+solvers = [WorkloadSolver(job["workload"], 6, job["optimizer"], 1.0, 1) for _ in range(2)]
+solvers[0].set_weights(initial_weights(job["workload"]["layers"], 0))
+solvers[1].set_state(solvers[0].state())
+made = [os.path.abspath(name) for name in sorted(set(os.listdir(".")) - before)]
+modes = [stat.S_IMODE(os.stat(folder).st_mode) for folder in made]
+left = [os.listdir(folder) for folder in made]
+for solver in solvers:
+    solver.close()
+print(json.dumps([made, modes, left, sorted(set(os.listdir(".")) - before)]))
 """
 COMPARING = """
 import json
@@ -115,6 +136,13 @@ def test_dropout_repeats_with_its_seed(tmp_path: Path) -> None:
     first, again, other = json.loads(within(tmp_path, timing_job("caffe", "single", every_kind(), batch=6), DROPPING))
     assert first == again
     assert first != other
+
+
+def test_files_of_a_solver_lie_in_a_private_folder_of_an_unforeseeable_name_and_are_removed(tmp_path: Path) -> None:
+    job = timing_job("caffe", "single", "lenet5", batch=6)
+    made, modes, left, remaining = json.loads(within(tmp_path, job, KEEPING))
+    assert (modes, left, remaining) == ([0o700, 0o700], [[], []], [])
+    assert not any(re.fullmatch(r"steptime-caffe-\d+", Path(folder).name) for folder in made)
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)

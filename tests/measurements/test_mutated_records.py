@@ -39,6 +39,7 @@ FILES = {
     "machine": "machine.json",
     "verdicts": "verdicts.json",
     "skipped": "skipped.json",
+    "datasets": "datasets.json",
     "study": "study.json",
 }
 VERBS = (["status"], ["status", "--json"], ["report"], ["report", "--json"], ["export", "--to", "csv"])
@@ -145,6 +146,8 @@ def folder(tmp_path_factory):
     store.set_machine({"cpu": "x", "cores": 2, "quota_cores": 1.5, "memory_bytes": 1e10, "gpus": gpus, "os": "y"})
     store.put("verdicts", {ASYNC.id: {"status": "failed", "reason": "not run"}})
     store.put("skipped", {"lines": ["no"]})
+    left_out = [{"reason": "format", "kind": "webp", "count": 3}]
+    store.put("datasets", {"/pictures": {"samples": 9, "classes": 2, "validation": 0, "left_out": left_out}})
     return store.path
 
 

@@ -1,5 +1,6 @@
 """One run of a study in a folder that has a past, and that somebody changes meanwhile."""
 
+import json
 import os
 import shutil
 import threading
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from image_folders import write_flat_validation, write_folder, write_many
 from small_study import CHECKED_STUDY, STUDY
 
 from steptime.cli.app import run_program
@@ -242,3 +244,87 @@ def test_a_run_names_the_programs_of_the_study_before_it_starts_them(touching, m
     assert f"runs pytorch with {touching.with_name('python')}, as the study says" in " ".join(
         capsys.readouterr().err.split()
     )
+
+
+PICTURES = STUDY.replace("{name: lenet5, ", "{name: lenet5, dataset: ./mine, image: 28, ").replace(
+    "synthetic", "native"
+)
+USED = "mine: 6 images of 2 classes; left out: 4 in val, which has no classes"
+
+
+@pytest.fixture
+def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a study that trains on a folder of images, of which some are not used."""
+    monkeypatch.setenv("STEPTIME_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.chdir(tmp_path)
+    write_flat_validation(tmp_path / "mine")
+    (tmp_path / "small.yaml").write_text(PICTURES)
+    return tmp_path
+
+
+@pytest.mark.usefixtures("pictures")
+def test_a_plan_says_what_of_a_folder_of_images_is_not_used(capsys):
+    assert run_program(["run", "small.yaml", "--dry-run"]) == 0
+    assert f"/{USED}\n" in capsys.readouterr().out
+
+
+def test_a_plan_in_json_counts_what_of_a_folder_of_images_is_not_used(pictures, capsys):
+    run_program(["run", "small.yaml", "--dry-run", "--json"])
+
+    left_out = [{"reason": "no_classes", "kind": "val", "count": 4}]
+    contents = {"samples": 6, "classes": 2, "validation": 0, "left_out": left_out}
+    assert json.loads(capsys.readouterr().out)["datasets"] == {str(pictures / "mine"): contents}
+
+
+def test_a_plan_says_what_of_a_folder_for_validation_is_not_used(pictures, capsys):
+    write_many(write_folder(pictures / "own") / "cat", ["0.webp"])
+    run_program(["run", "small.yaml", "workloads.0.validation=./own", "--dry-run"])
+
+    assert "/own: 6 images of 2 classes; left out: 1 webp " in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_a_run_says_what_of_a_folder_of_images_is_not_used_and_keeps_it(pictures):
+    notes = Notes()
+    store = run(pictures, PICTURES, notes)
+
+    assert any(note.endswith(f"/{USED}") for note in notes.notes)
+    assert [form.sentence for form in summarise(store).datasets] == [f"{pictures}/{USED}"]
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_a_later_run_on_another_folder_keeps_what_is_known_of_the_first(pictures):
+    run(pictures, PICTURES)
+    write_folder(pictures / "other")
+    store = run(pictures, PICTURES.replace("./mine", "./other"))
+
+    assert set(store.get("datasets") or {}) == {str(pictures / "mine"), str(pictures / "other")}
+
+
+@pytest.mark.usefixtures("without_launches")
+@pytest.mark.parametrize("form", [[], ["--all"], ["--html"]], ids=["short", "all", "page"])
+def test_a_report_says_what_of_a_folder_of_images_was_not_used(pictures, capsys, form):
+    run(pictures, PICTURES)
+    page = ["page.html"] if form == ["--html"] else []
+    run_program(["report", "results", *form, *page])
+
+    assert f"/{USED}" in (Path(*page).read_text() if page else capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_results_from_before_contents_were_kept_are_read_as_ever(pictures):
+    store = run(pictures, PICTURES)
+    (store.path / "datasets.json").unlink()
+
+    assert summarise(Store.open(store.path)).datasets == []
+
+
+@pytest.mark.usefixtures("without_launches")
+def test_a_reason_of_a_newer_version_is_passed_over(pictures):
+    store = run(pictures, PICTURES)
+    found = dict(store.get("datasets") or {})
+    found[str(pictures / "mine")]["left_out"].append({"reason": "too_new", "kind": "", "count": 1})
+    store.put("datasets", found)
+
+    assert [form.sentence for form in summarise(store).datasets] == [f"{pictures}/{USED}"]

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from steptime.measurements.flags import Varied, varied_names, varied_options
@@ -120,6 +121,8 @@ def _conditions(plan: StudyPlan) -> Iterator[str]:
     """Say what is left out, who can reach the launches, and which programs of others run."""
     for line in skipped_in_words(plan.expansion.skipped):
         yield f"skipped: {line}"
+    for name, contents in plan.contents.items():
+        yield contents.in_words(name)
     for launcher, isolation in plan.isolation().items():
         kept = f"private ({isolation})" if isolation else "open to other users of this machine; see 'steptime doctor'"
         yield f"sockets of the launcher {launcher}: {kept}"
@@ -144,6 +147,7 @@ def _as_json(plan: StudyPlan) -> dict[str, Any]:
         "estimated_s": plan.estimate_s,
         **_launches(plan),
         "budget_s": plan.budget_s,
+        "datasets": {name: asdict(contents) for name, contents in plan.contents.items()},
         "isolation": plan.isolation(),
         "foreign_programs": plan.foreign_programs(),
         "variables_of_shell": {"stripped": stripped(os.environ), "passed": passed(os.environ)},

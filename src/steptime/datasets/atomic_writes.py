@@ -3,7 +3,7 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,6 +13,7 @@ from steptime.units import format_bytes
 
 _MARGIN_BYTES = 64 * 2**20
 """That must be left on a disk."""
+_LISTED = 5
 
 
 @contextlib.contextmanager
@@ -34,6 +35,47 @@ def partial_folder(folder: Path) -> Iterator[Path]:
         yield partial
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_unchanged(folder: Path, own: Collection[str]) -> None:
+    """Raise DatasetError where a folder holds anything but the files ``own``, relative to it, or is a link."""
+    if folder.is_symlink():
+        message = f"{folder} is a link to a folder that holds something already; name the folder that it leads to"
+        raise DatasetError(message)
+    added = sorted(path for path in _files(folder) if path not in own)
+    if added:
+        more = f" and {len(added) - _LISTED} more" if len(added) > _LISTED else ""
+        message = (
+            f"{folder} holds something that steptime did not make: {', '.join(added[:_LISTED])}{more}; nothing was "
+            "deleted: move that elsewhere, or name an empty folder, or one that does not exist yet"
+        )
+        raise DatasetError(message)
+
+
+def put_in_place(partial: Path, folder: Path, own: Collection[str]) -> None:
+    """Give the folder ``partial`` the name ``folder``, where an earlier one may have made the files ``own``.
+
+    These are removed first, and nothing else. Raises DatasetError as ``require_unchanged`` does, OSError where
+    something is added meanwhile.
+    """
+    if folder.exists():
+        require_unchanged(folder, own)
+        # index.json and dataset.json last, by which a later run knows the rest where this one is killed.
+        files = sorted(_files(folder), reverse=True)
+        for name in sorted(files, key=lambda name: ("/" not in name, name.endswith(".json"))):
+            (folder / name).unlink()
+        for place, _, _ in os.walk(folder, topdown=False):
+            Path(place).rmdir()
+    partial.rename(folder)
+
+
+def _files(folder: Path) -> list[str]:
+    """Return all below a folder that is not a folder itself, links to folders among it, relative to it."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        found += [Path(place, name).relative_to(folder).as_posix() for name in (*files, *links)]
+    return found
 
 
 @contextlib.contextmanager

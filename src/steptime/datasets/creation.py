@@ -7,16 +7,15 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from steptime.datasets.atomic_writes import partial_folder
+from steptime.datasets.atomic_writes import partial_folder, put_in_place, require_unchanged
 from steptime.datasets.builtins import BUILTINS, REQUIREMENTS, Builtin
 from steptime.datasets.dataset import Dataset
 from steptime.errors import DatasetError, choices_message
@@ -52,9 +51,15 @@ def read_marker(folder: Path) -> dict[str, Any] | None:
 
 
 def made_dataset(folder: Path, builtin: Builtin, address: str) -> Dataset | None:
-    """Return the built-in dataset in ``folder`` if it is the one at ``address`` and every byte is still there."""
+    """Return the built-in dataset in ``folder`` if it is the one at ``address`` and every byte is still there.
+
+    What was added to the folder since does not count.
+    """
     marker = read_marker(folder)
-    if marker is None or marker["address"] != address or checksum_of(folder) != (marker["checksum"], marker["bytes"]):
+    if marker is None or marker["address"] != address:
+        return None
+    whole = (marker["checksum"], marker["bytes"])
+    if checksum_of(folder) != whole and checksum_of(folder, _own_files(folder, marker)) != whole:
         return None
     arrays = builtin.form == "arrays"
     return Dataset(
@@ -69,10 +74,29 @@ def made_dataset(folder: Path, builtin: Builtin, address: str) -> Dataset | None
     )
 
 
-def checksum_of(folder: Path) -> tuple[str, int]:
-    """Return a checksum of the names and bytes of all files below ``folder`` but the marker, and how many bytes."""
+def _own_files(folder: Path, marker: Mapping[str, Any]) -> set[str]:
+    """Return the files that a made dataset has by its marker and its index, as far as that can be read."""
+    builtin = BUILTINS.get(marker["name"])
+    if builtin is None or builtin.form == "arrays":
+        return {NAME, f"{marker['name']}.npz"}
+    try:
+        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        return {NAME, "index.json", *(name for name, _ in index["files"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {NAME, "index.json"}
+
+
+def checksum_of(folder: Path, names: Collection[str] | None = None) -> tuple[str, int]:
+    """Return a checksum of names and bytes of the files below ``folder`` but the marker, and how many bytes.
+
+    Args:
+        folder: of a dataset.
+        names: of the files, relative to it, that count; None for all.
+    """
     digest, total = hashlib.sha256(), 0
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / NAME):
+        if names is not None and path.relative_to(folder).as_posix() not in names:
+            continue
         content = path.read_bytes()
         digest.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
@@ -98,7 +122,7 @@ def make(name: str, folder: Path, interpreter: Path, progress: Progress = _untol
 
     Args:
         name: a key of ``builtins.BUILTINS``.
-        folder: must not exist, be empty, or hold a dataset that steptime made.
+        folder: must not exist, be empty, or hold a dataset that steptime made and nothing else.
         interpreter: a Python with ``builtins.REQUIREMENTS`` installed.
         progress: is called as samples are made.
         parameters: some of the dataset's, instead of their defaults.
@@ -111,7 +135,7 @@ def make(name: str, folder: Path, interpreter: Path, progress: Progress = _untol
     address = address_of(builtin, chosen)
     if made := made_dataset(folder, builtin, address):
         return made
-    _require_replaceable(folder)
+    _require_replaceable(folder, address)
     folder = folder.absolute()
     try:
         with partial_folder(folder) as partial:
@@ -246,25 +270,32 @@ def expected_bytes(name: str, interpreter: Path, **parameters: int) -> int | Non
         return made.bytes * chosen["count"] // few
 
 
-def _require_replaceable(folder: Path) -> None:
+def _require_replaceable(folder: Path, address: str) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
         message = f"{folder} is a file; name a folder that does not exist yet"
         raise DatasetError(message)
-    if any(folder.iterdir()) and read_marker(folder) is None:
+    if not any(folder.iterdir()):
+        return
+    marker = read_marker(folder)
+    if marker is None:
         message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
         raise DatasetError(message)
+    if marker["address"] != address:
+        require_unchanged(folder, _own_files(folder, marker))
 
 
 def _put_in_place(partial: Path, folder: Path, builtin: Builtin, address: str) -> None:
     """Give a complete dataset its name; whoever comes second finds the same one there already."""
     if made_dataset(folder, builtin, address):
         return
-    if read_marker(folder):
-        shutil.rmtree(folder)
+    marker = read_marker(folder)
+    own = _own_files(folder, marker) if marker else set()
+    if marker and marker["address"] == address:  # its index may be damaged, and has the names of the new one
+        own |= {path.relative_to(partial).as_posix() for path in partial.rglob("*")}
     try:
-        partial.rename(folder)
+        put_in_place(partial, folder, own)
     except OSError:
         if made_dataset(folder, builtin, address) is None:
             raise

@@ -1,10 +1,126 @@
-"""A dataset on disk, in one of its forms."""
+"""A dataset on disk, in one of its forms, and what of a user's folder it uses and leaves out."""
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast, get_args
 
 from steptime.errors import DatasetError
+
+PICTURE_ENDINGS = (
+    *("apng", "avif", "bmp", "gif", "heic", "heif", "j2k", "jfif", "jif", "jp2", "jpe", "jxl", "mpo", "pbm", "pgm"),
+    *("pnm", "ppm", "svg", "tga", "tif", "tiff", "webp"),
+)
+"""Of pictures that are not read: Pillow, OpenCV, TensorFlow and DALI read different ones among them, and not alike."""
+
+Reason = Literal[
+    "format",
+    "deeper_folder",
+    "outside_class",
+    "no_classes",
+    "unused_folder",
+    "dangling_link",
+    "linked_folder",
+    "special_file",
+    "unreadable",
+    "empty_class",
+    "litter",
+]
+_WORDS: Mapping[Reason, str] = {
+    "deeper_folder": "{} in deeper folders",
+    "outside_class": "{} outside of any class",
+    "no_classes": "{} in {kind}, which has no classes",
+    "unused_folder": "{} in {kind}, not used",
+    "dangling_link": "{} dangling link{s}",
+    "linked_folder": "{} link{s} to folders within a class",
+    "special_file": "{} pipe{s} or devices",
+    "unreadable": "{} unreadable",
+    "empty_class": "{} empty class folder{s}",
+}
+"""Of the reasons that need no more than a count, in the order of a sentence."""
+_NAMED = 4
+"""Endings that a sentence names, of files other than pictures."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many files or folders are not used, for one reason."""
+
+    reason: Reason
+    kind: str
+    """The ending of ``format``, the name of ``litter``, ``no_classes`` and ``unused_folder``; otherwise empty."""
+    count: int
+
+
+Counts = Counter[tuple[Reason, str]]
+"""By reason and kind."""
+
+
+def left_out_of(counts: Counts) -> tuple[LeftOut, ...]:
+    """Return counts in the order of their reasons, most frequent kinds first."""
+    reasons = get_args(Reason)
+    found = [LeftOut(reason, kind, count) for (reason, kind), count in counts.items() if count]
+    return tuple(sorted(found, key=lambda each: (reasons.index(each.reason), -each.count, each.kind)))
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What of a folder of images is used, and what is not."""
+
+    samples: int
+    """That are trained on."""
+    classes: int
+    validation: int = 0
+    """Samples in the folder for validation."""
+    left_out: tuple[LeftOut, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Contents":
+        """Return what ``dataclasses.asdict`` made an object of; a reason of a newer version is left out."""
+        known = [each for each in value.get("left_out", ()) if each["reason"] in get_args(Reason)]
+        left_out = tuple(LeftOut(cast("Reason", each["reason"]), each["kind"], each["count"]) for each in known)
+        return cls(value["samples"], value["classes"], value.get("validation", 0), left_out)
+
+    def in_words(self, name: str) -> str:
+        """Return ``photos: 1,200 images of 10 classes; left out: 14 webp, 3 in deeper folders, 1 dangling link``."""
+        text = f"{name}: {_counted(self.samples, 'image', 'images')} of {_counted(self.classes, 'class', 'classes')}"
+        text += f", {self.validation:,} for validation" if self.validation else ""
+        unused = [*_formats_in_words(self.left_out), *_others_in_words(self.left_out)]
+        litter = [f"{each.count:,} {each.kind}" for each in self.left_out if each.reason == "litter"]
+        text += f"; left out: {', '.join(unused)}" if unused else ""
+        return f"{text}; passed over: {', '.join(litter)}" if litter else text
+
+
+def in_words(left_out: Iterable[LeftOut]) -> str:
+    """Return what is left out, litter apart: ``14 webp, 3 in deeper folders``."""
+    found = tuple(left_out)
+    return ", ".join([*_formats_in_words(found, advised=False), *_others_in_words(found)])
+
+
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
+
+
+def _formats_in_words(left_out: Iterable[LeftOut], *, advised: bool = True) -> list[str]:
+    formats = [each for each in left_out if each.reason == "format"]
+    pictures = [f"{each.count:,} {each.kind}" for each in formats if each.kind in PICTURE_ENDINGS]
+    if pictures and advised:
+        pictures[-1] += " (frameworks decode these differently, or not at all: save them as jpg or png)"
+    others = [each for each in formats if each.kind not in PICTURE_ENDINGS]
+    named = [f"{each.count:,} {each.kind or 'without an ending'}" for each in others[:_NAMED]]
+    rest = sum(each.count for each in others[_NAMED:])
+    return [*pictures, *named, *([f"{rest:,} of other endings"] if rest else [])]
+
+
+def _others_in_words(left_out: Iterable[LeftOut]) -> list[str]:
+    found = tuple(left_out)
+    return [
+        words.format(f"{each.count:,}", kind=each.kind, s="" if each.count == 1 else "s")
+        for reason, words in _WORDS.items()
+        for each in found
+        if each.reason == reason
+    ]
 
 
 @dataclass(frozen=True)
@@ -28,11 +144,19 @@ class Dataset:
     """The samples that are not trained on, with the same classes; None if the dataset has no folder of them."""
     skipped: tuple[str, ...] = ()
     """What was left out because it is broken, and why; only where that was asked for."""
+    left_out: tuple[LeftOut, ...] = ()
+    """All that is not used of a user's folder, counted, ``skipped`` among it; that for validation included."""
 
     @property
     def classes(self) -> int:
         """How many classes there are."""
         return len(self.class_names)
+
+    @property
+    def contents(self) -> Contents:
+        """What of the folder is used, and what is not."""
+        validation = self.validation.samples if self.validation else 0
+        return Contents(self.samples, self.classes, validation, self.left_out)
 
     @property
     def location(self) -> Path:

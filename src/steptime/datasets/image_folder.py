@@ -1,114 +1,28 @@
 """A user's folder of images: one folder per class, every image readable.
 
-Images that cannot be decoded are found before a framework meets one in the middle of a run.
+Images that cannot be decoded are found before a framework meets one in the middle of a run, and what is not used is
+counted by reason.
 """
 
 import hashlib
 import json
 import os
-import random
+import re
 import time
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Lock
-
-from PIL import Image
 
 from steptime.datasets.atomic_writes import open_new
-from steptime.datasets.dataset import Dataset
+from steptime.datasets.dataset import PICTURE_ENDINGS, Counts, Dataset, Reason, in_words, left_out_of
+from steptime.datasets.picture_files import MOST, broken_images, header, threads
 from steptime.errors import DatasetError
 
-MOST = 2000
-"""Images looked at; of a larger dataset a random choice, since decoding millions would take hours."""
-
-MOST_PIXELS = 50_000_000
-"""Of an image, as every worker has to decode it."""
-_MANY_PIXELS = 10_000_000
-_LARGE = Lock()
-"""Held while an image of more than ``_MANY_PIXELS`` is decoded: one at a time fits into any memory."""
-
-
-def broken_images(folder: Path, paths: Sequence[str], most: int = MOST) -> tuple[int, list[tuple[str, str]]]:
-    """Return how many images were decoded, and which of them are broken, with the reason.
-
-    Args:
-        folder: that ``paths`` are relative to.
-        paths: of JPEG or PNG files.
-        most: how many to decode.
-    """
-    chosen = list(paths)
-    if len(chosen) > most:
-        # The same ones every time: an error that comes and goes cannot be found.
-        chosen = sorted(random.Random(0).sample(chosen, most))  # noqa: S311 - no secret
-    # Pillow decodes outside the interpreter's lock.
-    with _threads() as pool:
-        reasons = list(pool.map(lambda path: _why_broken(folder / path), chosen))
-    return len(chosen), [(path, why) for path, why in zip(chosen, reasons, strict=True) if why]
-
-
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
-
-
-def _why_broken(path: Path) -> str | None:
-    """Return what is wrong with an image; None if it decodes."""
-    try:
-        with _opened(path) as image:
-            image.verify()
-        # Verifying uses the file up; only decoding finds what was cut off.
-        with _opened(path) as image:
-            if reason := _unlike(image):
-                return reason
-            with _LARGE if image.width * image.height > _MANY_PIXELS else nullcontext():
-                image.load()
-    except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken byte leads to
-        return _in_words(error, path)
-    return None
-
-
-def _header(path: Path) -> tuple[tuple[int, int], str | None]:
-    """Return width and height of an image by its first bytes, and what these show to be wrong; None for nothing."""
-    try:
-        with _opened(path) as image:
-            return image.size, _unlike(image)
-    except Exception as error:  # noqa: BLE001 - decoders raise whatever a broken byte leads to
-        return (0, 0), _in_words(error, path)
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Image.Image]:
-    """Open an image file in one of the formats that all frameworks decode."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(path, formats=("JPEG", "PNG")) as image:
-            yield image
-
-
-def _in_words(error: Exception, path: Path) -> str:
-    """Return what a decoder raised on a file."""
-    if "cannot identify" in str(error):
-        return "not a JPEG or PNG image" if path.stat().st_size else "empty file"
-    return str(error) or type(error).__name__
-
-
-def _unlike(image: Image.Image) -> str | None:
-    """Return why frameworks could not make the same pixels of an image; None if they can."""
-    if image.width * image.height > MOST_PIXELS:
-        return f"{image.width} x {image.height} pixels; images may have {MOST_PIXELS // 10**6} million"
-    if image.mode == "CMYK":
-        return "CMYK colours, which not every framework converts alike; convert it to RGB"
-    deep = image.mode in _DEEP or any(";16" in str(tile) for tile in getattr(image, "tile", []))
-    return "16 bits per value, which not every framework scales alike; convert it to 8 bits" if deep else None
-
-
-_DEEP = ("I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 ENDINGS = (".jpg", ".jpeg", ".png")
+_ENDING = re.compile("[a-z][a-z0-9]{0,7}")
 _LISTED = 10
-_INDEX_FORM = b"files, classes, sizes, skipped; every header was looked at\0"
+_INDEX_FORM = b"files, classes, sizes, skipped files; every header was looked at\0"
 """The fields of an index: one with others gets another name."""
 _KEPT_S = 7 * 24 * 3600.0
 
@@ -116,6 +30,13 @@ _KEPT_S = 7 * 24 * 3600.0
 TRAINING = "train"
 VALIDATION = ("validation", "val", "valid", "test")
 """Names of the folder of samples that are not trained on; the first that holds classes is taken."""
+
+LITTER = (
+    *("lost+found", "@eaDir", "#recycle", "@Recycle", "__MACOSX", "$RECYCLE.BIN", "System Volume Information"),
+    *("Thumbs.db", "desktop.ini", ".DS_Store", ".ipynb_checkpoints"),
+)
+"""What file systems, NAS devices, desktops and notebooks leave; also all other hidden files and folders."""
+_LITTER = {name.casefold(): name for name in LITTER}
 
 
 def scan(name: str, folder: Path, cache: Path, *, skip_broken: bool = False) -> Dataset:
@@ -133,35 +54,152 @@ def scan(name: str, folder: Path, cache: Path, *, skip_broken: bool = False) -> 
 
     Raises DatasetError when there are no classes, no images, or broken ones.
     """
-    held_out = _held_out(name, folder)
-    if held_out is None:
+    layout = _layout(name, folder)
+    if layout is None:
         return _scan_classes(name, folder, cache, skip_broken=skip_broken)
     training = _scan_classes(name, folder / TRAINING, cache, skip_broken=skip_broken)
-    validation = _scan_classes(name, held_out, cache, skip_broken=skip_broken, known=training.class_names)
-    return replace(training, validation=validation, skipped=(*training.skipped, *validation.skipped))
+    validation, left_out = None, layout.left_out + _counts(training)
+    if layout.validation is not None:
+        known = training.class_names
+        validation = _scan_classes(name, layout.validation, cache, skip_broken=skip_broken, known=known)
+        left_out += _counts(validation)
+    skipped = (*training.skipped, *(validation.skipped if validation else ()))
+    return replace(training, validation=validation, skipped=skipped, left_out=left_out_of(left_out))
 
 
-def _held_out(name: str, folder: Path) -> Path | None:
-    """Return the folder for validation where ``folder`` holds one and one for training; None if it does not."""
+def _counts(dataset: Dataset) -> Counts:
+    return Counter({(each.reason, each.kind): each.count for each in dataset.left_out})
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """What lies directly in a folder."""
+
+    images: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    linked: set[str] = field(default_factory=set)
+    """Those of the folders that are links."""
+    left_out: Counts = field(default_factory=Counter)
+
+
+def _entries(folder: Path) -> _Entries:
+    """Return what lies in a folder, sorted; raises OSError where it, or what is called an image, cannot be read."""
+    found = _Entries()
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if litter := _litter(entry.name):
+                found.left_out["litter", litter] += 1
+                continue
+            named_image = entry.name.lower().endswith(ENDINGS)
+            try:
+                is_folder, is_file = entry.is_dir(), entry.is_file()
+            except OSError:
+                if named_image:
+                    raise
+                found.left_out["unreadable", ""] += 1
+                continue
+            if is_folder:
+                found.folders.append(entry.name)
+                found.linked.update([entry.name] if entry.is_symlink() else [])
+            elif is_file and named_image:
+                found.images.append(entry.name)
+            elif is_file:
+                found.left_out["format", _ending(entry.name)] += 1
+            else:
+                dangling = entry.is_symlink() and not Path(entry.path).exists()
+                found.left_out["dangling_link" if dangling else "special_file", ""] += 1
+    return found
+
+
+def _litter(name: str) -> str:
+    """Return the name by which litter is counted; empty for anything else."""
+    if name.startswith("._"):
+        return "._*"
+    return _LITTER.get(name.casefold(), "hidden" if name.startswith(".") else "")
+
+
+def _ending(name: str) -> str:
+    ending = name.rpartition(".")[2].lower() if "." in name else ""
+    return ending if not ending or _ENDING.fullmatch(ending) else "of an odd ending"
+
+
+def _unused(folder: Path, entries: _Entries) -> Counts:
+    """Count what is not used of a class: other files in its folder, and all in deeper ones; no link is followed."""
+    counts = Counter(entries.left_out)
+    counts["linked_folder", ""] += len(entries.linked)
+    waiting = [folder / each for each in entries.folders if each not in entries.linked]
+    while waiting:
+        place = waiting.pop()
+        try:
+            deeper = _entries(place)
+        except OSError:
+            counts["unreadable", ""] += 1
+            continue
+        counts += deeper.left_out
+        counts["deeper_folder", ""] += len(deeper.images)
+        counts["linked_folder", ""] += len(deeper.linked)
+        waiting += [place / each for each in deeper.folders if each not in deeper.linked]
+    return counts
+
+
+def _lost(counts: Counts) -> bool:
+    """Whether there may be pictures among what is not used of a folder."""
+    return any(
+        count and reason != "litter" and (reason != "format" or kind in PICTURE_ENDINGS)
+        for (reason, kind), count in counts.items()
+    )
+
+
+@dataclass(frozen=True)
+class _TrainingLayout:
+    """That a folder holds a folder of classes to train on, and what lies beside it."""
+
+    validation: Path | None
+    """The folder of samples that are not trained on; None if that beside has no classes."""
+    left_out: Counts
+
+
+def _layout(name: str, folder: Path) -> _TrainingLayout | None:
+    """Return how a folder is laid out that has classes in ``train`` and a folder for validation; None for others."""
     try:
-        if not _class_folders(folder / TRAINING):
+        training = _entries(folder / TRAINING) if (folder / TRAINING).is_dir() else _Entries()
+        if training.images or not training.folders:
             return None
-        return next((folder / each for each in VALIDATION if _class_folders(folder / each)), None)
+        top = _entries(folder)
+        beside = {each: _entries(folder / each) for each in top.folders if each in VALIDATION}
     except OSError as error:
         raise _unreadable(name, error) from error
-
-
-def _class_folders(folder: Path) -> list[str]:
-    """Return the folders within ``folder``, sorted; none where it does not exist or holds images itself."""
-    if not folder.is_dir() or _images(folder):
-        return []
-    with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+    for each in top.folders:
+        if each != TRAINING and each not in beside:
+            try:
+                beside[each] = _entries(folder / each)
+            except OSError:
+                top.left_out["unreadable", ""] += 1
+    unused = {each: _unused(folder / each, entries) for each, entries in beside.items()}
+    wanted = [each for each in VALIDATION if each in beside]
+    known = set(training.folders)
+    split = [
+        each
+        for each in wanted
+        if beside[each].folders and (not beside[each].images or not known.isdisjoint(beside[each].folders))
+    ]
+    flat = [each for each in wanted if each not in split and (beside[each].images or _lost(unused[each]))]
+    classes = [each for each, entries in beside.items() if entries.images and each not in VALIDATION]
+    if not split and (classes or not flat):
+        return None
+    counts: Counts = top.left_out + Counter({("outside_class", ""): len(top.images)})
+    for each in [each for each in beside if each not in split[:1]]:
+        kind = each if each in VALIDATION else "other folders"
+        litter = Counter({key: count for key, count in unused[each].items() if key[0] == "litter"})
+        other = unused[each].total() - litter.total() + len(beside[each].images)
+        reason: Reason = "no_classes" if each in flat else "unused_folder"
+        counts += litter + Counter({(reason, kind): other})
+    return _TrainingLayout(folder / split[0] if split else None, counts)
 
 
 def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, known: tuple[str, ...] = ()) -> Dataset:
     """Return the dataset of a folder with one folder per class; ``known`` are the classes that it may have."""
-    classes = _classes(name, folder, skip_broken=skip_broken)
+    classes, empty, left_out = _classes(name, folder, skip_broken=skip_broken)
     if unknown := [each for each in classes if known and each not in known]:
         message = (
             f"{folder} has classes that the dataset {name} does not train on: {', '.join(unknown[:_LISTED])}; "
@@ -176,13 +214,13 @@ def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, kn
         _require_names([path for path, _ in files], folder)
         if skip_broken:
             kept, skipped = _whole(name, folder, files)
-            skipped += [(each, "no images") for each in _empty(folder, classes)]
         sizes = _require_readable(name, folder, [path for path, _ in kept], most=0 if skip_broken else MOST)
         _write_index(index, list(labels), kept, sizes, skipped)
-    left_out = []
+    broken = []
     if skip_broken:
         listed = json.loads(index.read_text("utf-8"))
-        files, left_out = [(path, label) for path, label in listed["files"]], listed["skipped"]
+        files, broken = [(path, label) for path, label in listed["files"]], listed["skipped"]
+    left_out += Counter({("unreadable", ""): len(broken), ("empty_class", ""): len(empty)})
     return Dataset(
         name=name,
         form="image_folder",
@@ -192,7 +230,8 @@ def _scan_classes(name: str, folder: Path, cache: Path, *, skip_broken: bool, kn
         class_names=tuple(labels),
         input_shape=None,
         bytes=_bytes(folder, (path for path, _ in files)),
-        skipped=tuple(f"{folder / path}: {why}" for path, why in left_out),
+        skipped=tuple(f"{folder / path}: {why}" for path, why in [*broken, *((each, "no images") for each in empty)]),
+        left_out=left_out_of(left_out),
     )
 
 
@@ -210,13 +249,6 @@ def _whole(
     return kept, broken
 
 
-def _empty(folder: Path, classes: Mapping[str, list[str]]) -> list[str]:
-    """Return the folders that would be classes if they held images."""
-    with os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-    return [each for each in names if each not in classes]
-
-
 def _unreadable(name: str, error: OSError) -> DatasetError:
     return DatasetError(
         f"the dataset {name} cannot be read: {error.filename}: {error.strerror}; give yourself the permission to read "
@@ -224,53 +256,68 @@ def _unreadable(name: str, error: OSError) -> DatasetError:
     )
 
 
-def _classes(name: str, folder: Path, *, skip_broken: bool) -> dict[str, list[str]]:
-    """Return the images of each class, sorted.
+def _classes(name: str, folder: Path, *, skip_broken: bool) -> tuple[dict[str, list[str]], list[str], Counts]:
+    """Return the images of each class, sorted, the folders without any, and what is not used.
 
     Raises DatasetError where a folder has no images, since the classes are numbered by their folders, unless
-    ``skip_broken``.
+    ``skip_broken`` and nothing in it may be a picture.
     """
     try:
-        with os.scandir(folder) as entries:
-            folders = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-        found = {each: _images(folder / each) for each in folders}
+        top = _entries(folder)
+        found = {each: _entries(folder / each) for each in top.folders}
     except OSError as error:
         raise _unreadable(name, error) from error
-    classes = {each: images for each, images in found.items() if images}
+    unused = {each: _unused(folder / each, entries) for each, entries in found.items()}
+    left_out = sum(unused.values(), top.left_out + Counter({("outside_class", ""): len(top.images)}))
+    classes = {each: entries.images for each, entries in found.items() if entries.images}
     if not classes:
-        raise DatasetError(_no_classes(name, folder, folders))
-    empty = [str(folder / each) for each in folders if each not in classes]
-    if empty and not skip_broken:
-        more = f" and {len(empty) - _LISTED} more" if len(empty) > _LISTED else ""
+        raise DatasetError(_no_classes(name, folder, found, left_out))
+    empty = [each for each in found if each not in classes]
+    if lost := {each: unused[each] for each in empty if _lost(unused[each])}:
+        listed = [f"{folder / each} ({in_words(left_out_of(counts))})" for each, counts in lost.items()]
         message = (
-            f"the dataset {name} has folders without images: {', '.join(empty[:_LISTED])}{more}; every folder is a "
-            "class: put images there, remove it, or set skip_broken: true for the workload to leave it out"
+            f"the dataset {name} has folders without images that can be used: {_some(listed)}; every folder is a "
+            "class: put jpg or png files directly into it, or move it away"
         )
         raise DatasetError(message)
-    return classes
-
-
-def _images(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if entry.name.lower().endswith(ENDINGS) and not entry.name.startswith(".") and entry.is_file()
+    if empty and not skip_broken:
+        message = (
+            f"the dataset {name} has folders without images: {_some([str(folder / each) for each in empty])}; every "
+            "folder is a class: put images there, remove it, or set skip_broken: true for the workload to leave it out"
         )
+        raise DatasetError(message)
+    return classes, empty, left_out
 
 
-def _no_classes(name: str, folder: Path, folders: list[str]) -> str:
+def _some(listed: Sequence[str]) -> str:
+    return ", ".join(listed[:_LISTED]) + (f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else "")
+
+
+def _no_classes(name: str, folder: Path, found: Mapping[str, _Entries], left_out: Counts) -> str:
     wanted = f"expected {folder}/CLASS/*.jpg (or jpeg, png), one folder per class"
-    if loose := _images(folder):
-        return f"the dataset {name} has {len(loose)} images outside of any class; {wanted}"
-    deeper = [each for each in folders if any(path.is_dir() and _images(path) for path in (folder / each).iterdir())]
+    if loose := left_out["outside_class", ""]:
+        return f"the dataset {name} has {loose} images outside of any class; {wanted}"
+    deeper = [each for each, entries in found.items() if _has_images(folder / each, entries.folders)]
     if deeper:
         better = "train" if "train" in deeper else deeper[0]
         beside = f", or add a folder {folder / VALIDATION[0]} with the same classes" if better == TRAINING else ""
         return f"the dataset {name} has its classes one folder deeper; name {folder / better} instead{beside}"
-    if folders:
-        return f"the dataset {name} has no images in its {len(folders)} folders; {wanted}"
-    return f"the dataset {name} is empty; {wanted}"
+    listed = in_words(left_out_of(left_out))
+    but = f", but {listed}" if listed else ""
+    if found:
+        return f"the dataset {name} has no images in its {len(found)} folders{but}; {wanted}"
+    return f"the dataset {name} {f'has no images{but}' if listed else 'is empty'}; {wanted}"
+
+
+def _has_images(folder: Path, names: Iterable[str]) -> bool:
+    """Whether one of the folders ``names`` below another has images that can be listed."""
+    for each in names:
+        try:
+            if _entries(folder / each).images:
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _require_names(paths: Iterable[str], folder: Path) -> None:
@@ -288,8 +335,8 @@ def _require_readable(name: str, folder: Path, paths: list[str], most: int) -> l
 
     Raises DatasetError, which names the broken ones.
     """
-    with _threads() as pool:
-        headers = list(pool.map(lambda path: _header(folder / path), paths, chunksize=256))
+    with threads() as pool:
+        headers = list(pool.map(lambda path: header(folder / path), paths, chunksize=256))
     broken = [(path, why) for path, (_, why) in zip(paths, headers, strict=True) if why]
     odd = {path for path, _ in broken}
     decoded, damaged = broken_images(folder, [path for path in paths if path not in odd], most)

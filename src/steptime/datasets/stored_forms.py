@@ -8,7 +8,6 @@ form carries its images with it, and the folder is not needed any more. Docs/loa
 import hashlib
 import io
 import json
-import shutil
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from steptime.datasets.atomic_writes import partial_folder, require_space
+from steptime.datasets.atomic_writes import partial_folder, put_in_place, require_space, require_unchanged
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.record_files import recordio_entry, tfrecord_entries
 from steptime.errors import DatasetError, choices_message
@@ -188,10 +187,11 @@ def find_stored(dataset: Dataset, form: str, folder: Path) -> Dataset | None:
     """Return the form of a dataset in ``folder``; None if it is not there, or not whole."""
     try:
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-        sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.name != "index.json"}
-    except (OSError, ValueError):
+        # What was added to the folder since does not count.
+        sizes = {name: (folder / name).stat().st_size for name in index["bytes"]}
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    if index.get("schema") != SCHEMA or index.get("form") != form or index.get("bytes") != sizes:
+    if index.get("schema") != SCHEMA or index.get("form") != form or index["bytes"] != sizes:
         return None
     return Dataset(
         name=dataset.name,
@@ -213,18 +213,19 @@ def store(dataset: Dataset, form: str, folder: Path, progress: Progress = lambda
     """
     if made := find_stored(dataset, form, folder):
         return made
-    if folder.exists() and any(folder.iterdir()) and not (folder / "index.json").exists():
-        message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
-        raise DatasetError(message)
     folder = folder.absolute()
+    own = _own_files(folder)
+    if folder.exists() and any(folder.iterdir()):
+        if not own:
+            message = f"{folder} holds something already; name an empty folder, or one that does not exist yet"
+            raise DatasetError(message)
+        require_unchanged(folder, own)
     size = stored_bytes(dataset, form)
     try:
         with partial_folder(folder) as partial:
             require_space(dataset.name, folder, size, form)
             _fill(dataset, form_named(form), partial, progress)
-            if folder.exists():
-                shutil.rmtree(folder)
-            partial.rename(folder)
+            put_in_place(partial, folder, own)
     except OSError as error:
         message = (
             f"{dataset.name} cannot be stored as {form} in {folder}, which takes about {format_bytes(size)}: "
@@ -238,6 +239,15 @@ def store(dataset: Dataset, form: str, folder: Path, progress: Progress = lambda
         )
         raise DatasetError(message)
     return made
+
+
+def _own_files(folder: Path) -> set[str]:
+    """Return the names of the files that an earlier ``store`` left in a folder; none where its index is of others."""
+    try:
+        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        return {"index.json", *index["bytes"]} if index["form"] in STORED_FORMS else set()
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
 
 
 def _fill(dataset: Dataset, form: StoredForm, folder: Path, progress: Progress) -> None:

@@ -43,6 +43,23 @@ class StoredSkips(StoredObject):
     lines: list[str] = Field(default_factory=list)
 
 
+class StoredLeftOut(StoredObject):
+    """How many files of a folder of images were not used, for one reason."""
+
+    reason: str
+    kind: str
+    count: Count
+
+
+class StoredContents(StoredObject):
+    """What of a folder of images was used, and what was not."""
+
+    samples: Count
+    classes: Count
+    validation: Count = 0
+    left_out: list[StoredLeftOut] = Field(default_factory=list)
+
+
 class StoredStudy(BaseModel):
     """study.json, as far as it is read here."""
 
@@ -63,6 +80,7 @@ _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "machine.json": TypeAdapter(StoredMachine),
     "verdicts.json": TypeAdapter(dict[str, StoredVerdict]),
     "skipped.json": TypeAdapter(StoredSkips),
+    "datasets.json": TypeAdapter(dict[str, StoredContents]),
 }
 """By name, the form of a file that holds one JSON object; others may hold any object."""
 

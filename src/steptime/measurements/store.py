@@ -6,7 +6,8 @@
     study.json              schema, the steptime that wrote it, and the study with all defaults filled in
     study-N.yaml, .json     the same of run N, where a later run of the folder has another study
     machine.json            the machine that ran it
-    NAME.json               what else the runner wants kept, by ``put``: verdicts, skipped, tiers, implementations
+    NAME.json               what else the runner wants kept, by ``put``: verdicts, skipped, tiers, implementations,
+                            and datasets: what of each folder of images was used, and what was not
     progress.json           how far the latest run is, or how it ended
     equivalence.jsonl       one line per result of the equivalence check
     net.jsonl               one line per launch of the network benchmark

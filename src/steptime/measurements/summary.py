@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
+from steptime.datasets.dataset import Contents
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.gap import against_first
@@ -42,6 +43,7 @@ from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
+    DatasetForm,
     Efficiency,
     EquivalenceSummary,
     PaperForm,
@@ -137,9 +139,22 @@ def summarise(store: Store) -> Summary:
             [launch for each in results if each.estimate for launch in each.estimate.launches], store.get("sites") or {}
         ),
         equivalence=[_equivalence_summary(each) for each in current_checks(store.trials(), store.equivalence())],
+        datasets=[_dataset(name, value) for name, value in (store.get("datasets") or {}).items()],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=store.problems,
         set_aside=store.set_aside,
+    )
+
+
+def _dataset(name: str, value: Mapping[str, Any]) -> DatasetForm:
+    found = Contents.from_json(value)
+    return DatasetForm(
+        name=name,
+        samples=found.samples,
+        classes=found.classes,
+        validation=found.validation,
+        left_out=list(found.left_out),
+        sentence=found.in_words(name),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from steptime.datasets.dataset import LeftOut
 from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepBreakdown
 from steptime.measurements.ablation.gap import Gap
 from steptime.measurements.accuracy.form import AccuracyPlace, TrainingSummary
@@ -259,6 +260,17 @@ class SiteForm(JsonForm):
     """The blocks of these launches, in order; no other site has launches in them."""
 
 
+class DatasetForm(JsonForm):
+    """What of a folder of images was used, and what was not."""
+
+    name: str
+    samples: int
+    classes: int
+    validation: int
+    left_out: list[LeftOut]
+    sentence: str
+
+
 class Summary(JsonForm):
     """A study and everything that it found."""
 
@@ -271,11 +283,11 @@ class Summary(JsonForm):
     trials: list[TrialSummary]
     ranking: list[RankedTrial]
     tier_ranking: dict[Tuning, list[RankedTrial]] = Field(default_factory=dict)
-    """The ranking of the trials of each tier alone; empty where the study races one tier only."""
+    """The ranking within each tier; empty where the study races one."""
     tuned: list[TunedTrial] = Field(default_factory=list)
     """Every tuned trial against its documented counterpart."""
     gaps: list[Gap] = Field(default_factory=list)
-    """Of every trial that was broken down against the first of its group that was, in the order of the ranking."""
+    """Of every trial that was broken down against the first such one of its group, as ranked."""
     loaders: list[LoaderVerdict] = Field(default_factory=list)
     """Who limits, loader or training, wherever both were measured alone."""
     accuracy: list[AccuracyPlace] = Field(default_factory=list)
@@ -288,8 +300,10 @@ class Summary(JsonForm):
     """Performance models that the study asks for; empty until the predicting half adds them."""
     prediction: StudyPrediction | None = None
     """What the study predicts; None if it asks for nothing, and until the predicting half adds it."""
+    datasets: list[DatasetForm] = Field(default_factory=list)
+    """The user's folders of images; left out without any."""
     skipped: list[str]
-    """Combinations that the study asked for and that cannot be, one line per reason."""
+    """Impossible combinations, one line per reason."""
     problems: list[str]
     """``set_aside`` in sentences."""
     set_aside: list[SetAside] = Field(default_factory=list)
@@ -297,5 +311,5 @@ class Summary(JsonForm):
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``steptime report --json``."""
-        data = self.model_dump(mode="json")
+        data = self.model_dump(mode="json", exclude=None if self.datasets else {"datasets"})
         return {"schema": data.pop("schema_"), **data}

@@ -191,6 +191,7 @@ class _Overview:
             yield conditions.set_aside_in_words(summary.set_aside), "yellow"
             yield from ((f"  {line}", "yellow") for line in _few(summary.problems))
         yield from self._checks()
+        yield from ((each.sentence, "dim") for each in summary.datasets)
         machine = conditions.machine_in_a_line(summary.machine)
         level = ""
         if self._groups:

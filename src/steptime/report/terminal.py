@@ -78,6 +78,7 @@ class _Report:
         yield paper_line(self._summary), "dim"
         yield answer(self._summary), ""
         yield machine_in_a_line(self._summary.machine), "dim"
+        yield from ((each.sentence, "dim") for each in self._summary.datasets)
         if not self._groups and not self._summary.accuracy:
             yield "No trial has a result yet.", "yellow"
 

@@ -3,12 +3,13 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from steptime.clusters.site import NeededPaths, Site
 from steptime.datasets.builtins import BUILTINS
+from steptime.datasets.dataset import Contents
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
@@ -26,6 +27,7 @@ from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind
 from steptime.runner.site import accelerators_of, site_of_study
 from steptime.runner.vocabulary import read
+from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.environment_variables import passed, refusal, stripped
 from steptime.study.study import SMALL, Study
 from steptime.study.study_file import study_files, study_text
@@ -54,6 +56,13 @@ class StudyPlan:
     """The CUDA devices of this machine, or of the hosts as the probe found them."""
     site: Site | None = None
     """The hosts that launches use; None if they use this one."""
+    datasets: Mapping[str, DatasetFacts] = field(default_factory=dict)
+    """Facts of the study's datasets, by the name or folder that it gives."""
+
+    @property
+    def contents(self) -> dict[str, Contents]:
+        """What of each of the user's folders of images is used, and what is not."""
+        return {name: facts.contents for name, facts in self.datasets.items() if facts.contents}
 
     @property
     def estimate_s(self) -> float:
@@ -197,7 +206,8 @@ class StudyPlan:
         accelerators = accelerators_of(found)
         if not len(accelerators) and all(trial.device == "cpu" for trial in self.expansion.trials):
             return replace(self, site=found)
-        expansion = _expanded(self.study.name, self.study, self.manifests, accelerators, found)
+        expansion = expand(self.study, self.manifests, self.datasets, accelerators, found)
+        expansion = _with_trials(self.study.name, expansion, found)
         return replace(self, site=found, accelerators=accelerators, expansion=expansion)
 
     def devices_in_words(self) -> list[str]:
@@ -290,11 +300,8 @@ def command_line(process: Process) -> str:
     return " ".join(variables) + " " + shlex.join(process.argv)
 
 
-def _expanded(
-    name: str, study: Study, manifests: Mapping[str, Manifest], accelerators: Accelerators, site: Site | None
-) -> Expansion:
-    """Return a study's trials; raises StudyError with all reasons where there is none."""
-    expansion = expand(study, manifests, dataset_facts(study), accelerators, site)
+def _with_trials(name: str, expansion: Expansion, site: Site | None) -> Expansion:
+    """Return the expansion of a study; raises StudyError with all reasons where it has no trial."""
     if not expansion.trials:
         reasons = skipped_in_words(expansion.skipped) or ["every combination is excluded"]
         where = "on this machine" if site is None else "on its hosts"
@@ -315,7 +322,8 @@ def plan_study(
     study = read(name, all_overrides, text, paths_from)
     manifests, site = load_manifests(), site_of_study(study)
     accelerators = accelerators_of(site)
-    expansion = _expanded(name, study, manifests, accelerators, site)
+    datasets = dataset_facts(study)
+    expansion = _with_trials(name, expand(study, manifests, datasets, accelerators, site), site)
     results = study.name if study.scale == SMALL else f"{study.name}-{study.scale}"
     folder = output or Path("steptime-results") / results
     # What came through a pipe is found again in the results only.
@@ -334,4 +342,5 @@ def plan_study(
         command=shlex.join(command),
         accelerators=accelerators,
         site=site,
+        datasets=datasets,
     )

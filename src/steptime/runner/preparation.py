@@ -172,7 +172,7 @@ def prepare_environments(specs: Iterable[EnvironmentSpec], observer: Observer) -
 def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Collection[str] = ()) -> dict[str, Dataset]:
     """Return the datasets ``names``, built-in ones made first where they do not exist yet.
 
-    Broken images are left out of those in ``skip_broken``, and named.
+    Broken images are left out of those in ``skip_broken``, and named; what else of a folder is not used is counted.
 
     Raises DatasetError when a folder is unusable, EnvironmentFailure when a built-in dataset cannot be made.
     """
@@ -187,6 +187,8 @@ def prepare_datasets(names: Iterable[str], observer: Observer, skip_broken: Coll
             observer.finished(f"dataset {name}")
     found = {name: open_dataset(name, cache, skip_broken=name in skip_broken) for name in names}
     for name, dataset in found.items():
+        if name not in BUILTINS:
+            observer.note(dataset.contents.in_words(name))
         if dataset.skipped:
             observer.note("\n".join([f"left out of the dataset {name}, because they are broken:", *dataset.skipped]))
     return found
@@ -265,12 +267,12 @@ def dataset_facts(study: Study) -> dict[str, DatasetFacts]:
         chosen += inclusion.workloads or []
     facts = {}
     skips = datasets_with_skips(study)
-    for name in dict.fromkeys(workload.dataset for workload in chosen if workload.dataset):
+    for name in dict.fromkeys(name for workload in chosen for name in (workload.dataset, workload.validation) if name):
         if name in BUILTINS:
             facts[name] = DatasetFacts(BUILTINS[name].input_shape, len(BUILTINS[name].classes))
         else:
             dataset = open_dataset(name, cache_folder(), skip_broken=name in skips)
-            facts[name] = DatasetFacts(dataset.input_shape, dataset.classes)
+            facts[name] = DatasetFacts(dataset.input_shape, dataset.classes, dataset.contents)
     return facts
 
 

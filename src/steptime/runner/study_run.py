@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from steptime.clusters.site import Site
+from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches
 from steptime.interruption import Interrupted, shielded
@@ -84,9 +85,7 @@ class StudyRun:
                 trials = admission.startable(admission.fitting(workloads))
                 executor, trials = admission.executor(trials, store)
                 trials = admission.startable(trials)  # some environments bring what their launcher needs
-                datasets = prepare_datasets(
-                    {t.dataset for t in trials if t.dataset}, self.observer, datasets_with_skips(study)
-                )
+                datasets = self._datasets(trials, store)
                 splits = {t.id: found for t in trials if (found := training_split(t, datasets))}
                 sources = {
                     t.id: splits[t.id].training if t.id in splits else datasets[t.dataset] for t in trials if t.dataset
@@ -231,6 +230,17 @@ class StudyRun:
                 )
             return store
         return Store.create(self.plan.folder, study_text=self.plan.study_text, study_json=resolved)
+
+    def _datasets(self, trials: Iterable[Trial], store: Store) -> dict[str, Dataset]:
+        """Return the trials' datasets, and keep what of the user's folders is used and what is not."""
+        names = [trial.dataset for trial in trials]
+        names += [trial.training.validation for trial in trials if trial.training]
+        skips = datasets_with_skips(self.plan.study)
+        found = prepare_datasets(dict.fromkeys(name for name in names if name), self.observer, skips)
+        contents = {name: asdict(each.contents) for name, each in found.items() if name not in BUILTINS}
+        if contents:
+            store.put("datasets", {**(store.get("datasets") or {}), **contents})
+        return found
 
     def _loaders(self, trials: Iterable[Trial], sources: Mapping[str, Dataset]) -> dict[str, dict[str, Any]]:
         """Return every trial's loader, over that form of its source which the loader reads; it is made where needed."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from steptime.datasets.dataset import Contents
 from steptime.errors import WorkloadError
 from steptime.study.study import WorkloadChoice
 from steptime.workloads.layers import Workload
@@ -20,6 +21,8 @@ class DatasetFacts:
     """Of every sample, channels first; None for image files, which are resized and decoded as the workload needs."""
     classes: int | None = None
     """How many classes its labels name; None if that is not known yet."""
+    contents: Contents | None = None
+    """What of a folder of the user's is used, and what is not."""
 
 
 @dataclass(frozen=True)

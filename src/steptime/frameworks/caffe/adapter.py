@@ -105,12 +105,14 @@ class CaffeSession(Session):
 
     def close(self):
         self._loader.close()
+        self._solver.close()
         if self._reduction is not None:
             self._reduction.close()
 
     def abort(self):
         """Leave MPI alone: finalising waits for the others; that this process ends is what makes mpiexec end them."""
         self._loader.close()
+        self._solver.close()
 
 
 FRAMEWORK = Framework(open_session)

@@ -134,6 +134,10 @@ class WorkloadSolver(object):
             blob.data[...] = arrays[name]
         self._job_solver.set_state(arrays, self._trained_shapes())
 
+    def close(self):
+        """Remove the solver's files."""
+        self._job_solver.close()
+
     def _saved(self):
         """Yield a name and Caffe's blob of each trained value and running statistic."""
         for name, blob in self._parameters:

@@ -1,12 +1,13 @@
 """Caffe's solvers as a job names its optimizer, and their state as arrays.
 
-Caffe reads and writes files only, all of them in a temporary folder that a call leaves empty.
+Caffe reads and writes files only, all of them in a temporary folder of this user's alone that a call leaves empty.
 """
 
 import contextlib
 import os
 import shutil
 import tempfile
+import weakref
 
 import caffe
 import numpy
@@ -51,7 +52,11 @@ class JobSolver(object):
         if optimizer["name"] not in _SOLVERS:
             raise ValueError("Caffe has no optimizer %r, only %s" % (optimizer["name"], ", ".join(sorted(_SOLVERS))))
         kind, settings = _SOLVERS[optimizer["name"]]
-        self._folder = os.path.join(tempfile.gettempdir(), "steptime-caffe-%d" % os.getpid())
+        # Made now, since Caffe takes the prefix of its files only when the solver is made, and kept: whoever has seen
+        # its name cannot take its place.
+        self._folder = tempfile.mkdtemp(prefix="steptime-caffe-")
+        self.close = weakref.finalize(self, shutil.rmtree, self._folder, True)
+        """Remove the folder; the solver has no state from then on."""
         message = caffe_pb2.SolverParameter(
             type=kind,
             base_lr=optimizer["learning_rate"],
@@ -100,12 +105,12 @@ class JobSolver(object):
 
     @contextlib.contextmanager
     def _files(self):
-        """Make the folder of the snapshots, whose name the solver has had since it was made."""
-        os.mkdir(self._folder, 0o700)
+        """Give the folder of the snapshots, and leave it empty."""
         try:
             yield self._folder
         finally:
-            shutil.rmtree(self._folder)
+            for name in os.listdir(self._folder):
+                os.unlink(os.path.join(self._folder, name))
 
 
 @contextlib.contextmanager
