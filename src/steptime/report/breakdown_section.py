@@ -22,6 +22,7 @@ from steptime.report.section import (
     Style,
     TableRow,
     cells,
+    mark_notes,
 )
 
 ABOUT_ACCOUNTS = (
@@ -69,9 +70,9 @@ def _parts(group: BreakdownGroup, compared: int) -> Iterator[Part]:
         table = SectionTable(_ACCOUNT_COLUMNS, accounts, label=f"Own accounts: {group.title}")
         yield Section(title, [table], ABOUT_ACCOUNTS, folded=True, only="page")
     notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
-    flags = [f"note: {flag} ({row.row.name})" for row in group.rows for flag in row.breakdown.flags]
+    marks = mark_notes([(row.row.name, row.breakdown.flags) for row in group.rows])
     title = "Imbalance, overlap and what the breakdown costs, trial by trial"
-    yield Section(title, [Sentences(notes), Sentences(flags, "dim", only="terminal")], folded=True)
+    yield Section(title, [Sentences(notes), marks], folded=True)
 
 
 def _phase_table(group: BreakdownGroup) -> SectionTable:

@@ -10,7 +10,18 @@ from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.link import link_chart
 from steptime.report.charts.marks import Marks, parts
 from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
-from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.report.section import (
+    Cell,
+    Column,
+    Figures,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+    mark_notes,
+)
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 _UNSURE = 10
@@ -50,14 +61,7 @@ def _parts(place: str, rows: Sequence[NetRow], marks: Marks) -> Iterator[Part]:
     yield SectionTable(columns, [operation_row(row, sizes) for row in rows], "back end", layouts=("wide", "stacked"))
     failed = [f"{row.status}: {_name(row)}: {row.reason}" for row in rows if row.status != "ok"]
     yield Sentences(failed, "bad", only="terminal")
-    bearers = {
-        flag: sorted({_name(row) for row in rows if flag in row.flags})
-        for flag in sorted({flag for row in rows for flag in row.flags})
-    }
-    notes = [
-        f"note: {flag} ({'all' if len(names) == len(rows) else ', '.join(names)})" for flag, names in bearers.items()
-    ]
-    yield Sentences(notes, "dim", only="terminal")
+    yield mark_notes([(_name(row), row.flags) for row in rows])
     yield Figures(lambda: list(_figures(place, rows, marks)))
 
 

@@ -10,7 +10,18 @@ from steptime.report.charts.marks import MOST, MOST_ROWS, Marks, parts
 from steptime.report.charts.rows import ratio_chart, throughput_bars
 from steptime.report.groups import RankedGroup, RankedRow, verdict
 from steptime.report.number_format import count, drawn_interval, time_unit
-from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.report.section import (
+    Cell,
+    Column,
+    Figures,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+    mark_notes,
+)
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]
 """By trial, what ``step_time_quantiles`` returned."""
@@ -27,7 +38,6 @@ def ranking_section(groups: Sequence[RankedGroup], quantiles: Quantiles, marks: 
 
 def _group_section(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> Section:
     compared = len(group.rows) > 1
-    notes = [f"note: {flag} ({_bearers(group, flag)})" for flag in group.flags]
     parts_: list[Part] = [
         SectionTable(
             _columns(group),
@@ -35,7 +45,7 @@ def _group_section(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> Se
             layouts=("wide", "plain", "stacked"),
             label=f"Ranking: {group.title}",
         ),
-        Sentences(notes, "dim", only="terminal"),
+        mark_notes([(row.name, row.trial.flags) for row in group.rows]),
         Figures(partial(group_figures, group, quantiles, marks)),
     ]
     if not compared:
@@ -66,11 +76,6 @@ def _table_row(group: RankedGroup, row: RankedRow) -> TableRow:
         [f"{row.trial.framework} {row.trial.framework_version or 'of unknown version'}"],
         best=row.place.rank == 1,
     )
-
-
-def _bearers(group: RankedGroup, flag: str) -> str:
-    names = [row.name for row in group.rows if flag in row.trial.flags]
-    return "all" if len(names) == len(group.rows) else ", ".join(names)
 
 
 def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> list[Figure]:

@@ -192,6 +192,15 @@ class Section(Part):
         return super().is_within(medium) and bool(self.note or self.verdict or self.within(medium))
 
 
+def mark_notes(marked: Sequence[tuple[str, Sequence[str]]]) -> Sentences:
+    """Return a line for each mark with the names of those that have it, for a terminal; a page has marks in rows."""
+    notes = []
+    for mark in dict.fromkeys(mark for _, marks in marked for mark in marks):
+        names = dict.fromkeys(name for name, marks in marked if mark in marks)
+        notes.append(f"note: {mark} ({'all' if len(names) == len(dict(marked)) else ', '.join(names)})")
+    return Sentences(notes, "dim", only="terminal")
+
+
 def cells(*shown: tuple[str, str] | str) -> list[Cell]:
     """Return a cell for each text or number with its interval."""
     return [Cell(each) if isinstance(each, str) else Cell(*each) for each in shown]
