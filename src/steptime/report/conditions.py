@@ -144,13 +144,12 @@ def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
         TableRow(check_name(check, checks), _check_cells(check), under=[check.framework_version]) for check in checks
     ]
     parts = [
-        Sentences([_ABOUT_CHECKS], only="page"),
         Sentences([*failed, *crashed], "bad", only="terminal"),
         SectionTable(columns, rows, label="Checks of the equivalence check", only="page"),
         Sentences([_ABOUT_DISTANCES], "dim", only="page"),
     ]
     style: Style = "bad" if failed else "good"
-    return Section(passed_checks(checks), parts, style=style, id="equivalence", link="Equivalence")
+    return Section(passed_checks(checks), parts, _ABOUT_CHECKS, style=style, id="equivalence", link="Equivalence")
 
 
 def _check_cells(check: EquivalenceSummary) -> list[Cell]:
