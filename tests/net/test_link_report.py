@@ -14,6 +14,9 @@ from steptime.report.html import page_text, write_page
 from steptime.report.links import link_section, operation_row
 from steptime.report.terminal import SectionText
 
+ALPHA, BANDWIDTH = 2, 4
+"""Places of cells in the row of an operation."""
+
 
 def gloo_like(workers: int):
     return lambda size: 4 * (workers - 1) * 1e-3 + 2 * (workers - 1) / workers * size / 12.5e6
@@ -46,18 +49,19 @@ def test_the_table_fits_and_says_the_same_in_every_width(width):
 
 def test_a_number_comes_with_its_interval_and_the_unit_once():
     (row,) = net_summary([launch(setting(2), k, gloo_like(2), noise=0.01) for k in range(3)]).rows
-    shown = operation_row(row)
-    assert shown.bandwidth.text.endswith("Mbit/s")
-    assert " to " in shown.bandwidth.interval
-    assert "Mbit/s" not in shown.bandwidth.interval
+    bandwidth = operation_row(row).cells[BANDWIDTH]
+    assert bandwidth.text.endswith("Mbit/s")
+    assert " to " in bandwidth.interval
+    assert "Mbit/s" not in bandwidth.interval
 
 
 def test_an_interval_without_sense_is_said_to_have_none():
     (row,) = net_summary([launch(setting(2), k, gloo_like(2)) for k in range(3)]).rows
     wide = row.model_copy(update={"alpha_s": Interval(value=1e-3, low=1e-9, high=1e3)})
-    assert operation_row(wide).alpha.interval == "unsure by more than 10x"
+    assert operation_row(wide).cells[ALPHA].interval == "unsure by more than 10x"
     open_ended = row.fit.model_copy(update={"bandwidth_bytes_per_s": Interval(value=1e6, low=5e5, high=None)})
-    assert operation_row(row.model_copy(update={"fit": open_ended})).bandwidth.interval == "4 Mbit/s or more"
+    shown = operation_row(row.model_copy(update={"fit": open_ended}))
+    assert shown.cells[BANDWIDTH].interval == "4 Mbit/s or more"
 
 
 def store_with(folder, launches) -> Store:

@@ -56,7 +56,7 @@ def test_the_first_paragraph_says_the_efficiency_and_how_far_it_lies_outside_the
 
 def test_the_table_has_the_published_point_in_the_row_of_its_workers(summary):
     (table,) = [each for each in model_tables(summary) if each.title.startswith("Predicted")]
-    assert [row[-1] for row in table.rows] == ["-", "90.0 % (256 GPUs)"]
+    assert [row.cells[-1].text for row in table.parts[0].rows] == ["-", "90.0 % (256 GPUs)"]
 
 
 def test_what_cannot_be_predicted_is_said_with_its_reason(tmp_path):

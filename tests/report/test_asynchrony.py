@@ -7,9 +7,11 @@ from summaries import place, summary, trial
 
 from steptime.measurements.json_form import Interval
 from steptime.measurements.summary_form import Staleness, Summary
-from steptime.report.asynchrony import learning_groups
+from steptime.report.asynchrony import learning_section
+from steptime.report.charts.marks import Marks
 from steptime.report.groups import ranked_groups
 from steptime.report.html import page_text
+from steptime.report.section import TableRow
 from steptime.report.terminal import render
 from steptime.report.trial_names import Names
 
@@ -25,27 +27,28 @@ def race() -> Summary:
     return summary([fast, slow], [place(fast, 1), place(slow, 2, 2.0)])
 
 
+def rows_of(found: Summary) -> list[TableRow]:
+    section = learning_section(ranked_groups(found, Names(found.trials)), Marks([]))
+    (group,) = section.parts
+    return group.parts[0].rows
+
+
 def test_what_learns_most_per_second_comes_first_however_fast_the_others_are() -> None:
-    found = race()
-
-    (group,) = learning_groups(ranked_groups(found, Names(found.trials)))
-
-    assert [row.row.trial.framework for row in group.rows] == ["pytorch", "mxnet"]
+    assert [row.name for row in rows_of(race())] == ["pytorch allreduce", "mxnet ps_async"]
 
 
 def test_a_synchronous_trial_is_never_stale_and_says_so() -> None:
-    found = race()
-    (group,) = learning_groups(ranked_groups(found, Names(found.trials)))
+    synchronous, asynchronous = rows_of(race())
 
-    assert "never stale" in group.rows[0].line
-    assert "staleness 1.25 (1.10 to 1.40), median 1, 95 % at most 3, largest 7" in group.rows[1].line
+    assert "never stale" in synchronous.sentence
+    assert "staleness 1.25 (1.10 to 1.40), median 1, 95 % at most 3, largest 7" in asynchronous.sentence
 
 
 def test_a_study_without_asynchronous_trials_has_no_such_part() -> None:
     alone = trial()
     found = summary([alone], [place(alone, 1)])
 
-    assert learning_groups(ranked_groups(found, Names(found.trials))) == []
+    assert learning_section(ranked_groups(found, Names(found.trials)), Marks([])) is None
     assert 'id="learning"' not in page_text(found, {}, "", "results")
 
 

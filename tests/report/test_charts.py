@@ -8,9 +8,9 @@ from launches import steady
 from summaries import many, quickstart, ranked, summary, sweep, trial
 
 from steptime.report.charts.marks import MOST, MOST_ROWS, Marks
-from steptime.report.curves import scaling_panels
-from steptime.report.figures import group_figures, panel_figures
+from steptime.report.curves import panel_figures, scaling_panels
 from steptime.report.groups import ranked_groups
+from steptime.report.ranking import group_figures
 from steptime.report.trial_names import Names
 
 

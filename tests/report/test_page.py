@@ -28,7 +28,7 @@ RACE = page(quickstart())
         "30530 <small>29920 to 31140</small>",
         "1.19x <small>1.15 to 1.22</small>",
         "2=</span>",
-        "of 1 worker (single)",
+        "of 1 worker<br>(single)",
         '<span class="tag">more workers than cores</span>',
         "Workers shared processor cores.",
         "cannot allocate 4294967296 bytes",

@@ -5,12 +5,13 @@ import re
 from html import unescape
 
 import pytest
-from summaries import quickstart
+from summaries import quickstart, summary, trial
 
 from steptime.cli.console import PlainConsole
 from steptime.report import sections as table
 from steptime.report.charts.chart import Figure
 from steptime.report.html import page_text
+from steptime.report.overview import overview
 from steptime.report.section import Column, Figures, Pairs, Section, SectionTable, Sentences, TableRow, cells
 from steptime.report.terminal import SectionText, render
 
@@ -79,3 +80,22 @@ def test_a_section_that_is_added_to_the_table_has_a_link_at_the_top_of_the_page(
 
 def test_a_section_that_shows_nothing_is_left_out():
     assert printed(SectionText([Section("Empty", [Section("within", [])])])).strip() == ""
+
+
+def test_both_reports_word_a_missing_equivalence_check_alike():
+    unchecked = summary([trial()])
+    short, whole = (words(printed(each)) for each in (overview(unchecked), render(unchecked)))
+    sentence = "The equivalence check was not run: these trials may train different things."
+    assert sentence in short
+    assert sentence in whole
+
+
+def test_tables_that_are_alike_have_the_layout_in_which_all_of_them_fit():
+    columns = [Column("time")]
+    short, long = (
+        SectionTable(columns, [TableRow("a", cells((text, "1 to 2")))], layouts=("wide", "stacked"))
+        for text in ("1", "1" * 40)
+    )
+    text = printed(SectionText([Section("Both", [short, long], alike=True)]), 60)
+    assert "1 (1 to 2)" not in text
+    assert "1 (1 to 2)" in printed(SectionText([Section("Both", [short, long])]), 60)

@@ -9,7 +9,7 @@ from steptime.measurements.summary_form import OptionChange, RankedTrial, Summar
 from steptime.report.groups import ranked_groups, verdict
 from steptime.report.html import page_text
 from steptime.report.terminal import render
-from steptime.report.tiers import tier_groups
+from steptime.report.tiers import tier_section
 from steptime.report.trial_names import Names
 
 MPI = "steptime's exchange over MPI"
@@ -57,6 +57,11 @@ def raced():
     )
 
 
+def parts_of(summary):
+    (group,) = tier_section(summary, Names(summary.trials)).parts
+    return group.parts
+
+
 def printed(summary, width=120):
     console = Console(width=width, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
@@ -79,40 +84,40 @@ def test_a_study_of_the_documented_tier_alone_names_no_tier():
 
 
 def test_the_order_of_the_race_is_told_in_each_tier(raced):
-    (group,) = tier_groups(raced, Names(raced.trials))
-    assert group.orders == [
+    orders, _, _ = parts_of(raced)
+    assert orders.pairs == [
         ("documented", "1 chainer allreduce, 2 pytorch allreduce 1.10x"),
         ("tuned", "1 pytorch allreduce, 2 chainer allreduce 1.14x"),
     ]
 
 
 def test_what_tuned_changed_is_told_by_option_and_value_with_the_gain_and_its_interval(raced):
-    (row,) = tier_groups(raced, Names(raced.trials))[0].rows
-    assert row.line == (
+    (row,) = parts_of(raced)[1].rows
+    assert row.sentence == (
         "pytorch allreduce: 1.25x (1.20 to 1.30) as fast as documented, by compile=true (documented false)"
     )
 
 
 def test_a_gain_whose_interval_holds_1_shows_no_difference(raced):
     raced.tuned[0] = raced.tuned[0].model_copy(update={"speedup": IntervalOverLaunches(value=0.9, low=0.7, high=1.2)})
-    (row,) = tier_groups(raced, Names(raced.trials))[0].rows
-    assert "0.900x (0.700 to 1.200) as fast as documented, which shows no difference, by compile=true" in row.line
+    (row,) = parts_of(raced)[1].rows
+    assert "0.900x (0.700 to 1.200) as fast as documented, which shows no difference, by compile=true" in row.sentence
 
 
 def test_a_gain_that_was_not_measured_is_told_as_such(raced):
     raced.tuned[0] = raced.tuned[0].model_copy(update={"speedup": None})
-    (row,) = tier_groups(raced, Names(raced.trials))[0].rows
-    assert row.line == ("pytorch allreduce: not measured in both tiers; tuned has compile=true (documented false)")
+    (row,) = parts_of(raced)[1].rows
+    assert row.sentence == ("pytorch allreduce: not measured in both tiers; tuned has compile=true (documented false)")
 
 
 def test_frameworks_for_which_tuned_changes_nothing_are_named(raced):
-    assert tier_groups(raced, Names(raced.trials))[0].unchanged == ["chainer allreduce"]
+    assert parts_of(raced)[-1].texts == ["Tuned changes nothing for chainer allreduce."]
 
 
 def test_a_study_of_one_tier_has_no_part_about_tiers():
     only = trial("pytorch")
     summary = summary_of([only], [place(only, 1, 1.0)])
-    assert tier_groups(summary, Names(summary.trials)) == []
+    assert tier_section(summary, Names(summary.trials)) is None
 
 
 @pytest.mark.parametrize("width", [40, 80, 160])

@@ -11,7 +11,8 @@ from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import PublishedRatio, Summary
 from steptime.report.accuracy import AccuracyGroup, accuracy_groups
 from steptime.report.models import model_sentences
-from steptime.report.number_format import count, listed, number, percent, ratio
+from steptime.report.number_format import count, listed, number, percent, published, ratio
+from steptime.report.section import Cell, Column, Section, SectionTable, TableRow
 
 _LITTLE = 0.1
 """A share of a step that no faster loader can save more than."""
@@ -30,6 +31,31 @@ def paper_line(summary: Summary) -> str:
     """Return the paper that the study follows; empty where it follows none."""
     paper = summary.paper
     return "" if paper is None else f"after {paper.authors}, “{paper.title}”, {paper.year}, {paper.address}"
+
+
+_ABOUT_PUBLISHED = (
+    "Ratios of times that others published, on other machines and versions, and the same ratios here: the geometric "
+    "mean over pairs of trials of one group. The interval holds what launches leave open; the smallest and largest "
+    "pair show how much workloads differ."
+)
+
+
+def published_section(summary: Summary) -> Section | None:
+    """Return published ratios beside measured ones; None of a study without any."""
+    columns = [Column("published"), Column("measured"), Column("pairs"), Column("source", "prose")]
+    rows = [_published_row(found) for found in summary.published]
+    table = SectionTable(columns, rows, "claim", label="Published ratios and measured ones")
+    title = "Published and measured"
+    return Section(title, [table], _ABOUT_PUBLISHED, id="published", link="Published") if rows else None
+
+
+def _published_row(found: PublishedRatio) -> TableRow:
+    claimed = "direction only" if found.published is None else f"{number(found.published)}x"
+    measured = ratio(IntervalOverLaunches(**asdict(found.measured), least=found.least, most=found.most))
+    several = found.pairs > 1 and found.least is not None and found.most is not None
+    spread = f"{number(found.least or 0.0)}x to {number(found.most or 0.0)}x" if several else ""
+    shown = [Cell(claimed), Cell(*measured), Cell(str(found.pairs), note=spread), Cell(found.source)]
+    return TableRow(found.claim, shown, sentence=f"{found.claim}: {published(found)} [{found.source}]")
 
 
 def _verdict(found: PublishedRatio) -> str:

@@ -1,7 +1,6 @@
 """Where the time of a step goes, as a section: phases, pictures, what frameworks themselves report, and notes."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from steptime.measurements.ablation.form import Account
@@ -20,8 +19,10 @@ from steptime.report.section import (
     Section,
     SectionTable,
     Sentences,
+    Style,
     TableRow,
     cells,
+    mark_notes,
 )
 
 ABOUT_ACCOUNTS = (
@@ -39,6 +40,12 @@ _WAYS = (
     "are intervals of the differences, cut where they leave the picture."
 )
 _MAPS = "Computation without any waiting: a slow worker is a dark line, a pause a dark spot."
+_ACCOUNT_COLUMNS = (
+    Column("source", "text"),
+    Column("phase", "text"),
+    *(Column(title) for title in ("by the framework", "by the ablation", "difference")),
+    Column("verdict", "text"),
+)
 _VERDICTS = {True: "agrees", False: "differs", None: "not shown"}
 
 
@@ -58,14 +65,14 @@ def _parts(group: BreakdownGroup, compared: int) -> Iterator[Part]:
     pairs, maps = max(1, MOST_PAIRS // compared), max(1, MOST_MAPS // compared)
     yield Chooser(partial(gap_figures, group, pairs), "What makes one slower than the other", _WAYS)
     yield Figures(partial(heat_figures, group, maps), "How long each worker computed, step by step", _MAPS)
-    if accounts := account_rows(group.rows):
+    if accounts := [_account_row(row, account) for row in group.rows for account in row.breakdown.accounts]:
         title = "What frameworks say of their steps, compared with the ablation"
-        table = _account_table(accounts, f"Own accounts: {group.title}")
+        table = SectionTable(_ACCOUNT_COLUMNS, accounts, label=f"Own accounts: {group.title}")
         yield Section(title, [table], ABOUT_ACCOUNTS, folded=True, only="page")
     notes = [f"{row.row.name}: {note}." for row in group.rows for note in (*row.notes, *disagreements(row))]
-    flags = [f"note: {flag} ({row.row.name})" for row in group.rows for flag in row.breakdown.flags]
+    marks = mark_notes([(row.row.name, row.breakdown.flags) for row in group.rows])
     title = "Imbalance, overlap and what the breakdown costs, trial by trial"
-    yield Section(title, [Sentences(notes), Sentences(flags, "dim", only="terminal")], folded=True)
+    yield Section(title, [Sentences(notes), marks], folded=True)
 
 
 def _phase_table(group: BreakdownGroup) -> SectionTable:
@@ -84,63 +91,28 @@ def _cells(row: BreakdownRow, shown: Sequence[str]) -> list[Cell]:
     return [Cell(*row.step), *phases, Cell(row.closure, style="" if row.closed else "warning")]
 
 
-def _account_table(rows: Sequence["AccountRow"], label: str) -> SectionTable:
-    columns = [Column("source", "text"), Column("phase", "text"), Column("by the framework"), Column("by the ablation")]
-    found = [
-        TableRow(
-            each.name,
-            [
-                *cells(each.source, each.phase, each.native, each.by_ablation, each.difference),
-                Cell(each.verdict, style="bad" if each.verdict == "differs" else ""),
-            ],
-        )
-        for each in rows
-    ]
-    return SectionTable([*columns, Column("difference"), Column("verdict", "text")], found, label=label)
-
-
-@dataclass(frozen=True)
-class AccountRow:
-    """One duration of one trial, by the framework and by the ablation."""
-
-    name: str
-    """Of the trial."""
-    source: str
-    phase: str
-    native: Shown
-    by_ablation: Shown
-    difference: Shown
-    verdict: str
-    """``agrees``, ``differs``, ``not shown`` where neither is, or a dash where there is no ablation to compare with."""
-
-
-def account_rows(rows: Sequence[BreakdownRow]) -> list[AccountRow]:
-    """Return what the frameworks of all trials say, in the trials' order."""
-    return [_account(row, account) for row in rows for account in row.breakdown.accounts]
+def _account_row(row: BreakdownRow, account: Account) -> TableRow:
+    """Return one duration of a trial, by the framework and by the ablation, with the verdict."""
+    verdict = _VERDICTS[account.agrees] if account.by_ablation_s else UNKNOWN
+    numbers = (_shown(row, each) for each in (account.native_s, account.by_ablation_s, account.difference_s))
+    style: Style = "bad" if account.agrees is False else ""
+    return TableRow(row.row.name, [*cells(account.source, _phases(account), *numbers), Cell(verdict, style=style)])
 
 
 def disagreements(row: BreakdownRow) -> list[str]:
     """Return a sentence for each source of a trial that differs from the ablation."""
-    differing = [_account(row, account) for account in row.breakdown.accounts if account.agrees is False]
-    return [
-        f"{source} and ablation differ in "
-        + listed([f"{each.phase}, by {each.difference.line}" for each in differing if each.source == source])
-        for source in dict.fromkeys(each.source for each in differing)
-    ]
+    differing: dict[str, list[str]] = {}
+    for account in row.breakdown.accounts:
+        if account.agrees is False:
+            difference = f"{_phases(account)}, by {_shown(row, account.difference_s).line}"
+            differing.setdefault(account.source, []).append(difference)
+    return [f"{source} and ablation differ in {listed(found)}" for source, found in differing.items()]
 
 
-def _account(row: BreakdownRow, account: Account) -> AccountRow:
+def _phases(account: Account) -> str:
+    return TOGETHER.join(TITLES.get(name, name) for name in account.phase.split(TOGETHER))
+
+
+def _shown(row: BreakdownRow, found: Interval | None) -> Shown:
     unit = time_unit(row.breakdown.step_s.value_s)
-    return AccountRow(
-        name=row.row.name,
-        source=account.source,
-        phase=TOGETHER.join(TITLES.get(name, name) for name in account.phase.split(TOGETHER)),
-        native=_shown(account.native_s, unit),
-        by_ablation=_shown(account.by_ablation_s, unit),
-        difference=_shown(account.difference_s, unit),
-        verdict=_VERDICTS[account.agrees] if account.by_ablation_s else UNKNOWN,
-    )
-
-
-def _shown(found: Interval | None, unit: tuple[float, str]) -> Shown:
     return seconds(found.value, found.low, found.high, unit) if found else Shown(UNKNOWN, "")

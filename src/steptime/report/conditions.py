@@ -7,8 +7,21 @@ from typing import Any
 from steptime.measurements.flags import RECORDS_SET_ASIDE, STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.set_aside import SetAside, counted
-from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
-from steptime.report.number_format import UNKNOWN, count, number
+from steptime.measurements.summary_form import EquivalenceSummary, Summary, TrialSummary
+from steptime.report.number_format import UNKNOWN, count, distance, number, whole
+from steptime.report.section import (
+    Cell,
+    Column,
+    Pairs,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    Style,
+    TableRow,
+    Verbatim,
+)
+from steptime.report.trial_names import Names, check_name
 from steptime.units import format_bytes, format_seconds
 
 _MACHINE = {
@@ -89,6 +102,107 @@ _MARKS = (
 def passed_checks(checks: Sequence[EquivalenceSummary]) -> str:
     """``Equivalence check: 8 of 9 checks passed``."""
     return f"Equivalence check: {sum(each.passed for each in checks)} of {count(len(checks), 'check')} passed"
+
+
+NOT_CHECKED = "The equivalence check was not run: these trials may train different things."
+_ABOUT_CHECKS = (
+    "Before anything is ranked, every framework trains the same workload from the same weights on the same batches, "
+    "and is compared with a plain numpy reference. Gradients and updates of every round of steps must be those of the "
+    "reference, but for rounding. What does not pass is not ranked."
+)
+_ABOUT_DISTANCES = (
+    "Losses, weights and updates are relative distances from the reference. Its rounding is the distance of its "
+    "updates in single precision from those in double precision, which no framework can better. A dash stands where "
+    "nothing is compared."
+)
+_DISTANCES = ("first loss", "last loss", "gradients", "updates", "rounding of\nthe reference")
+
+
+def failed_checks(checks: Sequence[EquivalenceSummary]) -> list[str]:
+    """Return a line for each check that did not pass."""
+    return [
+        f"not passed: {check_name(check, checks)}, {check.workload}, {count(check.workers, 'worker')}: {check.reason}"
+        for check in checks
+        if not check.passed
+    ]
+
+
+def equivalence_section(checks: Sequence[EquivalenceSummary]) -> Section:
+    """Return what passed the equivalence check, and how far each check is from the reference."""
+    if not checks:
+        return Section("Equivalence check", [Sentences([NOT_CHECKED], "bad")], id="equivalence", link="Equivalence")
+    failed = failed_checks(checks)
+    crashed = [
+        f"{check_name(check, checks)}, {check.workload}: {count(check.crashes, 'run')} died of a signal and passed "
+        "when repeated"
+        for check in checks
+        if check.crashes and check.passed
+    ]
+    columns = [Column("result", "prose" if failed else "text"), Column("workload", "text")]
+    columns += [Column(title) for title in ("workers", "steps", "parameters", *_DISTANCES)]
+    rows = [
+        TableRow(check_name(check, checks), _check_cells(check), under=[check.framework_version]) for check in checks
+    ]
+    parts = [
+        Sentences([*failed, *crashed], "bad", only="terminal"),
+        SectionTable(columns, rows, label="Checks of the equivalence check", only="page"),
+        Sentences([_ABOUT_DISTANCES], "dim", only="page"),
+    ]
+    style: Style = "bad" if failed else "good"
+    return Section(passed_checks(checks), parts, _ABOUT_CHECKS, style=style, id="equivalence", link="Equivalence")
+
+
+def _check_cells(check: EquivalenceSummary) -> list[Cell]:
+    passed = Cell("passed", style="good")
+    result = passed if check.passed else Cell(f"not passed: {check.reason or 'no reason known'}", style="bad")
+    steps = [
+        f"{check.repeats} times",
+        f"{check.rounds} rounds" if check.rounds else "",
+        f"learning rate {check.learning_rate:g}" if check.learning_rate else "",
+        f"{count(check.crashes, 'crash')} repeated" if check.crashes else "",
+    ]
+    differs = check.parameters != check.parameters_expected
+    errors = (check.first_loss_error, check.last_loss_error, check.gradient_error, check.update_error)
+    return [
+        result,
+        Cell(check.workload),
+        Cell(str(check.workers)),
+        Cell(str(check.steps), note=", ".join(filter(None, steps))),
+        Cell(whole(check.parameters), note=f"expected {whole(check.parameters_expected)}" if differs else ""),
+        *(Cell(distance(error)) for error in (*errors, check.update_rounding)),
+    ]
+
+
+def conditions_section(summary: Summary, names: Names, study_text: str) -> Section:
+    """Return the machine, the marks, and the environment and commands of every trial; a terminal has what is wrong."""
+    marks = meanings([flag for trial in summary.trials for flag in trial.flags])
+    parts: list[Part] = [Section("What the marks mean", [Pairs(marks)], only="page")] if marks else []
+    if summary.problems:
+        aside = [Sentences(summary.problems, listed=True)]
+        parts.append(Section(set_aside_in_words(summary.set_aside), aside, style="warning"))
+    if summary.datasets:
+        folders = [Sentences([each.sentence for each in summary.datasets], listed=True)]
+        parts.append(Section("Folders of images", folders))
+    trials = [_trial_section(trial, names.full(trial)) for trial in summary.trials]
+    note = "Commands run in the run folder of the last launch, one per process."
+    study = Section("The study file, word by word", [Verbatim(study_text)], folded=True)
+    parts += [
+        Section("Machine", [Pairs(machine_rows(summary.machine))], only="page"),
+        Section("Environment and exact commands of every trial", trials, note, only="page"),
+        Section("Study", [study], only="page"),
+    ]
+    return Section("Conditions", parts, id="conditions")
+
+
+def _trial_section(trial: TrialSummary, name: str) -> Section:
+    commands = "\n".join(command_lines(trial)) or "nothing was started"
+    found = f"{environment_in_a_line(trial)}; {settings(trial)}; trial {trial.id}"
+    parts: list[Part] = [Sentences([found], "dim"), Section("Commands", [Verbatim(commands)])]
+    if installed := packages(trial):
+        parts.append(Section("Packages", [Verbatim(installed)]))
+    if trial.noise:
+        parts.append(Section("What else the machine did (median over launches)", [Pairs(noise_rows(trial))]))
+    return Section(name, parts, folded=True)
 
 
 def set_aside_in_words(found: Sequence[SetAside]) -> str:

@@ -1,9 +1,17 @@
-"""Which trials lie on one scaling curve, and which curves share a chart."""
+"""Scaling: which trials lie on one curve, which curves share a chart, and the section with these charts."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from steptime.measurements.summary_form import TrialSummary
+from steptime.measurements.efficiency import ideal_throughput
+from steptime.measurements.json_form import IntervalOverLaunches
+from steptime.measurements.summary_form import Efficiency, TrialSummary
+from steptime.report.charts.chart import Figure, Spec, picture
+from steptime.report.charts.marks import Marks, parts
+from steptime.report.charts.scaling import efficiency_lines, throughput_lines
+from steptime.report.number_format import drawn_interval
+from steptime.report.section import Figures, Section, Sentences
 from steptime.report.trial_names import Names, size
 from steptime.study.strategies import strategy_named
 
@@ -27,6 +35,31 @@ class Panel:
     weak: bool
     """Whether the batch per worker stays (weak scaling); otherwise the global batch does (strong scaling)."""
     curves: list[Curve]
+
+
+_ABOUT = (
+    "Dashed lines are ideal: the baseline's throughput times the number of workers, and an efficiency of 100 %. "
+    "Vertical strokes are intervals; where none is seen, it is smaller than its point."
+)
+_NO_CURVES = (
+    "No trials differ in their number of workers alone; run the study with several numbers of workers to see how it "
+    "scales."
+)
+_KINDS = {
+    True: "Weak scaling: every worker keeps its batch, so more workers learn more per step.",
+    False: "Strong scaling: the global batch stays, so more workers have less to do each.",
+}
+
+
+def scaling_section(trials: Sequence[TrialSummary], names: Names, marks: Marks) -> Section:
+    """Return the curves of ``trials``, which must all be measured; a page alone shows it."""
+    panels = scaling_panels(trials, names)
+    if not panels:
+        return Section("Scaling", [Sentences([_NO_CURVES])], id="scaling", only="page")
+    found = [
+        Section(panel.title, [Figures(partial(panel_figures, panel, marks))], _KINDS[panel.weak]) for panel in panels
+    ]
+    return Section("Scaling", found, _ABOUT, id="scaling", only="page")
 
 
 def scaling_panels(trials: Sequence[TrialSummary], names: Names) -> list[Panel]:
@@ -87,3 +120,42 @@ def _grouped(trials: Sequence[TrialSummary], key: Callable[[TrialSummary], Hasha
     for trial in trials:
         groups.setdefault(key(trial), []).append(trial)
     yield from groups.values()
+
+
+def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:
+    """Return throughput and, where there is a baseline, efficiency against workers."""
+    figures = []
+    for part in parts(panel.curves):
+        throughput = [row for curve in part for row in _throughput_rows(curve)]
+        figures.append(picture("Throughput", throughput_lines(throughput, marks), panel.title))
+        efficiency = [row for curve in part for row in _efficiency_rows(curve)]
+        if panel.weak and efficiency:
+            figures.append(picture("Efficiency", efficiency_lines(efficiency, marks), panel.title))
+    return figures
+
+
+def _throughput_rows(curve: Curve) -> Iterator[Spec]:
+    for trial in curve.trials:
+        yield _point(curve, trial, trial.throughput_samples_per_s)
+    for workers, rate in ideal_throughput(curve.trials):
+        yield {"name": curve.name, "workers": workers, "value": rate, "ideal": True}
+
+
+def _efficiency_rows(curve: Curve) -> Iterator[Spec]:
+    known = [trial for trial in curve.trials if trial.efficiency.value is not None]
+    if len({trial.workers for trial in known}) > 1:  # a baseline alone is 100 % of itself
+        for trial in known:
+            yield _point(curve, trial, trial.efficiency)
+            yield {"name": curve.name, "workers": trial.workers, "value": 1.0, "ideal": True}
+
+
+def _point(curve: Curve, trial: TrialSummary, value: IntervalOverLaunches[float | None] | Efficiency) -> Spec:
+    low, high = drawn_interval(value)
+    return {
+        "name": curve.name,
+        "workers": trial.workers,
+        "value": value.value,
+        "low": low,
+        "high": high,
+        "ideal": False,
+    }

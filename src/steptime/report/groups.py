@@ -15,6 +15,7 @@ from steptime.report.number_format import (
     step_time,
     throughput,
 )
+from steptime.report.section import Cell, Column, Part, Section, SectionTable, Sentences, TableRow
 from steptime.report.trial_names import Names
 
 
@@ -104,6 +105,31 @@ def unranked(summary: Summary) -> list[TrialSummary]:
     """Return the trials that have no place in any ranking."""
     ranked = {place.trial for place in summary.ranking} | {place.trial for place in summary.accuracy}
     return [trial for trial in summary.trials if trial.id not in ranked]
+
+
+def unranked_section(summary: Summary, names: Names) -> Section | None:
+    """Return the trials without a rank and the combinations that cannot be; None if there are neither."""
+    trials = unranked(summary)
+    parts: list[Part] = []
+    if trials:
+        columns = [Column("status", "text"), Column("launches"), Column("why", "prose")]
+        rows = [TableRow(names.full(trial), _unranked_cells(trial)) for trial in trials]
+        parts = [
+            SectionTable(columns, rows, "trial", label="Trials without a rank", only="page"),
+            Sentences(unranked_in_words(summary, names), "bad", only="terminal"),
+        ]
+    if summary.skipped:
+        parts.append(
+            Section("Skipped, because they cannot be", [Sentences(summary.skipped, "dim", listed=True)]),
+        )
+    title = f"Without a rank: {count(len(trials), 'trial')}" if trials else "Without a rank"
+    return Section(title, parts, id="unranked", link="Without a rank") if parts else None
+
+
+def _unranked_cells(trial: TrialSummary) -> list[Cell]:
+    failed = f"{trial.failed_launches} failed" if trial.failed_launches else ""
+    status = Cell(status_in_words(trial), style="bad")
+    return [status, Cell(str(trial.launches), note=failed), Cell(reason_and_rate(trial))]
 
 
 def reason_and_rate(trial: TrialSummary) -> str:

@@ -10,15 +10,11 @@ from steptime.measurements.net.form import NetSummary
 from steptime.measurements.record_kinds import TIMING
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import Summary
-from steptime.report import conditions
-from steptime.report import number_format as wording
 from steptime.report.answer import answer, paper_line
-from steptime.report.curves import scaling_panels
-from steptime.report.figures import Quantiles, group_figures, panel_figures
-from steptime.report.groups import reason_and_rate, status_in_words, unranked, verdict
+from steptime.report.conditions import machine_in_a_line
 from steptime.report.plain_text import plain_text
+from steptime.report.ranking import Quantiles
 from steptime.report.sections import StudyFindings, sections
-from steptime.report.trial_names import check_name
 
 
 def write_page(store: Store, summary: Summary, path: Path, net: NetSummary | None = None, *, notice: str = "") -> None:
@@ -55,9 +51,6 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         net: what the network benchmark found, if it was run into the same folder.
         notice: a sentence above everything else.
     """
-    found = StudyFindings(summary, net)
-    names, groups, marks = found.names, found.groups, found.marks
-    measured = [row.trial for group in groups for row in group.rows]
     environment = Environment(
         loader=PackageLoader("steptime.report"),
         autoescape=True,
@@ -70,23 +63,13 @@ def page_text(  # noqa: PLR0913 - everything that is on the page
         notice=notice,
         version=steptime.__version__,
         folder=folder,
-        study_text=study_text,
-        names=names,
-        check_name=lambda check: check_name(check, summary.equivalence),
-        groups=[(group, verdict(group), group_figures(group, quantiles, marks)) for group in groups],
-        comparisons=[(i, group.title, verdict(group)) for i, group in enumerate(groups, 1) if len(group.rows) > 1],
-        panels=[(panel, panel_figures(panel, marks)) for panel in scaling_panels(measured, names)],
         answer=answer(summary),
         paper=paper_line(summary),
-        sections=sections(found),
-        trained=not found.is_of_links_alone,
-        reached=summary.accuracy,
-        unranked=unranked(summary),
-        status_in_words=status_in_words,
-        reason_and_rate=reason_and_rate,
-        flags=conditions.meanings([flag for trial in summary.trials for flag in trial.flags]),
-        level=f"{100 * measured[0].step_time_s.level:.0f} %" if measured else "95 %",
-        conditions=conditions,
-        wording=wording,
+        machine=machine_in_a_line(summary.machine),
+        sections=[
+            section
+            for section in sections(StudyFindings(summary, net, quantiles, study_text))
+            if section.is_within("page")
+        ],
     )
     return plain_text(page)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 from steptime.measurements.json_form import NOT_MEASURED, Interval
 from steptime.measurements.net.form import NetRow, NetSummary
@@ -11,7 +10,18 @@ from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.link import link_chart
 from steptime.report.charts.marks import Marks, parts
 from steptime.report.number_format import NO_INTERVAL, UNKNOWN, Shown, count, number
-from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, Sentences, TableRow, cells
+from steptime.report.section import (
+    Cell,
+    Column,
+    Figures,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+    mark_notes,
+)
 from steptime.units import format_bit_rate, format_bytes, format_seconds
 
 _UNSURE = 10
@@ -48,29 +58,29 @@ def _parts(place: str, rows: Sequence[NetRow], marks: Marks) -> Iterator[Part]:
         Column("marks", "prose", shown=("page",)),
         *(Column(format_bytes(size), shown=("wide",)) for size in sizes),
     ]
-    yield SectionTable(columns, [_table_row(row, sizes) for row in rows], "back end", layouts=("wide", "stacked"))
+    yield SectionTable(columns, [operation_row(row, sizes) for row in rows], "back end", layouts=("wide", "stacked"))
     failed = [f"{row.status}: {_name(row)}: {row.reason}" for row in rows if row.status != "ok"]
     yield Sentences(failed, "bad", only="terminal")
-    bearers = {
-        flag: sorted({_name(row) for row in rows if flag in row.flags})
-        for flag in sorted({flag for row in rows for flag in row.flags})
-    }
-    notes = [
-        f"note: {flag} ({'all' if len(names) == len(rows) else ', '.join(names)})" for flag, names in bearers.items()
-    ]
-    yield Sentences(notes, "dim", only="terminal")
+    yield mark_notes([(_name(row), row.flags) for row in rows])
     yield Figures(lambda: list(_figures(place, rows, marks)))
 
 
-def _table_row(row: NetRow, sizes: Sequence[int]) -> TableRow:
-    shown = operation_row(row)
-    errors = {size.bytes: f"{size.error:+.1%}" for size in row.sizes} if row.fit else {}
+def operation_row(row: NetRow, sizes: Sequence[int] = ()) -> TableRow:
+    """Return an operation of a back end, with the errors of messages of ``sizes`` bytes in its last cells."""
+    fit = row.fit
+    rate = fit.bandwidth_bytes_per_s if fit else NOT_MEASURED
+    bits = Interval(*(bound and 8.0 * bound for bound in (rate.value, rate.low, rate.high)))
+    errors = {size.bytes: f"{size.error:+.1%}" for size in row.sizes} if fit else {}
     failure = "" if row.status == "ok" else f"{row.status}: {row.reason}"
     return TableRow(
         row.back_end,
         [
-            *cells(row.operation, shown.who, shown.alpha, shown.latencies, shown.bandwidth),
-            shown.worst,
+            Cell(row.operation),
+            Cell(f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers)),
+            Cell(*_shown(row.alpha_s, format_seconds)),
+            Cell(*_shown(fit.latencies_per_step if fit else NOT_MEASURED, number)),
+            Cell(*_shown(bits, format_bit_rate)),
+            Cell(f"{fit.worst_error:+.1%}", note=f"at {format_bytes(fit.worst_bytes)}") if fit else Cell(UNKNOWN),
             Cell(str(row.launches)),
             Cell(failure, style="bad" if failure else "", marks=row.flags),
             *cells(*(errors.get(size, UNKNOWN) for size in sizes)),
@@ -89,34 +99,6 @@ def conditions(row: NetRow) -> str:
     parts = [f"links of {format_bit_rate(rate)}" for rate in rates if rate]
     parts += [f"{format_seconds(row.cluster['delay_s'])} delay"] if row.cluster["delay_s"] else []
     return "between emulated hosts" + (f", {', '.join(parts)} asked for" if parts else "")
-
-
-class OperationRow(NamedTuple):
-    """One operation of a back end."""
-
-    row: NetRow
-    who: str
-    """How many workers and servers."""
-    alpha: Shown
-    latencies: Shown
-    bandwidth: Shown
-    worst: Cell
-    """The error of largest size, and where it is."""
-
-
-def operation_row(row: NetRow) -> OperationRow:
-    """Return an operation of a back end."""
-    fit = row.fit
-    rate = fit.bandwidth_bytes_per_s if fit else NOT_MEASURED
-    bits = Interval(*(bound and 8.0 * bound for bound in (rate.value, rate.low, rate.high)))
-    return OperationRow(
-        row=row,
-        who=f"{row.workers} + {count(row.servers, 'server')}" if row.servers else str(row.workers),
-        alpha=_shown(row.alpha_s, format_seconds),
-        latencies=_shown(fit.latencies_per_step if fit else NOT_MEASURED, number),
-        bandwidth=_shown(bits, format_bit_rate),
-        worst=Cell(f"{fit.worst_error:+.1%}", note=f"at {format_bytes(fit.worst_bytes)}") if fit else Cell(UNKNOWN),
-    )
 
 
 def _shown(found: Interval[float | None], form: Callable[[float], str]) -> Shown:

@@ -1,7 +1,6 @@
 """Performance models and predictions in words: the sentences of the answer, and the tables below it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from steptime.measurements.json_form import IntervalOverLaunches
@@ -26,20 +25,9 @@ MODEL_TITLES = {
 }
 
 
-@dataclass(frozen=True)
-class ModelTable:
-    """A table of one family, or of the study's predictions, one text per cell."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: list[tuple[str, ...]]
-
-
 def model_section(summary: Summary) -> Section | None:
     """Return the tables of models and predictions with the predicted efficiencies; None if the study has neither."""
-    found: list[Part] = [
-        Section(table.title, [text_table(table.columns, table.rows)]) for table in model_tables(summary)
-    ]
+    found: list[Part] = [*model_tables(summary)]
     note = "Bands are the intervals of 90 % of each prediction."
     found.append(Figures(partial(prediction_figures, summary.prediction), note=note))
     return Section("Models and predictions", found, id="models") if len(found) > 1 else None
@@ -56,7 +44,7 @@ def model_sentences(summary: Summary) -> Iterator[str]:
         yield from _prediction_sentences(summary.prediction)
 
 
-def model_tables(summary: Summary) -> list[ModelTable]:
+def model_tables(summary: Summary) -> list[Section]:
     """Return the tables of the study's models and predictions; none of a study that asks for none."""
     found = [table for comparison in summary.models for table in _comparison_tables(comparison)]
     return found + (list(_prediction_tables(summary.prediction)) if summary.prediction else [])
@@ -143,9 +131,13 @@ def _published_sentence(points: Sequence[PublishedPoint]) -> str:
     return f"{points[0].claim.rstrip('.')}: of the predicted intervals, the published {listed(found)}."
 
 
-def _comparison_tables(found: ModelComparison) -> Iterator[ModelTable]:
+def _table(title: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]) -> Section:
+    return Section(title, [text_table(columns, rows)])
+
+
+def _comparison_tables(found: ModelComparison) -> Iterator[Section]:
     if found.errors:
-        yield ModelTable(
+        yield _table(
             MODEL_TITLES[found.family],
             ("model", "trials", "modelled / measured", "median error", "largest error"),
             [
@@ -160,19 +152,19 @@ def _comparison_tables(found: ModelComparison) -> Iterator[ModelTable]:
             ],
         )
     if found.imbalance:
-        yield ModelTable(
+        yield _table(
             "Load-imbalance factors",
             ("framework", "trials", "longest / mean computing"),
             [(f"{each.framework}, {each.case}", str(each.trials), _times(each.factor)) for each in found.imbalance],
         )
     if found.limits:
-        yield ModelTable(
+        yield _table(
             "What takes longest in a step",
             ("workers", "trials", "part", "share of the step"),
             [(each.case, str(each.trials), each.part, _percent(each.share)) for each in found.limits],
         )
     if found.remedies:
-        yield ModelTable(
+        yield _table(
             "What each remedy would gain",
             ("remedy", "trials", "times as fast", "at most"),
             [
@@ -182,9 +174,9 @@ def _comparison_tables(found: ModelComparison) -> Iterator[ModelTable]:
         )
 
 
-def _prediction_tables(found: StudyPrediction) -> Iterator[ModelTable]:
+def _prediction_tables(found: StudyPrediction) -> Iterator[Section]:
     if found.points:
-        yield ModelTable(
+        yield _table(
             f"Predicted: {found.conditions}",
             ("configuration", "workers", "samples/s", "efficiency", "published"),
             [_predicted_row(each, found) for each in found.points],

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import product
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -19,8 +18,9 @@ from steptime.report.answer import answer, paper_line
 from steptime.report.breakdown import BreakdownRow, breakdown_groups
 from steptime.report.groups import RankedGroup, RankedRow, clause, ranked_groups, unranked, unranked_in_words
 from steptime.report.number_format import count
-from steptime.report.terminal import empty_table, section, widest_line, wrapped
-from steptime.report.trial_names import Names, check_name
+from steptime.report.ranking import NO_RESULT
+from steptime.report.terminal import empty_table, fits, section, widest_line, wrapped
+from steptime.report.trial_names import Names
 
 MOST_LINES = 45
 """Of what ends a run, at 100 columns."""
@@ -30,7 +30,6 @@ _MOST_CLAUSES = 3
 """Groups of a workload that its sentence is about: those listed last, of most workers."""
 _MOST_LINES = 5
 """Of one kind: trials without a rank, failed checks, records set aside, trainings of a group."""
-_ENDLESS = 10_000
 _NOTHING = "0.00 %"
 _SHORT = {phase.name: phase.short_title for phase in PHASES}
 
@@ -126,7 +125,7 @@ class _Overview:
         for workload in self._workloads:
             yield workload.sentence, "bold"
         if not self._groups and not summary.accuracy:
-            yield "No trial has a result yet.", "yellow"
+            yield NO_RESULT, "yellow"
         yield paper_line(summary), "dim"
 
     def _learned(self, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -167,7 +166,7 @@ class _Overview:
             table.add_row(label, Text(row.row.name), row.step.text, *(_share(row, name) for name in shown))
         yield Text()
         title = "Where the time of a step goes, in shares of the step of the breakdown runs"
-        if Measurement.get(console, options.update(max_width=_ENDLESS), table).minimum <= options.max_width:
+        if fits(table, console, options, broken_names=True):
             yield wrapped(title, "bold cyan", options)
             yield table
             return
@@ -203,23 +202,17 @@ class _Overview:
         summary = self._summary
         skipped = " Impossible combinations were skipped." if summary.skipped else ""
         if not summary.equivalence:
-            sentence = "The equivalence check was not run: whether these trials train the same is not known."
-            yield f"{sentence}{skipped}", "yellow"
+            yield f"{conditions.NOT_CHECKED}{skipped}", "yellow"
             return
-        failed = [check for check in summary.equivalence if not check.passed]
+        failed = conditions.failed_checks(summary.equivalence)
         yield f"{conditions.passed_checks(summary.equivalence)}.{skipped}", "red" if failed else "green"
-        lines = [
-            f"  not passed: {check_name(each, summary.equivalence)}, {each.workload}: {each.reason}" for each in failed
-        ]
-        yield from ((line, "red") for line in _few(lines))
+        yield from ((f"  {line}", "red") for line in _few(failed))
 
 
 def _ranking(workload: _WorkloadRanking, most: int, console: Console, options: ConsoleOptions) -> Table:
     """Return the table with the most columns that fit; a name may be broken, a number may not."""
-    endless = options.update(max_width=_ENDLESS)
     tables = [_table(workload, most, columns) for columns in _COLUMNS]
-    fitting = (table for table in tables if Measurement.get(console, endless, table).maximum <= options.max_width)
-    return next(fitting, tables[-1])
+    return next((table for table in tables if fits(table, console, options)), tables[-1])
 
 
 def _table(workload: _WorkloadRanking, most: int, columns: Sequence[str]) -> Table:

@@ -27,6 +27,10 @@ class Part:
     only: Medium | None = None
     """Where it is shown alone; None if it is shown in both."""
 
+    def is_within(self, medium: Medium) -> bool:
+        """Whether a medium shows any of it."""
+        return self.only in {None, medium}
+
 
 @dataclass(frozen=True)
 class Sentences(Part):
@@ -36,6 +40,10 @@ class Sentences(Part):
     texts: Sequence[str]
     style: Style = ""
     listed: bool = False
+
+    def is_within(self, medium: Medium) -> bool:
+        """Whether a medium shows any of them."""
+        return bool(self.texts) and super().is_within(medium)
 
 
 @dataclass(frozen=True)
@@ -175,17 +183,22 @@ class Section(Part):
     alike: bool = False
     """Of a whole section: whether all its tables have the same layout in a terminal."""
 
-    def within(self, medium: Medium) -> "list[Part]":
-        """Return the parts that a medium shows; sections without any are left out."""
-        return [
-            part
-            for part in self.parts
-            if part.only in {None, medium} and not (isinstance(part, Section) and not part.is_within(medium))
-        ]
+    def within(self, medium: Medium) -> list[Part]:
+        """Return the parts that a medium shows."""
+        return [part for part in self.parts if part.is_within(medium)]
 
     def is_within(self, medium: Medium) -> bool:
-        """Whether a medium shows any of it."""
-        return self.only in {None, medium} and bool(self.note or self.verdict or self.within(medium))
+        """Whether a medium shows more of it than a title."""
+        return super().is_within(medium) and bool(self.note or self.verdict or self.within(medium))
+
+
+def mark_notes(marked: Sequence[tuple[str, Sequence[str]]]) -> Sentences:
+    """Return a line for each mark with the names of those that have it, for a terminal; a page has marks in rows."""
+    notes = []
+    for mark in dict.fromkeys(mark for _, marks in marked for mark in marks):
+        names = dict.fromkeys(name for name, marks in marked if mark in marks)
+        notes.append(f"note: {mark} ({'all' if len(names) == len(dict(marked)) else ', '.join(names)})")
+    return Sentences(notes, "dim", only="terminal")
 
 
 def cells(*shown: tuple[str, str] | str) -> list[Cell]:

@@ -1,20 +1,24 @@
 """The sections of a report, one row each; the terminal and the page show what this table builds."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from steptime.measurements.net.form import NetSummary
-from steptime.measurements.summary_form import Summary
+from steptime.measurements.summary_form import Summary, TrialSummary
+from steptime.report.answer import published_section
 from steptime.report.asynchrony import learning_section
 from steptime.report.breakdown_section import breakdown_section
 from steptime.report.charts.marks import Marks
 from steptime.report.clusters import host_section
-from steptime.report.groups import RankedGroup, ranked_groups
+from steptime.report.conditions import conditions_section, equivalence_section
+from steptime.report.curves import scaling_section
+from steptime.report.groups import RankedGroup, ranked_groups, unranked_section
 from steptime.report.links import link_section
 from steptime.report.loaders import loader_section
 from steptime.report.models import model_section
-from steptime.report.section import Section
+from steptime.report.ranking import Quantiles, ranking_section
+from steptime.report.section import Pairs, Part, Section, Sentences
 from steptime.report.tiers import tier_section
 from steptime.report.trainings import training_section
 from steptime.report.trial_names import Names
@@ -27,6 +31,10 @@ class StudyFindings:
     summary: Summary
     net: NetSummary | None = None
     """What the network benchmark found, if it was run into the same folder."""
+    quantiles: Quantiles = field(default_factory=dict)
+    """Of the step times of trials that have any; figures alone show them."""
+    study_text: str = ""
+    """The study file, word by word; a page alone shows it."""
 
     @cached_property
     def names(self) -> Names:
@@ -41,10 +49,19 @@ class StudyFindings:
     @cached_property
     def marks(self) -> Marks:
         """What each series looks like in its figures."""
-        measured = [row.trial for group in self.groups for row in group.rows]
-        series = {(trial.framework, self.names.short(trial)) for trial in measured}
+        series = {(trial.framework, self.names.short(trial)) for trial in self.measured}
         # Strategies one after the other: what is drawn in one chart is then most often one of them, or close by.
         return Marks(sorted(series, key=lambda pair: (pair[1].removeprefix(pair[0]), pair[0])))
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether rankings are shown: steps are timed, or nothing else was found."""
+        return bool(self.groups) or not (self.summary.accuracy or self.is_of_links_alone)
+
+    @property
+    def measured(self) -> list[TrialSummary]:
+        """The trials that are ranked by their step time."""
+        return [row.trial for group in self.groups for row in group.rows]
 
     @cached_property
     def groups(self) -> list[RankedGroup]:
@@ -52,7 +69,50 @@ class StudyFindings:
         return ranked_groups(self.summary, self.names)
 
 
+_TERMS = {
+    "Step time": (
+        "A step runs from one completed update to the next, on the slowest worker. The step time is the mean "
+        "over the steps of several launches, each in fresh processes; the steps before a trial became steady "
+        "are left out, and no step for its length. Of the steps 50, 90 and 99 % take at most the median, p90 "
+        "and p99. The launches of a group ran side by side in random order, so that whatever drifts hits all "
+        "alike."
+    ),
+    "Throughput": (
+        "The global batch divided by the step time, over all workers. The second number in a cell, and the "
+        "stroke in a chart, is a {level} interval: it includes how launches differ, not only how steps do. "
+        "The intervals of time against best in one table hold together: of twenty tables with equal rows, one"
+        " calls a row slower."
+    ),
+    "Time against best": (
+        "It has an interval of its own, from launches that were neighbours in time. Where that interval holds"
+        " 1, nothing was shown to be faster, and the rank carries an equals sign (=)."
+    ),
+    "Efficiency": ("Throughput per worker, divided by that of the baseline named with it."),
+    "Marks": (
+        "Under which conditions a number holds; they never remove a measurement. A dash (-) stands for what "
+        "is not known, never for 0."
+    ),
+}
+"""The terms of a ranking."""
+
+
+def reading_section(measured: Sequence[TrialSummary]) -> Section:
+    """Return what the numbers of rankings mean: all of it for a page, the gist for a terminal."""
+    level = f"{100 * measured[0].step_time_s.level:.0f} %" if measured else "95 %"
+    gist = (
+        f"Step times are means over steps; their intervals hold the true value with {level} confidence. Efficiency is "
+        "throughput per worker, relative to the baseline named with it. = marks what cannot be distinguished from the "
+        "best."
+    )
+    found: list[Part] = [Pairs([(name, text.format(level=level)) for name, text in _TERMS.items()], only="page")]
+    if measured:
+        found.append(Sentences([gist], "dim", only="terminal"))
+    return Section("How to read this", found, id="reading")
+
+
 SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
+    lambda found: ranking_section(found.groups, found.quantiles, found.marks) if found.is_ranked else None,
+    lambda found: scaling_section(found.measured, found.names, found.marks) if found.is_ranked else None,
     lambda found: training_section(found.summary),
     lambda found: tier_section(found.summary, found.names),
     lambda found: loader_section(found.summary),
@@ -60,7 +120,12 @@ SECTIONS: tuple[Callable[[StudyFindings], Section | None], ...] = (
     lambda found: breakdown_section(found.groups),
     lambda found: host_section(found.summary, found.names),
     lambda found: learning_section(found.groups, found.marks),
+    lambda found: published_section(found.summary),
     lambda found: link_section(found.net) if found.net and found.net.rows else None,
+    lambda found: None if found.is_of_links_alone else equivalence_section(found.summary.equivalence),
+    lambda found: unranked_section(found.summary, found.names),
+    lambda found: conditions_section(found.summary, found.names, found.study_text),
+    lambda found: reading_section(found.measured),
 )
 """In the order in which they are shown; a study that has nothing for a section gets None."""
 

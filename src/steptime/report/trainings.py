@@ -1,7 +1,6 @@
 """What trainings reached: all of them, and by learning-rate schedule with a row for all else in which they differ."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
@@ -21,29 +20,11 @@ from steptime.report.learning_figures import (
     schedule_figures,
     staleness_accuracy_figures,
 )
-from steptime.report.number_format import UNKNOWN, Shown, count
+from steptime.report.number_format import UNKNOWN, count
 from steptime.report.section import Cell, Column, Figures, Part, Section, SectionTable, TableRow, cells
 
 _FEWEST = 2
 """Schedules and rows; of one alone, the list of trainings says as much."""
-
-
-@dataclass(frozen=True)
-class ScheduleRow:
-    """The trainings that differ in nothing but their schedule."""
-
-    name: str
-    cells: list[Shown]
-    """One for each schedule of the table."""
-
-
-@dataclass(frozen=True)
-class ScheduleTable:
-    """Final accuracies, or losses, of one group of trainings; the best first, in both directions."""
-
-    title: str
-    schedules: list[str]
-    rows: list[ScheduleRow]
 
 
 def training_section(summary: Summary) -> Section | None:
@@ -55,11 +36,7 @@ def training_section(summary: Summary) -> Section | None:
 def _group_parts(group: AccuracyGroup) -> Iterator[Part]:
     every = _every_training(group)
     if by_schedule := schedule_table(group):
-        rows = [TableRow(row.name, cells(*row.cells)) for row in by_schedule.rows]
-        columns = [Column(schedule) for schedule in by_schedule.schedules]
-        yield Section(
-            by_schedule.title, [SectionTable(columns, rows, "all else that differs", layouts=("plain", "stacked"))]
-        )
+        yield by_schedule
         yield Section("All trainings", [every])
     else:
         yield every
@@ -90,8 +67,11 @@ def _figures(group: AccuracyGroup) -> list[Figure]:
     return [*schedule_figures(group), *batch_figures(group), *staleness_accuracy_figures(group)]
 
 
-def schedule_table(group: AccuracyGroup) -> ScheduleTable | None:
-    """Return the table of a group; None if it has one schedule or one row, or two trainings for one cell."""
+def schedule_table(group: AccuracyGroup) -> Section | None:
+    """Return final accuracies, or losses, by schedule, best first.
+
+    None if there is one schedule or one row, or two trainings for one cell.
+    """
     names = shared_names([row.trial for row in group.rows], without=("schedule",))
     found: dict[str, dict[str, AccuracyRow]] = {}
     for row in group.rows:
@@ -103,10 +83,12 @@ def schedule_table(group: AccuracyGroup) -> ScheduleTable | None:
     if len(schedules) < _FEWEST or len(found) < _FEWEST:
         return None
     rows = [
-        ScheduleRow(name, [final_value(own[each].found) if each in own else Shown(UNKNOWN, "") for each in schedules])
+        TableRow(name, cells(*(final_value(own[each].found) if each in own else UNKNOWN for each in schedules)))
         for name, own in found.items()
     ]
-    return ScheduleTable(_title(group), schedules, rows)
+    columns = [Column(schedule) for schedule in schedules]
+    table = SectionTable(columns, rows, "all else that differs", layouts=("plain", "stacked"))
+    return Section(_title(group), [table])
 
 
 def _title(group: AccuracyGroup) -> str:

@@ -1,4 +1,4 @@
-"""How step times are distributed: the share of steps that took at most so long."""
+"""Cumulative distributions: the share of steps that took at most so long, and of updates that came so late."""
 
 from collections.abc import Sequence
 
@@ -40,6 +40,36 @@ def distribution_chart(rows: Sequence[Spec], unit: str, domain: tuple[float, flo
             },
             "order": {"field": "share"},
             **marks.encodings(list(series.values()), "color", "strokeDash", labels=list(series)),
+        },
+    }
+    return with_dashes(chart([layer], rows))
+
+
+def staleness_chart(rows: Sequence[Spec], marks: Marks) -> Spec:
+    """Return the cumulative distribution of how many updates of others came before an update.
+
+    Args:
+        rows: points of the curves, each with ``name``, ``late`` (updates, from 0) and ``share`` (0 to 1).
+        marks: what each series looks like.
+    """
+    layer = {
+        "mark": {"type": "line", "interpolate": "step-after", "strokeWidth": 2},
+        "encoding": {
+            "x": {
+                "field": "late",
+                "type": "quantitative",
+                "title": "staleness (updates of other workers)",
+                "axis": {"tickMinStep": 1, "format": ",~f"},
+            },
+            "y": {
+                "field": "share",
+                "type": "quantitative",
+                "title": "share of updates (%)",
+                "scale": {"domain": [0.0, 1.0]},
+                "axis": SHARES,
+            },
+            "order": {"field": "late"},
+            **marks.encodings(list(dict.fromkeys(row["name"] for row in rows)), "color", "strokeDash"),
         },
     }
     return with_dashes(chart([layer], rows))

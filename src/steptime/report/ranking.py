@@ -1,21 +1,81 @@
-"""The charts of a page, with the rows of each: numbers are picked and their units changed, nothing else."""
+"""The rankings as a section: a table, a verdict and figures for each group of trials that may be compared."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.json_form import IntervalOverLaunches
-from steptime.measurements.summary_form import Efficiency, TrialSummary
 from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.distribution import distribution_chart
 from steptime.report.charts.marks import MOST, MOST_ROWS, Marks, parts
 from steptime.report.charts.rows import ratio_chart, throughput_bars
-from steptime.report.charts.scaling import efficiency_lines, throughput_lines
-from steptime.report.curves import Curve, Panel
-from steptime.report.groups import RankedGroup, RankedRow
-from steptime.report.number_format import drawn_interval, time_unit
+from steptime.report.groups import RankedGroup, RankedRow, verdict
+from steptime.report.number_format import count, drawn_interval, time_unit
+from steptime.report.section import (
+    Cell,
+    Column,
+    Figures,
+    Part,
+    Section,
+    SectionTable,
+    Sentences,
+    TableRow,
+    cells,
+    mark_notes,
+)
 
 Quantiles = Mapping[str, Sequence[tuple[float, float]]]
 """By trial, what ``step_time_quantiles`` returned."""
+
+
+NO_RESULT = "No trial has a result yet."
+
+
+def ranking_section(groups: Sequence[RankedGroup], quantiles: Quantiles, marks: Marks) -> Section:
+    """Return who is fastest in each group; ``quantiles`` and ``marks`` are for its figures."""
+    found: list[Part] = [_group_section(group, quantiles, marks) for group in groups]
+    return Section("Rankings", found or [Sentences([NO_RESULT], "bad")], id="rankings", alike=True)
+
+
+def _group_section(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> Section:
+    compared = len(group.rows) > 1
+    parts_: list[Part] = [
+        SectionTable(
+            _columns(group),
+            [_table_row(group, row) for row in group.rows],
+            layouts=("wide", "plain", "stacked"),
+            label=f"Ranking: {group.title}",
+        ),
+        mark_notes([(row.name, row.trial.flags) for row in group.rows]),
+        Figures(partial(group_figures, group, quantiles, marks)),
+    ]
+    if not compared:
+        parts_.insert(0, Sentences([verdict(group)], "bold"))
+    return Section(group.title, parts_, verdict=verdict(group) if compared else "")
+
+
+def _columns(group: RankedGroup) -> list[Column]:
+    columns = [
+        Column("samples/s"),
+        Column("step time"),
+        Column("median, p90, p99", shown=("wide", "list", "page")),
+        Column("time against\nbest"),
+    ]
+    if group.has_efficiency:
+        columns.append(Column(("efficiency\n" + group.baseline.replace(" (", "\n(")).strip()))
+    columns.append(Column("launches", shown=("page",)))
+    return [*columns, Column("marks", "prose", shown=("page",))] if group.flags else columns
+
+
+def _table_row(group: RankedGroup, row: RankedRow) -> TableRow:
+    shown = [row.rate, row.time, row.quantiles, row.ratio, *([group.efficiency(row)] if group.has_efficiency else [])]
+    launches = Cell(str(row.trial.launches), note=count(row.trial.steps, "step"))
+    return TableRow(
+        row.name,
+        [*cells(*shown), launches, Cell(marks=row.trial.flags)],
+        group.rank(row),
+        [f"{row.trial.framework} {row.trial.framework_version or 'of unknown version'}"],
+        best=row.place.rank == 1,
+    )
 
 
 def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> list[Figure]:
@@ -34,18 +94,6 @@ def group_figures(group: RankedGroup, quantiles: Quantiles, marks: Marks) -> lis
         figures.append(
             picture(f"How step times spread{which}", _distribution(group, part, drawn, quantiles, marks), group.title)
         )
-    return figures
-
-
-def panel_figures(panel: Panel, marks: Marks) -> list[Figure]:
-    """Return throughput and, where there is a baseline, efficiency against workers."""
-    figures = []
-    for part in parts(panel.curves):
-        throughput = [row for curve in part for row in _throughput_rows(curve)]
-        figures.append(picture("Throughput", throughput_lines(throughput, marks), panel.title))
-        efficiency = [row for curve in part for row in _efficiency_rows(curve)]
-        if panel.weak and efficiency:
-            figures.append(picture("Efficiency", efficiency_lines(efficiency, marks), panel.title))
     return figures
 
 
@@ -77,30 +125,3 @@ def _distribution(
     ]
     # All parts of a group have the same axis.
     return distribution_chart(rows, unit, (min(seconds) * factor, max(seconds) * factor), marks)
-
-
-def _throughput_rows(curve: Curve) -> Iterator[Spec]:
-    for trial in curve.trials:
-        yield _point(curve, trial, trial.throughput_samples_per_s)
-    for workers, rate in ideal_throughput(curve.trials):
-        yield {"name": curve.name, "workers": workers, "value": rate, "ideal": True}
-
-
-def _efficiency_rows(curve: Curve) -> Iterator[Spec]:
-    known = [trial for trial in curve.trials if trial.efficiency.value is not None]
-    if len({trial.workers for trial in known}) > 1:  # a baseline alone is 100 % of itself
-        for trial in known:
-            yield _point(curve, trial, trial.efficiency)
-            yield {"name": curve.name, "workers": trial.workers, "value": 1.0, "ideal": True}
-
-
-def _point(curve: Curve, trial: TrialSummary, value: IntervalOverLaunches[float | None] | Efficiency) -> Spec:
-    low, high = drawn_interval(value)
-    return {
-        "name": curve.name,
-        "workers": trial.workers,
-        "value": value.value,
-        "low": low,
-        "high": high,
-        "ideal": False,
-    }
