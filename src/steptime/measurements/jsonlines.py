@@ -8,7 +8,7 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def append_line(folder: PlainFolder, path: Path, value: dict[str, Any]) -> None:
 
     Raises StoreError when the line cannot be written; the file is then as it was before.
     """
-    data = _dump(value)
+    data = json_text(value).encode() + b"\n"
     new = not path.exists()
     with shielded():
         try:
@@ -106,12 +106,28 @@ def _append(descriptor: int, data: bytes, size: int) -> None:
         raise
 
 
-def _dump(value: dict[str, Any]) -> bytes:
+def json_text(
+    value: object, *, indent: int | None = None, sort_keys: bool = False, default: Callable[[Any], Any] | None = None
+) -> str:
+    """Return ``value`` as JSON, in which a number that JSON does not know (NaN, infinity) is null.
+
+    Args:
+        value: of JSON's types, and of those that ``default`` turns into some.
+        indent: spaces of a level; None writes no space at all.
+        sort_keys: whether keys are sorted.
+        default: as that of ``json.dumps``.
+    """
+    encoder = json.JSONEncoder(
+        indent=indent,
+        sort_keys=sort_keys,
+        separators=(",", ":") if indent is None else None,
+        default=default,
+        allow_nan=False,
+    )
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        return encoder.encode(value)
     except ValueError:
-        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
-    return text.encode() + b"\n"
+        return encoder.encode(_finite(value))
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -3,7 +3,6 @@
 Of the counts nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter
 
 from steptime.errors import StoreError
 from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.jsonlines import json_text
 from steptime.measurements.launch_times import step_times
 from steptime.measurements.record_fields import STRICT
 from steptime.measurements.record_kinds import RecordKind
@@ -90,7 +90,7 @@ class RunProgress:
 
     def to_json(self) -> bytes:
         """Return the file's content."""
-        return (json.dumps(asdict(self), indent=1, sort_keys=True) + "\n").encode()
+        return (json_text(asdict(self), indent=1, sort_keys=True) + "\n").encode()
 
     @property
     def was_killed(self) -> bool:

@@ -33,7 +33,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
 from steptime.measurements.consistency import FileCheck
-from steptime.measurements.jsonlines import append_line
+from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
 from steptime.measurements.progress import TrialProgress, trial_progress
@@ -322,4 +322,4 @@ def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pretty(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+    return (json_text(value, indent=1, sort_keys=True) + "\n").encode()
