@@ -10,7 +10,8 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.json_form import Interval
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
-from steptime.model.policies import has_own_policy
+from steptime.model.policies import has_own_policy, has_policy
+from steptime.model.traffic import AS_PLANNED, ignored_option
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
@@ -25,6 +26,7 @@ from steptime.predict.step_model import (
     Contention,
     StepModel,
     costs_of,
+    graph_of,
     phases_of,
     step_of,
 )
@@ -154,6 +156,7 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
         raise Refusal(message)
     topology = topology_of(profile, target, query, workers)
     deployment = topology.deployment
+    _refuse_ignored(target.key, deployment)
     cost = costs_of(target.key.workload, target.key.input_shape, target.key.classes)
     parameters, scaled = _parameters(target, group, topology, cost, rng)
     extrapolation = _extrapolation(profile, group, topology, scaled)
@@ -196,6 +199,16 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         shares=uncertain.shares,
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )
+
+
+def _refuse_ignored(key: GroupKey, deployment: Deployment) -> None:
+    """Raise Refusal where an option of the traffic changes nothing: its prediction would be of a step without it."""
+    if deployment.traffic == AS_PLANNED or not has_policy(key.strategy):
+        return
+    option = ignored_option(graph_of(key, replace(deployment, traffic=AS_PLANNED)), deployment.traffic)
+    if option is not None:
+        message = f"{option} changes nothing of what {key.framework} sends with {key.strategy}; leave it out"
+        raise Refusal(message)
 
 
 def _computing_group(target: Target) -> ProfileGroup:
