@@ -14,8 +14,8 @@ from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredO
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stored_record import SCHEMA, Reader, Record
 from steptime.plain_file import PlainFolder
-from steptime.study.paper import Published
-from steptime.study.trial import Trial
+from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
+from steptime.study.trial import Trial, Tuning
 
 
 class StoredMachine(StoredObject):
@@ -51,10 +51,28 @@ class StoredStudy(BaseModel):
 
         name: str = ""
         question: str = ""
+        paper: Paper | None = None
         published: list[Published] = []
+        published_efficiency: list[PublishedEfficiency] | None = None
+        performance_models: list[ModelFamily] | None = None
+        predictions: PredictionChoice | None = None
+        equivalence: dict[str, Any] | None = None
 
     written_by: str = "of a newer version"
     study: Question
+
+
+class StoredSites(StoredObject):
+    """The hosts that runs found, one object each."""
+
+    sites: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class StoredRequeues(StoredObject):
+    """How often a Slurm job was queued again."""
+
+    job: str
+    count: Count
 
 
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any], config=STRICT)
@@ -63,6 +81,10 @@ _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "machine.json": TypeAdapter(StoredMachine),
     "verdicts.json": TypeAdapter(dict[str, StoredVerdict]),
     "skipped.json": TypeAdapter(StoredSkips),
+    "tiers.json": TypeAdapter(dict[str, list[Tuning]]),
+    "implementations.json": TypeAdapter(dict[str, dict[str, str]]),
+    "sites.json": TypeAdapter(StoredSites),
+    "requeues.json": TypeAdapter(StoredRequeues),
 }
 """By name, the form of a file that holds one JSON object; others may hold any object."""
 
