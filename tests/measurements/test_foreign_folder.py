@@ -232,7 +232,6 @@ STUDY_FORMS = {
     "question": [7, []],
 }
 OBJECT_FORMS = {
-    "tiers": ['{"x": 5}', '{"x": ["fast"]}'],
     "implementations": ['{"x": 5}', '{"x": {"y": 5}}'],
     "sites": ['{"sites": 5}', '{"sites": [5]}'],
     "skipped": ['{"lines": 5}', '{"lines": [5]}'],

@@ -145,7 +145,16 @@ def folder(tmp_path_factory):
     store.set_machine({"cpu": "x", "cores": 2, "quota_cores": 1.5, "memory_bytes": 1e10, "gpus": gpus, "os": "y"})
     store.put("verdicts", {ASYNC.id: {"status": "failed", "reason": "not run"}})
     store.put("skipped", {"lines": ["no"]})
+    for file in store.path.rglob("*.jsonl"):
+        file.write_text("".join(unsigned(line) for line in file.read_text().splitlines()))
     return store.path
+
+
+def unsigned(line):
+    """Return a line as a version without checksums wrote it: what is wrong with a change is not its checksum."""
+    value = json.loads(line)
+    del value["checksum"]
+    return json.dumps({**value, "schema": 1}, separators=(",", ":")) + "\n"
 
 
 def places(value, path=()):
