@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from steptime.measurements.jsonlines import CHECKSUM, signed
 from steptime.measurements.records import Launch, WorkerSteps
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
@@ -43,6 +44,7 @@ SHAPES = {
 VERBS = {
     "report": ["report", "{folder}", "--json"],
     "export": ["export", "{folder}", "--to", "csv", "-o", "{out}"],
+    "fit": ["fit", "{folder}", "-o", "{out}"],
     "status": ["status", "{folder}", "--json"],
 }
 
@@ -74,11 +76,11 @@ def fill(folder: Path, shape: Shape) -> None:
             store.append(made_launch(trial, 0, rng, shape.steps))
             records = folder / "trials" / trial.id / "records.jsonl"
             # Each append waits for the disk: the rest is written at once.
-            first = json.loads(records.read_text())
-            with records.open("a") as file:
+            first = {name: value for name, value in json.loads(records.read_text()).items() if name != CHECKSUM}
+            with records.open("ab") as file:
                 for number in range(1, shape.launches):
                     launch = asdict(made_launch(trial, number, rng, shape.steps))
-                    file.write(json.dumps({**first, **{name: launch[name] for name in first if name in launch}}) + "\n")
+                    file.write(signed({**first, **{name: launch[name] for name in first if name in launch}}))
 
 
 def made_trial(index: int) -> Trial:
@@ -123,7 +125,7 @@ def made_launch(trial: Trial, number: int, rng: np.random.Generator, steps: int)
         status="ok",
         reason=None,
         started_at=(datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)).isoformat(timespec="milliseconds"),
-        wall_s=float(ends[-1]),
+        wall_s=float(ends[-1]) + 1.0,
         commands=[["python", "start.py", "job.json"]],
         environment={},
         noise={},

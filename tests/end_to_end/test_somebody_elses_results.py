@@ -259,7 +259,10 @@ def test_a_training_whose_checkpoint_was_pickled_begins_again_and_says_so(key, t
     results, trial = planned(tmp_path)
     checkpoint = results / "trials" / trial / "checkpoint-0"
     checkpoint.mkdir()
-    (checkpoint / "epochs.json").write_text(json.dumps([[{"trained_s": 1.0, "evaluated_s": 1.0}]]))
+    times = {"trained_s": 1.0, "evaluated_s": 1.0, "saved_s": 0.0}
+    counts = {"epoch": 0, "samples": 8, "counted": 8, "correct": 4}
+    losses = {"loss_sum": 8.0, "training_loss": 1.0, "learning_rate": 0.01, "staleness": None}
+    (checkpoint / "epochs.json").write_text(json.dumps([[times | counts | losses]]))
     np.savez(checkpoint / "state-0-0.npz", **{key: np.zeros(3, np.uint8)})
 
     done = steptime("run", "small.yaml", "-o", "results", cwd=tmp_path)

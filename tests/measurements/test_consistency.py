@@ -10,6 +10,7 @@ from simulated import ENDED, a_failure, a_launch, a_store, a_training, a_trial, 
 from steptime.clusters.cluster import cluster_for
 from steptime.errors import StoreError
 from steptime.measurements.consistency import misfit
+from steptime.measurements.jsonlines import signed
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch, WorkerLoading
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 from steptime.measurements.record_kinds import ABLATION, LOADING, TRAINING
@@ -257,7 +258,8 @@ def test_every_kind_of_file_is_read_alike(tmp_path, kind):
     if kind != "net":
         path = store.path / "trials" / record.trial / f"{kind}.jsonl"
         line = json.loads(path.read_text().splitlines()[0])
-        path.write_text(path.read_text() + json.dumps({**line, "trial": "another"}) + "\n")
+        del line["checksum"]
+        path.write_bytes(path.read_bytes() + signed({**line, "trial": "another"}))
     assert read() == [record]
     assert [each.reason for each in store.set_aside] == ["repeated", *(["other_trial"] if kind != "net" else [])]
 

@@ -1,5 +1,6 @@
 """A results folder of somebody else, whose files are links, pipes and second names: nothing outside is touched."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -218,3 +219,43 @@ def test_another_users_link_in_a_results_folder_reaches_nothing_of_root(monkeypa
         assert isinstance(error, StoreError), said
         assert list(home.iterdir()) == []
         monkeypatch.undo()
+
+
+STUDY_FORMS = {
+    "paper": [7, "x", [], {"title": "only"}, {"title": 1, "authors": 1, "year": "x", "address": 1}],
+    "predictions": [7, "x", [1], {"workers": "many"}, {"workers": [2], "bandwidth": -1}],
+    "published": [7, "x", {}, [7]],
+    "published_efficiency": [7, "x", [7], [{"claim": "x"}]],
+    "performance_models": [7, "x", ["nothing"]],
+    "equivalence": [7, "x", []],
+    "name": [7, None, []],
+    "question": [7, []],
+}
+OBJECT_FORMS = {
+    "implementations": ['{"x": 5}', '{"x": {"y": 5}}'],
+    "sites": ['{"sites": 5}', '{"sites": [5]}'],
+    "skipped": ['{"lines": 5}', '{"lines": [5]}'],
+    "machine": ['{"cores": "x"}', '{"gpus": 5}'],
+}
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, each) for key, forms in STUDY_FORMS.items() for each in forms])
+def test_a_study_of_another_form_is_refused_by_the_name_of_its_key(key, value, store, monkeypatch):
+    header = json.loads((store.path / "study.json").read_text())
+    (store.path / "study.json").write_text(json.dumps(header | {"study": header["study"] | {key: value}}))
+
+    _, said, error = run("report", store, monkeypatch)
+
+    assert isinstance(error, StoreError)
+    assert "study.json is damaged" in said
+    assert key in said
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, each) for name, forms in OBJECT_FORMS.items() for each in forms])
+def test_an_object_of_another_form_is_refused_by_the_name_of_its_file(name, text, store, monkeypatch):
+    (store.path / f"{name}.json").write_text(text)
+
+    _, said, error = run("report", store, monkeypatch)
+
+    assert isinstance(error, StoreError)
+    assert f"{name}.json is damaged" in said

@@ -1,12 +1,18 @@
 """Numbers with an interval, as JSON has them."""
 
 import json
+import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
+import steptime
 from steptime.measurements.json_form import NOT_MEASURED, Interval, IntervalOverLaunches, JsonForm
+from steptime.measurements.jsonlines import json_text
+
+SOURCES = Path(steptime.__file__).parent
 
 
 class Numbers(JsonForm):
@@ -52,3 +58,22 @@ def test_an_interval_is_read_back_as_it_was_written():
 def test_a_bound_that_must_be_known_and_a_key_that_is_none_of_an_interval_are_errors(field, value):
     with pytest.raises(ValidationError, match=field):
         Numbers.model_validate(NUMBERS.model_dump() | {field: value})
+
+
+def test_json_that_the_program_writes_has_null_where_a_number_is_not_finite():
+    text = json_text({"a": [math.nan, 1.0], "b": {"c": -math.inf}}, indent=1)
+
+    assert json.loads(text, parse_constant=pytest.fail) == {"a": [None, 1.0], "b": {"c": None}}
+
+
+def test_no_part_of_the_core_that_prints_json_writes_it_by_itself():
+    """The worker half and what travels between processes have no part in it."""
+    folders = [SOURCES / name for name in ("cli", "measurements", "report", "predict")]
+    written = {
+        str(path.relative_to(SOURCES))
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if "json.dumps(" in path.read_text()
+    }
+
+    assert written == {"measurements/net/records.py", "measurements/store.py"}, "an id, and a comparison"

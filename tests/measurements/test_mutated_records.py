@@ -148,7 +148,16 @@ def folder(tmp_path_factory):
     store.put("skipped", {"lines": ["no"]})
     left_out = [{"reason": "format", "kind": "webp", "count": 3}]
     store.put("datasets", {"/pictures": {"samples": 9, "classes": 2, "validation": 0, "left_out": left_out}})
+    for file in store.path.rglob("*.jsonl"):
+        file.write_text("".join(unsigned(line) for line in file.read_text().splitlines()))
     return store.path
+
+
+def unsigned(line):
+    """Return a line as a version without checksums wrote it: what is wrong with a change is not its checksum."""
+    value = json.loads(line)
+    del value["checksum"]
+    return json.dumps({**value, "schema": 1}, separators=(",", ":")) + "\n"
 
 
 def places(value, path=()):

@@ -60,10 +60,20 @@ def test_launches_of_one_environment_have_no_flag(tmp_path):
             {"isolation": "network namespace"},
             "isolation: network namespace (1 launch); none (2 launches)",
         ),
+        (
+            {"workers": [a_worker([0.1] * 20, host="elsewhere")]},
+            "hosts: elsewhere (1 launch); here (2 launches)",
+        ),
     ],
 )
 def test_a_launch_under_other_conditions_is_flagged_with_both(tmp_path, changes, flag):
     assert flags_of(tmp_path, {}, {}, changes) == [f"pooled over different {flag}"]
+
+
+def test_launches_that_name_their_site_are_no_launches_of_an_unknown_host(tmp_path):
+    elsewhere = {"workers": [a_worker([0.1] * 20, host="elsewhere")], "site": ["elsewhere"]}
+
+    assert flags_of(tmp_path, {"site": ["here"]}, elsewhere) == []
 
 
 def test_ablation_launches_of_another_version_are_flagged_with_the_timed_ones(tmp_path):

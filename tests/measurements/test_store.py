@@ -144,5 +144,6 @@ def test_status_counts_launches_and_steps(store):
         "steps": 5,
         "last_launch_at": "2026-01-01T00:00:01.000+00:00",
         "reason": "no",
+        "unverified": 0,
         "set_aside": [],
     }

@@ -1,6 +1,7 @@
 """What is left of a results folder after everything that can happen to it."""
 
 import errno
+import json
 import os
 import random
 import resource
@@ -71,6 +72,60 @@ def test_a_killed_writer_loses_the_launch_in_flight_at_most(store):
         acknowledged = len(launches)
     assert acknowledged > 0
     assert store.problems == []
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_of_a_line_changes_what_is_read(store, bit):
+    store.append(a_launch(a_trial(), 0))
+    whole, (launch,) = records_of(store).read_bytes(), store.launches(a_trial().id)
+    for place in range(0, len(whole) - 1, 3):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << bit
+        if damaged[place] == ord("\n"):
+            continue
+        records_of(store).write_bytes(bytes(damaged))
+        found = Store.open(store.path)
+        assert found.launches(a_trial().id) in ([], [launch])
+        assert found.launches(a_trial().id) or [each.reason for each in found.set_aside] == ["damaged"]
+
+
+def test_a_changed_number_is_named_with_file_and_line(store):
+    for number in range(2):
+        store.append(a_launch(a_trial(), number, [0.1] * 20))
+    lines = records_of(store).read_text().splitlines(keepends=True)
+    records_of(store).write_text(lines[0] + lines[1].replace('"wall_s":', '"wall_s":9'))
+
+    assert len(store.launches(a_trial().id)) == 1
+    (problem,) = store.problems
+    assert "records.jsonl, line 2 is damaged" in problem
+    assert "its checksum does not fit" in problem
+
+
+def test_a_line_without_the_checksum_that_its_schema_has_is_set_aside(store):
+    store.append(a_launch(a_trial(), 0))
+    line = json.loads(records_of(store).read_text())
+    del line["checksum"]
+    records_of(store).write_text(json.dumps(line) + "\n")
+
+    assert store.launches(a_trial().id) == []
+    assert "its checksum is missing" in store.problems[0]
+
+
+def test_a_line_that_another_program_wrote_anew_with_spaces_still_counts(store):
+    store.append(a_launch(a_trial(), 0, [0.1, 0.2]))
+    records_of(store).write_text(json.dumps(json.loads(records_of(store).read_text())) + "\n")
+
+    assert len(store.launches(a_trial().id)) == 1
+    assert store.unverified_of(a_trial().id) == 0
+
+
+def test_lines_of_versions_without_checksums_are_read_and_counted_as_unverified(store):
+    lines = [json.dumps(a_launch(a_trial(), number).to_json()) + "\n" for number in range(3)]
+    records_of(store).write_text("".join(lines))
+    store.append(a_launch(a_trial(), 3))
+
+    (row,) = store.status()
+    assert (row["ok"], row["unverified"], row["set_aside"]) == (4, 3, [])
 
 
 def test_a_half_written_last_line_is_ignored_by_readers_and_cut_off_by_the_next_writer(store):

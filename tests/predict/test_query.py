@@ -135,3 +135,25 @@ def test_sizes_that_contradict_the_workers_are_refused(profile, workers, overrid
 def test_every_key_has_a_reader_that_refuses_nonsense_or_a_choice(profile):
     for key in KEYS:
         assert mistakes([f"{key}=?"], profile)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        *(f"{key}=1000000000000" for key in ("batch_per_worker", "global_batch", "servers", "hosts", "cores_per_host")),
+        "interconnect.bandwidth=1000000000Gbit/s",
+        "interconnect.bandwidth=0.001bit/s",
+        "interconnect.delay=1h",
+        "bucket_mb=1e300",
+        "topk_share=1e-300",
+    ],
+)
+def test_what_is_outside_every_model_is_refused_with_its_place(profile, override):
+    assert any(override in mistake for mistake in mistakes([override], profile))
+
+
+def test_a_million_workers_are_outside_every_model(profile):
+    with pytest.raises(UsageError, match="from 1 to 100000"):
+        read_workers("1000000")
+    with pytest.raises(UsageError, match="from 1 to 100000"):
+        check_sizes([1_000_000], read_queries([], profile))

@@ -99,3 +99,28 @@ def test_a_batch_that_was_measured_fits(one_host):
 def test_a_share_without_the_compression_that_it_is_about_is_refused(one_host):
     with pytest.raises(Exception, match="compression=topk"):
         asked(one_host, 8, "topk_share=1%")
+
+
+@pytest.mark.parametrize(("compression", "share"), [("fp16", 1 / 2), ("bf16", 1 / 2), ("onebit", 1 / 32)])
+def test_compression_shortens_what_a_middle_gathers_and_sends_back(compression, share):
+    star = replace(RESNET, framework="reference", device="cpu")
+    whole = graph_of(star, Deployment(16, 64))
+    short = with_traffic(whole, Traffic(compression=compression), 16, 16).plan
+
+    assert {each.operation for each in whole.plan.messages} == {"star"}
+    assert short.bytes == pytest.approx(share * whole.plan.bytes, rel=1e-3)
+
+
+def test_the_largest_values_come_to_the_middle_alone_and_go_back_from_all():
+    star = replace(RESNET, framework="reference", device="cpu")
+    whole = graph_of(star, Deployment(3, 64))
+    kept = with_traffic(whole, Traffic(compression="topk", kept=0.01), 3, 3).plan
+
+    assert kept.bytes == pytest.approx(0.01 * 2 * (1 + 3) / 2 * whole.plan.bytes, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "option"), [(["shard=host"], "shard=host"), (["shard=host", "compression=fp16"], "shard=host")]
+)
+def test_an_option_that_a_model_ignores_is_refused(one_host, overrides, option):
+    assert f"{option} changes nothing" in asked(one_host, 32, *SLOW, *overrides).refused

@@ -1,14 +1,17 @@
 """Trainings of a study in a folder that has some already."""
 
+import json
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 from trials import trial
 
 from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch
 from steptime.measurements.store import Store
-from steptime.runner.training_runs import TrainingRuns, training_schedule
+from steptime.plain_file import PlainFolder
+from steptime.runner.training_runs import TrainingRuns, kept_epochs, training_schedule, unread_part
 from steptime.runner.trial_runs import TrialInputs
 from steptime.study.study import Study
 from steptime.study.training import Training
@@ -63,3 +66,51 @@ def test_a_trial_with_a_training_of_every_seed_needs_no_other(store):
         store.append(training(number, "ok"))
 
     assert verdict(store) == "settled"
+
+
+PART = {
+    "epoch": 0,
+    "trained_s": 1.0,
+    "evaluated_s": 0.1,
+    "saved_s": 0.0,
+    "samples": 200,
+    "counted": 50,
+    "correct": 45,
+    "loss_sum": 25.0,
+    "learning_rate": 0.05,
+    "training_loss": 0.4,
+    "staleness": None,
+}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A checkpoint behind one epoch of one worker, whose ``epochs.json`` is for the test to write."""
+    folder = tmp_path / "checkpoint-0"
+    folder.mkdir()
+    np.savez(folder / "state-0-0.npz", weights=np.zeros(3))
+    return folder
+
+
+def test_a_training_goes_on_behind_the_epochs_of_its_checkpoint(checkpoint, tmp_path):
+    (checkpoint / "epochs.json").write_text(json.dumps([[PART]]))
+
+    assert len(kept_epochs(PlainFolder(tmp_path), checkpoint, 1)) == 1
+    assert unread_part(PlainFolder(tmp_path), checkpoint, 1) is None
+
+
+@pytest.mark.parametrize(
+    "epochs",
+    [
+        *("null", "7", "{}", "[7]", "[[7]]", "[[]]", "[[{}]]", "[[null]]", '"x"', "[" * 10_000, "{", "\0"),
+        *(json.dumps([[PART | change]]) for change in ({"trained_s": "x"}, {"samples": -1}, {"epoch": 3})),
+        json.dumps([[PART | {"evaluated_s": None}]]),
+        json.dumps([[PART], [PART]]),
+        json.dumps([[PART, PART]]),
+    ],
+)
+def test_a_checkpoint_of_another_form_is_named_and_its_training_begins_again(checkpoint, tmp_path, epochs):
+    (checkpoint / "epochs.json").write_text(epochs)
+
+    assert kept_epochs(PlainFolder(tmp_path), checkpoint, 1) == []
+    assert "epochs.json is damaged" in unread_part(PlainFolder(tmp_path), checkpoint, 1)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from steptime.cli.streams import say
+from steptime.cli.tables import print_json
 
 
 def evidence(
@@ -16,14 +16,12 @@ def evidence(
     as_json: Annotated[bool, typer.Option("--json", help="Print every point and all scores as JSON.")] = False,
 ) -> None:
     """Predict the large worker counts of measured curves from the small ones, and score it beside null models."""
-    import json
-
     from steptime.predict.curve.assessment import assess
     from steptime.predict.curve.table import read_curves
 
     found = assess(read_curves(points), seeds)
     if as_json:
-        say(json.dumps(found, indent=1, allow_nan=False))
+        print_json(found)
     else:
         _show(found)
 

@@ -1,6 +1,5 @@
 """Printing lists of things: a table for people, a list of objects for programs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,9 @@ _GAP = 3
 
 def print_json(data: object) -> None:
     """Write ``data`` as JSON to standard output, and nothing else."""
-    say(json.dumps(data, indent=1, default=str))
+    from steptime.measurements.jsonlines import json_text
+
+    say(json_text(data, indent=1, default=str))
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:

@@ -4,7 +4,6 @@ Format: Trace Event Format (Google, "Trace Event Format", 2016): complete events
 microseconds, and metadata events (``ph`` M) that name processes and rows.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
+from steptime.measurements.jsonlines import json_text
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.phases import IN_TIME, NAMES, OF_MARK
@@ -53,7 +53,7 @@ def export_traces(store: Store, folder: Path, only: str | None = None) -> list[P
         found = trace(trials[name], store.records(ABLATION, name))
         if found is not None:
             path = folder / f"{name}.trace.json"
-            store.folder_around(path).write(path, json.dumps(found, separators=(",", ":")).encode())
+            store.folder_around(path).write(path, json_text(found).encode())
             paths.append(path)
     if not paths:
         what = f"{only} has" if only else f"the trials of {store.path} have"

@@ -11,7 +11,7 @@ from steptime.measurements.interval import step_time
 from steptime.measurements.launch_spread import TrialSpread, pooled_error
 from steptime.measurements.launch_times import LaunchTimes, launch_times
 from steptime.measurements.records import Launch
-from steptime.measurements.stalls import Stalls, find_stalls
+from steptime.measurements.stalls import Stalls, find_stalls, quantile_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
         return None
     mean = step_time(found)
     steady = [each.steady_s for each in found]
-    median, p90, p99 = (_quantile(steady, share) for share in (0.5, 0.9, 0.99))
+    ordered = [np.sort(each) for each in steady]
+    median, p90, p99 = (_quantile(ordered, share) for share in (0.5, 0.9, 0.99))
     return Estimate(
         mean=mean.value,
         low=mean.low,
@@ -76,8 +77,13 @@ def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
 
 
 def _quantile(launches: Sequence[NDArray[np.float64]], share: float) -> float:
-    """Return the geometric mean of a quantile over launches, which weigh alike as they do in the step time."""
-    quantiles = np.array([np.quantile(steady, share) for steady in launches])
+    """Return the geometric mean of a quantile over launches, which weigh alike as they do in the step time.
+
+    Args:
+        launches: the steps of each, from the shortest on.
+        share: of the steps, that are shorter.
+    """
+    quantiles = np.array([quantile_of(ordered, share) for ordered in launches])
     return float(np.exp(np.log(quantiles).mean())) if quantiles.min() > 0.0 else 0.0
 
 

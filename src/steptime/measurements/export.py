@@ -1,15 +1,15 @@
 """Results as tables for other programs: a row per trial, per step of a launch and of a worker, and per epoch."""
 
 import io
-from collections.abc import Iterator
-from itertools import accumulate
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate, chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 
 import numpy as np
 
 from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
-from steptime.measurements.launch_times import launch_times, step_times
+from steptime.measurements.launch_times import first_steady_step, step_times
 from steptime.measurements.record_kinds import TIMING, TRAINING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
@@ -21,6 +21,8 @@ from steptime.study.trial import Trial
 if TYPE_CHECKING:
     import polars as pl
 
+_PIECE = 256
+"""Launches whose columns are put together at once."""
 _INTERVALS = {
     "step_time_s": ("mean", "low", "high", "level", "median", "p90", "p99"),
     "throughput_samples_per_s": ("value", "low", "high"),
@@ -136,7 +138,7 @@ def steps_table(store: Store) -> "pl.DataFrame":
 
     schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "step": pl.Int32}
     schema |= {"end_s": pl.Float64, "step_time_s": pl.Float64, "steady": pl.Boolean}
-    parts = [pl.DataFrame(columns, schema=schema) for columns in _step_columns(store)]
+    parts = [_frame(launches, _step_columns, schema) for launches in _launches(store)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
 
 
@@ -145,8 +147,28 @@ def _worker_steps(store: Store) -> "pl.DataFrame":
 
     schema = {"trial": pl.Categorical, "launch": pl.Int32, "block": pl.Int32, "worker": pl.Int32}
     schema |= {"host": pl.Categorical, "step": pl.Int32, "end_s": pl.Float64, "step_time_s": pl.Float64}
-    parts = [pl.DataFrame(columns, schema=schema) for columns in _worker_columns(store)]
+    parts = [_frame(launches, _worker_columns, schema) for launches in _launches(store)]
     return pl.concat(parts) if parts else pl.DataFrame(schema=schema)
+
+
+def _frame(
+    launches: Iterable[tuple[Trial, Launch]],
+    columns_of: Callable[[Trial, Launch], Iterator[dict[str, Any]]],
+    schema: Mapping[str, Any],
+) -> "pl.DataFrame":
+    """Return one table of the columns of several launches: one of each launch would cost more than its steps."""
+    import polars as pl  # noqa: PLC0415 - as above
+
+    parts: dict[str, list[Any]] = {name: [] for name in schema}
+    for trial, launch in launches:
+        for columns in columns_of(trial, launch):
+            for name, values in columns.items():
+                parts[name].append(values)
+    whole = {
+        name: np.concatenate(each) if each and isinstance(each[0], np.ndarray) else list(chain.from_iterable(each))
+        for name, each in parts.items()
+    }
+    return pl.DataFrame(whole, schema=schema)
 
 
 def _trainings(store: Store) -> "pl.DataFrame":
@@ -174,34 +196,31 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _step_columns(store: Store) -> Iterator[dict[str, Any]]:
-    for trial, launch in _launches(store):
-        times = step_times(launch, trial.strategy)
-        reduced = launch_times(launch, trial.strategy)
-        start = reduced.dropped if reduced else len(times)
-        size = len(times)
+def _step_columns(trial: Trial, launch: Launch) -> Iterator[dict[str, Any]]:
+    times = step_times(launch, trial.strategy)
+    size = len(times)
+    start = first_steady_step(times) if launch.status == "ok" and times.sum() > 0.0 else size
+    yield {
+        **_names(trial, launch, size),
+        "step": np.arange(size),
+        "end_s": np.cumsum(times),
+        "step_time_s": times,
+        "steady": np.arange(size) >= start,
+    }
+
+
+def _worker_columns(trial: Trial, launch: Launch) -> Iterator[dict[str, Any]]:
+    for worker in launch.workers:
+        ends = np.asarray([worker.origin_s, *worker.ends_s])
+        size = len(worker.ends_s)
         yield {
             **_names(trial, launch, size),
+            "worker": np.full(size, worker.rank),
+            "host": [worker.host] * size,
             "step": np.arange(size),
-            "end_s": np.cumsum(times),
-            "step_time_s": times,
-            "steady": np.arange(size) >= start,
+            "end_s": ends[1:] - ends[0],
+            "step_time_s": np.diff(ends),
         }
-
-
-def _worker_columns(store: Store) -> Iterator[dict[str, Any]]:
-    for trial, launch in _launches(store):
-        for worker in launch.workers:
-            ends = np.asarray([worker.origin_s, *worker.ends_s])
-            size = len(worker.ends_s)
-            yield {
-                **_names(trial, launch, size),
-                "worker": np.full(size, worker.rank),
-                "host": [worker.host] * size,
-                "step": np.arange(size),
-                "end_s": ends[1:] - ends[0],
-                "step_time_s": np.diff(ends),
-            }
 
 
 def _names(trial: Trial, launch: Launch, size: int) -> dict[str, Any]:
@@ -212,7 +231,9 @@ def _names(trial: Trial, launch: Launch, size: int) -> dict[str, Any]:
     }
 
 
-def _launches(store: Store) -> Iterator[tuple[Trial, Launch]]:
+def _launches(store: Store) -> Iterator[list[tuple[Trial, Launch]]]:
+    """Yield the launches of all trials in pieces that are small enough to be held."""
     for trial in store.trials():
-        for launch in store.iter_records(TIMING, trial.id):
-            yield trial, launch
+        launches = store.iter_records(TIMING, trial.id)
+        while piece := [(trial, launch) for launch in islice(launches, _PIECE)]:
+            yield piece

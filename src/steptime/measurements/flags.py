@@ -9,6 +9,7 @@ from typing import Any
 
 from steptime.measurements.pooled_conditions import (
     ScheduledLaunch,
+    pooled_hosts,
     pooled_isolation,
     pooled_schedules,
     pooled_sites,
@@ -54,7 +55,7 @@ def trial_flags(
     apart = [launch for launch in ablations if launch.status == "ok"]
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
-    found += pooled_sites(launches)
+    found += [*pooled_sites(launches), *pooled_hosts(launches)]
     if len(launches) == 1:
         found.append(SINGLE_LAUNCH)
     if failed:

@@ -1,14 +1,18 @@
-"""Append-only JSON Lines files: a line is on the disk whole, or it is not there.
+"""Append-only JSON Lines files: a line is on the disk whole, or it is not there, and ends with a checksum.
 
 A process that is killed while it writes leaves at most a last line without its line break. Readers ignore such a
 line, and the next writer cuts it off. A line that is whole but no JSON (a damaged disk) is skipped and reported.
+
+The last key of a line is ``checksum``: 16 hexadecimal digits of the SHA-256 of all that precedes it, which is the
+line's object as compact JSON. A program that writes the same object with other spaces leaves the line valid.
 """
 
+import hashlib
 import itertools
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,8 @@ from steptime.plain_file import PlainFolder, cannot_read, cannot_write
 _TAIL_BYTES = 65536
 _MOST_BYTES = 256 << 20
 """Of a line: a launch of 16 workers with 500,000 steps each has about 150 MiB."""
+CHECKSUM = "checksum"
+_MARK, _END = b',"checksum":"', b'"}\n'
 _SAFE = "Everything recorded before is safe, the record in flight was dropped as a whole. "
 
 
@@ -33,6 +39,8 @@ class JsonLine:
     raw: bytes
     value: dict[str, Any] | None
     problem: str | None
+    verified: bool = False
+    """Whether it has a checksum, which fits."""
 
 
 def read_lines(folder: PlainFolder, path: Path) -> Iterator[JsonLine]:
@@ -51,19 +59,18 @@ def read_lines(folder: PlainFolder, path: Path) -> Iterator[JsonLine]:
                     message = f"{path}, line {number} is longer than {_MOST_BYTES >> 20} MiB, which no record is"
                     raise StoreError(message)
                 return
-            value, problem = _parse(raw)
-            yield JsonLine(number, raw, value, problem)
+            yield _parse(number, raw)
 
 
 def append_line(folder: PlainFolder, path: Path, value: dict[str, Any]) -> None:
-    """Write ``value`` as one line of a file in a folder and wait until it is on the disk.
+    """Write ``value`` and its checksum as one line of a file in a folder and wait until it is on the disk.
 
     A half-written last line is cut off first. Numbers that JSON does not know (NaN, infinity) become null. A signal
     that ends the run waits until the line is there: it was measured already.
 
     Raises StoreError when the line cannot be written; the file is then as it was before.
     """
-    data = _dump(value)
+    data = signed(value)
     new = not path.exists()
     with shielded():
         try:
@@ -106,12 +113,48 @@ def _append(descriptor: int, data: bytes, size: int) -> None:
         raise
 
 
-def _dump(value: dict[str, Any]) -> bytes:
+def signed(value: dict[str, Any]) -> bytes:
+    """Return the line of an object, with its checksum and its line break."""
+    data = json_text(value).encode()[:-1]
+    return b"%s%s%s%s" % (data, _MARK, _digest(data), _END)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest()[:16].encode()
+
+
+def _fits(raw: bytes, value: Mapping[str, Any]) -> bool:
+    """Say whether the checksum of a line fits its bytes, or its object where a program wrote it anew."""
+    given = str(value[CHECKSUM]).encode()
+    data, _, end = raw.rpartition(_MARK)
+    if end == given + _END and _digest(data) == given:
+        return True
+    rest = {name: each for name, each in value.items() if name != CHECKSUM}
+    return _digest(json_text(rest).encode()[:-1]) == given
+
+
+def json_text(
+    value: object, *, indent: int | None = None, sort_keys: bool = False, default: Callable[[Any], Any] | None = None
+) -> str:
+    """Return ``value`` as JSON, in which a number that JSON does not know (NaN, infinity) is null.
+
+    Args:
+        value: of JSON's types, and of those that ``default`` turns into some.
+        indent: spaces of a level; None writes no space at all.
+        sort_keys: whether keys are sorted.
+        default: as that of ``json.dumps``.
+    """
+    encoder = json.JSONEncoder(
+        indent=indent,
+        sort_keys=sort_keys,
+        separators=(",", ":") if indent is None else None,
+        default=default,
+        allow_nan=False,
+    )
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+        return encoder.encode(value)
     except ValueError:
-        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
-    return text.encode() + b"\n"
+        return encoder.encode(_finite(value))
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
@@ -124,11 +167,15 @@ def _finite(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-def _parse(raw: bytes) -> tuple[dict[str, Any] | None, str | None]:
+def _parse(number: int, raw: bytes) -> JsonLine:
     try:
         value = from_json(raw, cache_strings="keys", allow_inf_nan=False)
     except ValueError as error:
-        return None, str(error)
+        return JsonLine(number, raw, None, str(error))
     if not isinstance(value, dict):
-        return None, "it is not a JSON object"
-    return value, None
+        return JsonLine(number, raw, None, "it is not a JSON object")
+    if CHECKSUM not in value:
+        return JsonLine(number, raw, value, None)
+    if not _fits(raw, value):
+        return JsonLine(number, raw, None, "its checksum does not fit: it was changed, or a disk damaged it")
+    return JsonLine(number, raw, value, None, verified=True)

@@ -105,11 +105,7 @@ def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:
     Where stalls come regularly, the steady part begins so late that it holds whole periods, since one stall more or
     less at its end would move the mean.
     """
-    start = find_steady(times).start
-    if times[start:].sum() <= 0.0:
-        start = 0
-    period = period_of([times[start:]])
-    start += 0 if period is None else (len(times) - start) % period
+    start, period, excess = _steady_part(times)
     steady = times[start:]
     mean = float(steady.mean())
     return LaunchTimes(
@@ -118,9 +114,27 @@ def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:
         dropped=start,
         log_mean=float(np.log(mean)),
         mean_error=_error(without_period(steady, period)) / mean,
-        stall_error=_error(without_period(excess_s(steady), period)) / mean,
+        stall_error=_error(without_period(excess, period)) / mean if np.any(excess) else 0.0,
         period=period,
     )
+
+
+def first_steady_step(times: NDArray[np.float64]) -> int:
+    """Return the index in the step ``times`` of a launch with which its steady part begins."""
+    return _steady_part(times)[0]
+
+
+def _steady_part(times: NDArray[np.float64]) -> tuple[int, int | None, NDArray[np.float64]]:
+    """Return where the steady part begins, the period of its stalls, and what they take longer, in seconds."""
+    start = find_steady(times).start
+    if times[start:].sum() <= 0.0:
+        start = 0
+    excess = excess_s(times[start:])
+    period = period_of([times[start:]], [excess])
+    if period is None:
+        return start, None, excess
+    start += (len(times) - start) % period
+    return start, period, excess_s(times[start:])
 
 
 def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[np.float64]:

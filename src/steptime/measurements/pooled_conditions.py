@@ -47,6 +47,18 @@ class SitedLaunch(Protocol):
     def site(self) -> Sequence[str] | None: ...
 
 
+class _WorkerOnHost(Protocol):
+    @property
+    def host(self) -> str: ...
+
+
+class HostedLaunch(SitedLaunch, Protocol):
+    """A launch of which each worker reports the name of its host."""
+
+    @property
+    def workers(self) -> Sequence[_WorkerOnHost]: ...
+
+
 POOLED = "pooled over different"
 SEVERAL_SITES = "launches on several sites"
 _LIBRARY = "library "
@@ -103,6 +115,19 @@ def pooled_sites(launches: Sequence[SitedLaunch]) -> list[str]:
     """Return a flag where ``launches`` ran on several sites (sets of hosts)."""
     sites = [_OLDER if launch.site is None else ", ".join(launch.site) for launch in launches]
     return [f"{SEVERAL_SITES}: {_listed(sites)}"] if len(set(sites)) > 1 else []
+
+
+def pooled_hosts(launches: Sequence[HostedLaunch]) -> list[str]:
+    """Return a flag where ``launches`` that name no site ran on several hosts, by the names that hosts give themselves.
+
+    A folder that moved, or records that were copied, hold times of several machines.
+    """
+    hosts = [
+        ", ".join(dict.fromkeys(worker.host for worker in launch.workers))
+        for launch in launches
+        if launch.site is None and launch.workers
+    ]
+    return [f"{POOLED} hosts: {_listed(hosts)}"] if len(set(hosts)) > 1 else []
 
 
 def _listed(values: Sequence[str]) -> str:

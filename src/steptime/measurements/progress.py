@@ -3,7 +3,6 @@
 Of the counts nothing is kept between two calls: a cache would be one more file of somebody else to be wary of.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -15,6 +14,7 @@ from pydantic import TypeAdapter
 
 from steptime.errors import StoreError
 from steptime.measurements.accuracy.records import TrainingRun
+from steptime.measurements.jsonlines import json_text
 from steptime.measurements.launch_times import step_times
 from steptime.measurements.record_fields import STRICT
 from steptime.measurements.record_kinds import RecordKind
@@ -45,6 +45,8 @@ class TrialProgress(TypedDict):
     """UTC, ISO 8601."""
     reason: str | None
     """Why the trial is not launched again; without such a verdict, of its first failure."""
+    unverified: int
+    """Lines of its records without a checksum."""
     set_aside: list[dict[str, Any]]
     """Lines of its records that do not count, as in the report."""
 
@@ -90,7 +92,7 @@ class RunProgress:
 
     def to_json(self) -> bytes:
         """Return the file's content."""
-        return (json.dumps(asdict(self), indent=1, sort_keys=True) + "\n").encode()
+        return (json_text(asdict(self), indent=1, sort_keys=True) + "\n").encode()
 
     @property
     def was_killed(self) -> bool:
@@ -148,8 +150,8 @@ def trial_progress(
 ) -> TrialProgress:
     """Count the launches of ``trial``; ``verdict`` is why it is not launched again, if it is not.
 
-    All ``records`` are read, those of kinds that are not counted too. What was set aside is for the caller to add: it
-    is known afterwards.
+    All ``records`` are read, those of kinds that are not counted too. What was set aside or has no checksum is for the
+    caller to add: it is known afterwards.
     """
     steps, epochs, last = 0, 0, None
     counts: dict[str, int] = {}
@@ -176,6 +178,7 @@ def trial_progress(
         "steps": steps,
         "last_launch_at": last,
         "reason": reason,
+        "unverified": 0,
         "set_aside": [],
     }
     return cast("TrialProgress", progress)

@@ -14,7 +14,7 @@ from steptime.measurements.record_fields import STRICT, Count, Quantity, StoredO
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stored_record import SCHEMA, Reader, Record
 from steptime.plain_file import PlainFolder
-from steptime.study.paper import Published
+from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.trial import Trial
 
 
@@ -68,12 +68,32 @@ class StoredStudy(BaseModel):
 
         name: str = ""
         question: str = ""
+        paper: Paper | None = None
         published: list[Published] = []
+        published_efficiency: list[PublishedEfficiency] | None = None
+        performance_models: list[ModelFamily] | None = None
+        predictions: PredictionChoice | None = None
+        equivalence: dict[str, Any] | None = None
 
     written_by: str = "of a newer version"
     study: Question
 
 
+class StoredSites(StoredObject):
+    """The hosts that runs found, one object each."""
+
+    sites: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class StoredRequeues(StoredObject):
+    """How often a Slurm job was queued again."""
+
+    job: str
+    count: Count
+
+
+_SIGNED = 2
+"""The schema from which on lines have a checksum."""
 _OBJECT: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any], config=STRICT)
 _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "study.json": TypeAdapter(StoredStudy),
@@ -81,6 +101,9 @@ _FORMS: Mapping[str, TypeAdapter[Any]] = {
     "verdicts.json": TypeAdapter(dict[str, StoredVerdict]),
     "skipped.json": TypeAdapter(StoredSkips),
     "datasets.json": TypeAdapter(dict[str, StoredContents]),
+    "implementations.json": TypeAdapter(dict[str, dict[str, str]]),
+    "sites.json": TypeAdapter(StoredSites),
+    "requeues.json": TypeAdapter(StoredRequeues),
 }
 """By name, the form of a file that holds one JSON object; others may hold any object."""
 
@@ -97,6 +120,7 @@ class ResultsFiles:
         self.path = path
         self._folder = PlainFolder(path)
         self._set_aside: dict[str, dict[int, SetAside]] = {}
+        self._unverified: dict[str, int] = {}
         self._launch_files: dict[str, bool] = {}
         """Whether a file of launches has one that is used."""
 
@@ -109,6 +133,10 @@ class ResultsFiles:
         """Return those of them that lie directly in a folder."""
         files = [file for file in self._set_aside if (self.path / file).parent == folder]
         return [each for file in files for each in self._set_aside[file].values()]
+
+    def unverified_below(self, folder: Path) -> int:
+        """Return how many lines were read without a checksum that lie directly in a folder."""
+        return sum(count for file, count in self._unverified.items() if (self.path / file).parent == folder)
 
     @property
     def nothing_is_left(self) -> bool:
@@ -127,11 +155,16 @@ class ResultsFiles:
         self, path: Path, parse: Reader[Record], check: Callable[[Record, int], Misfit | None] = lambda *_: None
     ) -> Iterator[Record]:
         """Yield the records of a file of JSON lines; lines that are damaged or fail ``check`` are set aside."""
+        file = str(path.relative_to(self.path))
+        unverified = self._unverified[file] = 0
         for line in read_lines(self._folder, path):
             found = Misfit("damaged", line.problem or "")
             if line.value is not None:
                 try:
-                    self.check_schema(line.value, path)
+                    schema = self.check_schema(line.value, path)
+                    if not line.verified:
+                        _refuse_unsigned(schema)
+                        unverified = self._unverified[file] = unverified + 1
                     record = parse(line.raw)
                 except ValueError as error:
                     found = Misfit("damaged", str(error))
@@ -141,7 +174,6 @@ class ResultsFiles:
                         yield record
                         continue
                     found = unfit
-            file = str(path.relative_to(self.path))
             aside = SetAside(file=file, line=line.number, reason=found.reason, message=found.message)
             self._set_aside.setdefault(file, {})[line.number] = aside
 
@@ -193,17 +225,26 @@ class ResultsFiles:
             raise StoreError(message) from error
         return value
 
-    def check_schema(self, value: Mapping[str, Any], path: Path) -> None:
-        """Raise StoreError for what a newer steptime wrote, naming that one, and ValueError for no schema."""
+    def check_schema(self, value: Mapping[str, Any], path: Path) -> int:
+        """Return the schema.
+
+        Raises StoreError for what a newer steptime wrote, naming that one, and ValueError for no schema.
+        """
         schema = value.get("schema")
         if not isinstance(schema, int) or schema < 1:
             problem = "schema: it is not a number from 1 on"
             raise ValueError(problem)
         if schema <= SCHEMA:
-            return
+            return schema
         header = value if "written_by" in value else self.header()
         message = (
             f"{path} has schema {schema!r}; this steptime ({steptime.__version__}) reads up to {SCHEMA}. "
             f"Use steptime {header.get('written_by', 'of a newer version')} or newer"
         )
         raise StoreError(message)
+
+
+def _refuse_unsigned(schema: int) -> None:
+    if schema >= _SIGNED:
+        problem = "its checksum is missing: it was changed, or a disk damaged it"
+        raise ValueError(problem)

@@ -42,6 +42,9 @@ _JITTERED = (20, 100)
 """Lags from which on one and two lags to each side are added."""
 _FEWEST_JITTERED = 12
 _FEWEST_STEPS = 8
+_SHORT_SERIES = 256
+"""Of which products are summed sooner than transformed."""
+_MIDDLE = 0.5
 _SHORT = 0.01
 """Of the median: what a shorter step, which may have no length on the clock, counts as."""
 
@@ -65,19 +68,32 @@ def excess_s(times: Array) -> Array:
     """Return by how many seconds each step is longer than the usual ones where it is a stall, and 0 elsewhere."""
     if len(times) < _FEWEST_STEPS:
         return np.zeros(len(times))
-    logs = _logs(times)
-    quick, usual = np.quantile(logs, [_QUICK, _USUAL])
+    ordered = np.sort(times)
+    # A step may have no length on the clock.
+    shortest = max(_SHORT * quantile_of(ordered, 0.5), float(np.finfo(np.float64).tiny))
+    ordered_logs = np.log(np.maximum(ordered, shortest))
+    quick, usual = (quantile_of(ordered_logs, share) for share in (_QUICK, _USUAL))
     deviation = (usual - quick) / (_NORMAL_QUICK - _NORMAL_USUAL)
     centre = usual + _NORMAL_USUAL * deviation
-    long = logs > centre + max(_LEAST, _DEVIATIONS * deviation)
-    if not np.any(long) or np.all(long):
+    limit = centre + max(_LEAST, _DEVIATIONS * deviation)
+    if ordered_logs[-1] <= limit or ordered_logs[0] > limit:
         return np.zeros(len(times))
+    long = np.log(np.maximum(times, shortest)) > limit
     excess = times - times[~long].mean()
     # Usual steps that are just beyond the limit do not count where there are much longer ones.
     return np.where(long & (excess > _NEGLIGIBLE * np.median(excess[long])), excess, 0.0)
 
 
-def period_of(launches: Sequence[Array]) -> int | None:
+def quantile_of(ordered: Array, share: float) -> float:
+    """Return a quantile of values in ascending order, as ``numpy.quantile`` does, which takes long for a few values."""
+    place = share * (len(ordered) - 1)
+    below = min(int(place), len(ordered) - 2) if len(ordered) > 1 else 0
+    low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
+    part = place - below
+    return low + (high - low) * part if part < _MIDDLE else high - (high - low) * (1.0 - part)
+
+
+def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None) -> int | None:
     """Return the number of steps from one stall to the next over launches; None if stalls are rare or irregular.
 
     The autocorrelation of steps of which every P-th stalls is high at lags of P, 2 P and so on, and low between them.
@@ -87,9 +103,11 @@ def period_of(launches: Sequence[Array]) -> int | None:
 
     Args:
         launches: the steps of each launch.
+        excesses: their ``excess_s``, where it is known.
     """
-    excesses = [excess_s(each) for each in launches]
-    begun = sum(int(np.count_nonzero((each > 0.0) & (np.roll(each, 1) <= 0.0))) for each in excesses)
+    if excesses is None:
+        excesses = [excess_s(each) for each in launches]
+    begun = sum(int(np.count_nonzero((each > 0.0) & (np.roll(each, 1) <= 0.0))) for each in excesses if np.any(each))
     found, steps, clipped = None, sum(map(len, launches)), np.zeros(0)
     if begun >= _FEWEST:
         # A single long pause must not decide: nothing counts for more than twice the typical stall.
@@ -99,7 +117,8 @@ def period_of(launches: Sequence[Array]) -> int | None:
     if found is None and steps >= _FEWEST_STEPS:
         # Of ranks, in which a few long stalls weigh no more than other steps.
         ranks = [np.argsort(np.argsort(each)) / len(each) for each in launches if len(each)]
-        found = _peak(_autocorrelation(ranks)[: steps // _FEWEST], max(_VISIBLE, _BY_CHANCE / float(np.sqrt(steps))))
+        correlation = _autocorrelation(ranks, steps // _FEWEST)
+        found = _peak(correlation, max(_VISIBLE, _BY_CHANCE / float(np.sqrt(steps))))
     if found is None and begun >= _FEWEST_JITTERED:
         found = _peak(clipped, _REGULAR, jitter=1)
     return found
@@ -127,23 +146,22 @@ def _peak(correlation: Array, least: float, jitter: int = 0) -> int | None:
     return int(near[np.argmax(correlation[near])])
 
 
-def _logs(times: Array) -> Array:
-    """Return the logarithms of step times; a step may have no length on the clock."""
-    return np.log(np.maximum(times, max(_SHORT * float(np.median(times)), np.finfo(np.float64).tiny)))
-
-
-def _autocorrelation(series: Sequence[Array]) -> Array:
-    """Return the autocorrelation over several series of one process, up to a third of the longest."""
+def _autocorrelation(series: Sequence[Array], lags: int | None = None) -> Array:
+    """Return the autocorrelation over several series of one process, up to a third of the longest or so many lags."""
     last = max(map(len, series), default=0) // 3
-    if not series or last == 0:
+    if not series or last == 0 or lags == 0:
         return np.zeros(0)
+    last = min(last, (lags or last + 1) - 1)
     mean = np.concatenate(series).mean()
     sums, pairs = np.zeros(last + 1), np.zeros(last + 1)
     for each in series:
         size = len(each)
-        padded = 1 << (2 * size - 1).bit_length()
-        spectrum = np.fft.rfft(each - mean, n=padded)
-        products = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n=padded)[: min(last + 1, size)]
+        if size <= _SHORT_SERIES:
+            products = np.correlate(each - mean, each - mean, "full")[size - 1 : size + last]
+        else:
+            padded = 1 << (2 * size - 1).bit_length()
+            spectrum = np.fft.rfft(each - mean, n=padded)
+            products = np.fft.irfft(spectrum.real**2 + spectrum.imag**2, n=padded)[: min(last + 1, size)]
         sums[: len(products)] += products
         pairs[: len(products)] += size - np.arange(len(products))
     if sums[0] <= 0.0:
@@ -160,9 +178,10 @@ def find_stalls(launches: Sequence[Array], mean_s: float, median_s: float) -> St
         mean_s: the trial's mean step.
         median_s: its median.
     """
-    period = period_of(launches)
+    excesses = [excess_s(each) for each in launches]
+    period = period_of(launches, excesses)
     total, steps = sum(float(each.sum()) for each in launches), sum(map(len, launches))
-    found = [each for times in launches for each in excess_s(times) if each > 0.0]
+    found = [seconds for each in excesses for seconds in each[each > 0.0].tolist()]
     regular = [] if period is None else [each for times in launches for each in _regular_excess_s(times, period)]
     # What comes every so many seconds changes its place in the period, which then shows little of it.
     if sum(regular) >= _MOST_OF * sum(found):

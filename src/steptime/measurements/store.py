@@ -34,7 +34,7 @@ import steptime
 from steptime.errors import StoreError
 from steptime.file_name import file_name_mistake
 from steptime.measurements.consistency import FileCheck
-from steptime.measurements.jsonlines import append_line
+from steptime.measurements.jsonlines import append_line, json_text
 from steptime.measurements.lock import FolderLock
 from steptime.measurements.net.records import NetLaunch, read_net
 from steptime.measurements.progress import TrialProgress, trial_progress
@@ -42,7 +42,7 @@ from steptime.measurements.record_kinds import RECORD_KINDS, TIMING, KeptRecord,
 from steptime.measurements.records import EquivalenceResult, Launch, read_equivalence
 from steptime.measurements.results_files import ResultsFiles
 from steptime.measurements.set_aside import SetAside, counted, sentences
-from steptime.measurements.stored_record import SCHEMA, TrialLaunch
+from steptime.measurements.stored_record import SCHEMA, StoredRecord, TrialLaunch
 from steptime.measurements.verdicts import TrialVerdict, trial_verdicts
 from steptime.plain_file import PlainFolder, cannot_write, refuse_links
 from steptime.study.trial import Trial
@@ -78,6 +78,10 @@ class Store:
     def set_aside(self) -> list[SetAside]:
         """The lines of records that were read and that no number rests on."""
         return self._files.set_aside
+
+    def unverified_of(self, trial_id: str) -> int:
+        """Return how many lines of a trial that were read have no checksum, as older versions wrote them."""
+        return self._files.unverified_below(self._folder_of(trial_id))
 
     def set_aside_of(self, trial_id: str) -> list[SetAside]:
         """Return those of a trial."""
@@ -246,7 +250,7 @@ class Store:
             message = f"launch of an unknown trial {record.trial}; add the trial first"
             raise ValueError(message)
         with self._lock:
-            append_line(self._folder, folder / kind_of(record).file, record.to_json())
+            self._append(folder / kind_of(record).file, record)
 
     def records(self, kind: RecordKind[KeptRecord], trial_id: str) -> list[KeptRecord]:
         """Return a trial's launches of a kind in the order in which they ran; unfit and damaged lines are set aside."""
@@ -273,7 +277,7 @@ class Store:
     def append_equivalence(self, result: EquivalenceResult) -> None:
         """Add a result of the equivalence check and wait until it is on the disk."""
         with self._lock:
-            append_line(self._folder, self.path / "equivalence.jsonl", result.to_json())
+            self._append(self.path / "equivalence.jsonl", result)
 
     def equivalence(self) -> list[EquivalenceResult]:
         """Return the results of the equivalence check, oldest first."""
@@ -288,7 +292,7 @@ class Store:
     def append_net(self, launch: NetLaunch) -> None:
         """Add a launch of the network benchmark and wait until it is on the disk."""
         with self._lock:
-            append_line(self._folder, self.path / "net.jsonl", launch.to_json())
+            self._append(self.path / "net.jsonl", launch)
 
     def net(self) -> list[NetLaunch]:
         """Return the launches of the network benchmark, oldest first."""
@@ -302,9 +306,13 @@ class Store:
         for trial in self.trials():
             kinds = {kind: self.iter_records(kind, trial.id) for kind in RECORD_KINDS}
             progress = trial_progress(trial, kinds, verdicts.get(trial.id))
+            progress["unverified"] = self.unverified_of(trial.id)
             progress["set_aside"] = [each.model_dump() for each in self.set_aside_of(trial.id)]
             found.append(progress)
         return found
+
+    def _append(self, path: Path, record: StoredRecord) -> None:
+        append_line(self._folder, path, record.to_json() | {"schema": SCHEMA})
 
     def _folder_of(self, trial_id: str) -> Path:
         if mistake := file_name_mistake(trial_id):
@@ -323,4 +331,4 @@ def _header_of(study_json: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pretty(value: Mapping[str, Any]) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+    return (json_text(value, indent=1, sort_keys=True) + "\n").encode()

@@ -7,6 +7,7 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
    framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
    ``schedule``, ``environment_variables``, ``site`` and ``lost_hosts`` of a launch; ``container`` of its environment
    and of a trial; the kinds ``loader`` and ``training``.
+2. A line ends with a checksum. Lines of schema 1 are read as before, and count as unverified.
 """
 
 import abc
@@ -29,7 +30,8 @@ from steptime.measurements.record_fields import (
     first_mistake,
 )
 
-SCHEMA = 1
+SCHEMA = 2
+_UNSIGNED = 1
 
 Status = Literal["ok", "failed"]
 
@@ -48,9 +50,9 @@ class StoredRecord:
     The keys of a line keep their order, so that a file which two versions wrote can be compared line by line."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line's object."""
+        """Return the line's object as a line without a checksum has it."""
         values = asdict(self)
-        line: dict[str, Any] = {"schema": SCHEMA, "kind": self.kind}
+        line: dict[str, Any] = {"schema": _UNSIGNED, "kind": self.kind}
         for name, value in values.items():
             line |= {own: values[own] for own, follower in self.stands_before.items() if follower == name}
             line.setdefault(name, value)

@@ -1,6 +1,7 @@
 """Where a series of step times becomes steady, and how many independent steps the steady part is worth."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,9 @@ def find_steady(times: NDArray[np.float64]) -> Steady:
     size = len(times)
     if size < _FEWEST:
         return Steady(0, 1.0, float(size))
-    logs = np.log(np.maximum(times, max(_SHORT * float(np.median(times)), np.finfo(np.float64).tiny)))
+    middle = np.partition(times, [(size - 1) // 2, size // 2])
+    median = float(middle[(size - 1) // 2] + middle[size // 2]) / 2.0
+    logs = np.log(np.maximum(times, max(_SHORT * median, np.finfo(np.float64).tiny)))
     width = -(-size // _POINTS)
     points = logs[: size - size % width].reshape(-1, width).mean(axis=1)
     starts = _starts(len(points))
@@ -58,6 +61,7 @@ def inefficiencies(series: NDArray[np.float64]) -> NDArray[np.float64]:
     return _summed(series - series.mean(axis=1, keepdims=True), counts)
 
 
+@cache
 def _starts(size: int) -> NDArray[np.int64]:
     # Transients are short, so candidates lie close together at the beginning.
     spread = np.geomspace(1, size // 2, _CANDIDATES).astype(np.int64)

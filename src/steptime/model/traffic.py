@@ -20,7 +20,7 @@ _PLANNED_WIDTH = 4
 _PLACE_BYTES = 4
 _COMPRESSED = {"fp16": 1 / 2, "bf16": 1 / 2, "onebit": 1 / 32}
 """What is left of a gradient of 32 bits."""
-_GRADIENTS = ("allreduce", "reduce_scatter", "push")
+_GRADIENTS = ("allreduce", "reduce_scatter", "push", "star")
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,16 @@ def with_traffic(graph: StepGraph, traffic: Traffic, workers: int, per_host: int
     return replace(graph, plan=plan._replace(messages=tuple(messages), gathers=gathers, after_update=after))
 
 
+def ignored_option(graph: StepGraph, traffic: Traffic) -> str | None:
+    """Return ``name=value`` of an option that changes nothing of what a step sends, on whatever hosts; None if none."""
+    options = {name: getattr(traffic, name) for name in ("gradient_precision", "compression", "shard")}
+    for name, value in options.items():
+        alone = replace(AS_PLANNED, **{name: value})
+        if alone != AS_PLANNED and with_traffic(graph, alone, workers=4, per_host=2).plan == graph.plan:
+            return f"{name}={value}"
+    return None
+
+
 def _compressed(message: PlannedMessage, traffic: Traffic, width: float, workers: int) -> PlannedMessage:
     if message.operation not in _GRADIENTS or traffic.compression == "none":
         return message._replace(bytes=round(message.bytes * width))
@@ -71,6 +81,9 @@ def _compressed(message: PlannedMessage, traffic: Traffic, width: float, workers
         kept = traffic.kept * message.bytes / _PLANNED_WIDTH * (_PLANNED_WIDTH + _PLACE_BYTES)
         if message.operation == "push":
             return message._replace(bytes=round(kept))
+        if message.operation == "star":
+            # As many bytes go back as come: to the middle its own values alone, and back those of all workers.
+            return message._replace(bytes=round(kept * (workers + 1) / 2))
         return message._replace(operation="all_gather", bytes=round(kept * workers))
     return message._replace(bytes=round(message.bytes * _COMPRESSED[traffic.compression]))
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from pydantic import ValidationError
 
 import steptime
+from steptime.errors import StoreError
 from steptime.measurements.interval import t_quantile
+from steptime.measurements.record_fields import first_mistake
 from steptime.measurements.store import Store
 from steptime.model.policies import has_own_policy, has_policy
 from steptime.predict.compute_fit import ComputeFit, fit_computing
@@ -57,19 +60,25 @@ def fit(store: Store, observations: Sequence[Observation], tables: Sequence[Nccl
         store: the folder.
         observations: of its trials.
         tables: of nccl-tests, on the same hosts.
+
+    Raises StoreError where a number that was found lies outside every model.
     """
     machine = machine_of(store.machine() or {})
-    net = [*net_links(store.net()), *(each.link for each in fit_tables(tables, machine.gpu))]
     keys = dict.fromkeys(each.key for each in observations)
-    return Profile(
-        format_version=SCHEMA,
-        written_by=steptime.__version__,
-        results=str(store.study_json.get("name", store.path.name)),
-        machine=machine,
-        steps=sum(each.step_count for each in observations),
-        groups=[fit_group(key, observations, machine, net) for key in keys],
-        net=net,
-    )
+    try:
+        net = [*net_links(store.net()), *(each.link for each in fit_tables(tables, machine.gpu))]
+        return Profile(
+            format_version=SCHEMA,
+            written_by=steptime.__version__,
+            results=str(store.study_json.get("name", store.path.name)),
+            machine=machine,
+            steps=sum(each.step_count for each in observations),
+            groups=[fit_group(key, observations, machine, net) for key in keys],
+            net=net,
+        )
+    except ValidationError as error:
+        message = f"no model describes what {store.path} holds ({first_mistake(error)}); measure it again"
+        raise StoreError(message) from error
 
 
 def fit_group(

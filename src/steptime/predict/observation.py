@@ -5,8 +5,10 @@ Launches are read one at a time, so that a large results folder needs no memory.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from steptime.errors import StoreError
 from steptime.measurements.ablation.imbalance import imbalance
@@ -23,6 +25,22 @@ from steptime.predict.machine_effects import crossed_token_buckets, preemptions_
 from steptime.study.strategies import strategy_named
 from steptime.study.trial import OptionValue, ServerPlacement, Trial, Tuning
 
+# A profile holds the numbers of groups and deployments: their bounds are those of any trial, and are tested when a
+# profile is read. Numbers inside them can be multiplied and divided without leaving those of a computer.
+Size = Annotated[int, Field(ge=1, le=10**9)]
+"""Of workers, hosts, samples and threads."""
+Number = Annotated[int, Field(ge=0, le=10**9)]
+"""Of what there need not be any."""
+Seconds = Annotated[float, Field(ge=0.0, le=1e15)]
+"""Which may be none."""
+PositiveSeconds = Annotated[float, Field(ge=1e-15, le=1e15)]
+EndSeconds = Annotated[float, Field(ge=1e-150, le=1e150)]
+"""Of an interval, which few launches leave wide."""
+Rate = Annotated[float, Field(ge=1e-6, le=1e18)]
+"""Bytes per second."""
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+PositiveShare = Annotated[float, Field(ge=1e-9, le=1.0)]
+
 
 @dataclass(frozen=True)
 class GroupKey:
@@ -35,16 +53,16 @@ class GroupKey:
     classes: int
     dataset: str | None
     loader: str
-    loader_processes: int
+    loader_processes: Number
     device: str
     precision: str
-    threads: int
+    threads: Size
     options: tuple[tuple[str, OptionValue], ...]
     """Sorted by name; without those that ``Deployment`` has."""
     tuning: Tuning = "documented"
     """Trials of two tiers are never one group, even where they differ in nothing but an option that ``Deployment``
     has."""
-    cores_per_worker: int | None = None
+    cores_per_worker: Size | None = None
     """None if a worker has as many cores as compute threads."""
     environment_variables: tuple[tuple[str, str], ...] = ()
     """That the study set, sorted by name."""
@@ -80,30 +98,30 @@ class GroupKey:
 class Deployment:
     """The size of a trial: workers, servers, hosts and the links between them; SI units."""
 
-    workers: int
-    batch: int
+    workers: Size
+    batch: Size
     """Per worker."""
-    servers: int = 0
+    servers: Number = 0
     placement: ServerPlacement | None = None
-    hosts: int = 1
+    hosts: Size = 1
     """Of workers."""
-    server_hosts: int = 0
+    server_hosts: Number = 0
     """Of servers alone."""
-    workers_per_host: int = 1
+    workers_per_host: Size = 1
     emulated: bool = False
     """Whether the hosts are parts of one machine and share its cores."""
-    bandwidth: float | None = None
+    bandwidth: Rate | None = None
     """Bytes per second that links between hosts were asked to have; None if nothing limits them."""
-    delay_s: float = 0.0
-    bucket_mb: float | None = None
-    nics_per_host: int = 1
+    delay_s: Seconds = 0.0
+    bucket_mb: Annotated[float, Field(ge=1e-6, le=1e9)] | None = None
+    nics_per_host: Size = 1
     """Network cards of a host, each of the stated bandwidth."""
     traffic: Traffic = AS_PLANNED
-    accumulation: int = 1
+    accumulation: Size = 1
     """Passes over a batch for each exchange and update."""
     collectives: str | None = None
     """One of ``LIBRARIES``; None for NCCL on devices, and elsewhere for what the framework brings."""
-    cpu_share: float = 1.0
+    cpu_share: PositiveShare = 1.0
     """Of a core that each compute thread may use, where all hosts of workers are limited alike."""
 
     @property

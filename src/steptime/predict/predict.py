@@ -1,7 +1,8 @@
 """Predicting: from a profile and a query to predictions with intervals, or to refusals that name what to measure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from math import inf, isfinite
 
 import numpy as np
 
@@ -9,7 +10,8 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.json_form import Interval
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
-from steptime.model.policies import has_own_policy
+from steptime.model.policies import has_own_policy, has_policy
+from steptime.model.traffic import AS_PLANNED, ignored_option
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
@@ -18,7 +20,16 @@ from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
 from steptime.predict.query import Query, check_sizes
-from steptime.predict.step_model import INNER, OUTER, Contention, StepModel, costs_of, phases_of, step_of
+from steptime.predict.step_model import (
+    INNER,
+    OUTER,
+    Contention,
+    StepModel,
+    costs_of,
+    graph_of,
+    phases_of,
+    step_of,
+)
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
 from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
@@ -84,11 +95,39 @@ def predict(profile: Profile, workers: Sequence[int], queries: Sequence[Query]) 
 def predict_one(profile: Profile, target: Target, query: Query, workers: int) -> Prediction:
     """Return the prediction of one configuration, refused where the data cannot support it."""
     try:
-        return _predict(profile, target, query, workers)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            found = _predict(profile, target, query, workers)
+        _demand_sound(found)
     except Refusal as refusal:
         return Prediction(
             target.key, query, workers, None, None, None, None, None, {}, None, None, refused=str(refusal)
         )
+    return found
+
+
+def _demand_sound(found: Prediction) -> None:
+    """Raise Refusal where a number is not finite, a duration not positive, or an interval not in order."""
+    for name, interval in (
+        ("step time", found.step_s),
+        ("throughput", found.throughput),
+        ("efficiency", found.efficiency),
+        ("epoch time", found.epoch_s),
+    ):
+        if interval is not None and not 0.0 < interval.low <= interval.value <= interval.high < inf:
+            message = (
+                f"the models give a {name} of {interval.value:g} ({interval.low:g} to {interval.high:g}) with "
+                f"{found.workers} workers, which no step has; ask for a configuration nearer to the measured ones"
+            )
+            raise Refusal(message)
+    phases = {name: phase for name, phase in found.phases.items() if phase is not None}
+    wrong = [name for name, each in phases.items() if not -inf < each.low_s <= each.value_s <= each.high_s < inf]
+    others = [found.extrapolation or 0.0, *astuple(found.shares or IntervalShares(0.0, 0.0, 0.0))]
+    if wrong or not all(map(isfinite, others)):
+        message = (
+            f"the models give no finite {wrong[0] if wrong else 'uncertainty'} with {found.workers} "
+            "workers; ask for a configuration nearer to the measured ones"
+        )
+        raise Refusal(message)
 
 
 @dataclass(frozen=True)
@@ -117,6 +156,7 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
         raise Refusal(message)
     topology = topology_of(profile, target, query, workers)
     deployment = topology.deployment
+    _refuse_ignored(target.key, deployment)
     cost = costs_of(target.key.workload, target.key.input_shape, target.key.classes)
     parameters, scaled = _parameters(target, group, topology, cost, rng)
     extrapolation = _extrapolation(profile, group, topology, scaled)
@@ -159,6 +199,16 @@ def _predict(profile: Profile, target: Target, query: Query, workers: int) -> Pr
         shares=uncertain.shares,
         narrowing=narrowing(parameters, uncertain, extrapolation, target.exchange or group, workers),
     )
+
+
+def _refuse_ignored(key: GroupKey, deployment: Deployment) -> None:
+    """Raise Refusal where an option of the traffic changes nothing: its prediction would be of a step without it."""
+    if deployment.traffic == AS_PLANNED or not has_policy(key.strategy):
+        return
+    option = ignored_option(graph_of(key, replace(deployment, traffic=AS_PLANNED)), deployment.traffic)
+    if option is not None:
+        message = f"{option} changes nothing of what {key.framework} sends with {key.strategy}; leave it out"
+        raise Refusal(message)
 
 
 def _computing_group(target: Target) -> ProfileGroup:

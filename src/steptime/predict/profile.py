@@ -9,8 +9,9 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 """
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
-from math import prod
+from math import isclose, prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -19,18 +20,38 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from steptime.errors import FileError, StoreError, choices_message
+from steptime.model.collectives import LIBRARIES
 from steptime.model.nccl import Medium
+from steptime.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.plain_file import write_whole
 from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
-from steptime.predict.observation import Deployment, GroupKey
-from steptime.predict.posterior import DRAWS
+from steptime.predict.observation import (
+    Deployment,
+    EndSeconds,
+    GroupKey,
+    Number,
+    PositiveSeconds,
+    Rate,
+    Seconds,
+    Share,
+    Size,
+)
+from steptime.predict.posterior import DRAWS, bounds
+from steptime.predict.step_model import BOUNDS, INNER, OUTER
 from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
 SCHEMA = 3
 _MOST_BYTES = 64 * 1024**2
 _MOST_COUNT = 10**9
-"""Of workers, samples of a batch, values of a sample, and classes."""
+"""Of values of a sample, and of classes."""
+_ROUNDING = 1e-4
+"""Relative; the fit keeps six digits."""
+
+Difference = Annotated[float, Field(ge=-1e15, le=1e15)]
+"""Seconds, of which a difference of two measurements may be negative."""
+Efficiency = list[tuple[Annotated[float, Field(ge=0.0, le=1e18)], Annotated[float, Field(ge=1e-9, le=1e9)]]]
+"""Bytes of messages, and the modelled over the measured seconds of each; empty without a table."""
 
 How = Literal["measured", "apportioned", "prior"]
 """``measured``: fitted to records of that phase; ``apportioned``: a measured total, divided by the workload's
@@ -65,23 +86,21 @@ class FittedParameter(_ProfileForm):
 class LinkEstimate(_ProfileForm):
     """The link between workers, before the factors that a group's own records put on it."""
 
-    latency_s: float
-    """Seconds of one step of the exchange's algorithm before its bytes."""
-    rate: float
-    """Bytes per second."""
+    latency_s: Seconds
+    """Of one step of the exchange's algorithm before its bytes."""
+    rate: Rate
     source: LinkSource
     between_hosts: bool
-    nominal_rate: float | None = None
+    nominal_rate: Rate | None = None
     """The bandwidth that was asked for, or None."""
-    alpha_s: float | None = None
+    alpha_s: Seconds | None = None
     """One way of one byte over a plain socket."""
-    error: float = 0.0
+    error: Annotated[float, Field(ge=0.0, le=1e9)] = 0.0
     """Largest relative error of the line through the micro-benchmark's sizes."""
     medium: Medium = "network"
-    switch_share: float = 0.0
-    """Share of the rate at which the switch of a host reduces; 0 where it does not."""
-    efficiency: list[tuple[float, float]] = []
-    """Bytes of messages, and the modelled over the measured seconds of each; empty without a table."""
+    switch_share: Share = 0.0
+    """Of the rate at which the switch of a host reduces; 0 where it does not."""
+    efficiency: Efficiency = []
 
 
 class NetLink(_ProfileForm):
@@ -91,18 +110,18 @@ class NetLink(_ProfileForm):
     back_end: str
     operation: str
     launcher: str
-    workers: int
-    servers: int
+    workers: Size
+    servers: Number
     between_hosts: bool
-    nominal_rate: float | None
-    delay_s: float
-    latency_s: float
-    rate: float
-    alpha_s: float | None
-    worst_error: float
+    nominal_rate: Rate | None
+    delay_s: Seconds
+    latency_s: Seconds
+    rate: Rate
+    alpha_s: Seconds | None
+    worst_error: Annotated[float, Field(ge=-1e9, le=1e9)]
     medium: Medium = "network"
-    switch_share: float = 0.0
-    efficiency: list[tuple[float, float]] = []
+    switch_share: Share = 0.0
+    efficiency: Efficiency = []
 
 
 class MeasuredConfiguration(_ProfileForm):
@@ -111,20 +130,38 @@ class MeasuredConfiguration(_ProfileForm):
     trial: str
     strategy: str
     deployment: Deployment
-    step_s: float
-    low_s: float
-    high_s: float
-    launches: int
-    ablation_launches: int
-    phases: dict[str, float | None]
+    step_s: PositiveSeconds
+    low_s: EndSeconds
+    high_s: EndSeconds
+    launches: Size
+    ablation_launches: Number
+    phases: dict[str, Difference | None]
     """Means of its ablation launches, seconds; empty where there are none."""
     link: LinkEstimate | None
     """None if its workers have nothing between them."""
     inner: LinkEstimate | None = None
     """Inside hosts, where several workers of each exchange with other hosts."""
-    pieces: list[tuple[float, float]]
+    pieces: list[tuple[Annotated[float, Field(ge=0.0, le=1e18)], Share]]
     """Bytes of each piece of gradients, and the share of the backward pass after which it went; empty if unknown."""
     effects: MachineEffects = NO_EFFECTS
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        _demand_order("step_s", self.low_s, self.step_s, self.high_s)
+        traffic, collectives = self.deployment.traffic, self.deployment.collectives
+        for name, value, choices in (
+            ("traffic.gradient_precision", traffic.gradient_precision, WIDTHS),
+            ("traffic.compression", traffic.compression, COMPRESSIONS),
+            ("traffic.shard", traffic.shard, SHARDS),
+            ("collectives", collectives or next(iter(LIBRARIES)), LIBRARIES),
+        ):
+            if value not in choices:
+                message = f"deployment.{name}: {choices_message('value', value, choices)}"
+                raise ValueError(message)
+        if not 0.0 < traffic.kept <= 1.0:
+            message = f"deployment.traffic.kept: {traffic.kept:g} is not a share above 0"
+            raise ValueError(message)
+        return self
 
 
 class PredictedSeconds(_ProfileForm):
@@ -134,14 +171,19 @@ class PredictedSeconds(_ProfileForm):
     low_s: float
     high_s: float
 
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        _demand_order("value_s", self.low_s, self.value_s, self.high_s)
+        return self
+
 
 class HeldOut(_ProfileForm):
     """A configuration that was left out of the fit, and its prediction from the other configurations; seconds."""
 
     trial: str
-    workers: int
-    batch: int
-    measured_s: float
+    workers: Size
+    batch: Size
+    measured_s: PositiveSeconds
     predicted: PredictedSeconds
     phases: dict[str, PredictedSeconds | None]
     """Predictions of each phase."""
@@ -159,7 +201,7 @@ class ProfileGroup(_ProfileForm):
     measured: list[MeasuredConfiguration]
     """Configurations of this strategy, then others that show the computing of its workers."""
     parameters: dict[str, FittedParameter]
-    spread: Annotated[float, Field(ge=0)]
+    spread: Annotated[float, Field(ge=0.0, le=100.0)]
     """Relative standard deviation of a launch around the model of its phase."""
     held_out: list[HeldOut]
     notes: list[str]
@@ -169,33 +211,60 @@ class ProfileGroup(_ProfileForm):
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
-        for each in self.measured:
-            sizes = each.deployment
-            least = min(sizes.workers, sizes.batch, sizes.hosts, sizes.workers_per_host, sizes.servers + 1)
-            if least < 1 or max(sizes.workers, sizes.batch) > _MOST_COUNT:
-                message = f"the deployment of {each.trial} has sizes that no trial has"
-                raise ValueError(message)
         if not self.measured and self.refused is None:
             message = "a group without a measured configuration predicts nothing"
             raise ValueError(message)
         sample = prod(self.key.input_shape)
         if not (1 <= sample <= _MOST_COUNT and min(self.key.input_shape) > 0 and 1 <= self.key.classes <= _MOST_COUNT):
-            message = f"no workload has samples of {self.key.input_shape} in {self.key.classes} classes"
+            message = (
+                f"key: no workload has samples (input_shape) of {self.key.input_shape} in {self.key.classes} classes"
+            )
             raise ValueError(message)
         if self.key.strategy not in STRATEGIES:
             raise ValueError(choices_message("strategy", self.key.strategy, STRATEGIES))
-        if len({len(each.draws) for each in self.parameters.values()} - {DRAWS}) > 0:
-            message = f"a parameter has not {DRAWS} draws"
-            raise ValueError(message)
+        if self.parameters and (mistake := _parameters_mistake(self.parameters)):
+            raise ValueError(mistake)
         return self
+
+
+def _parameters_mistake(parameters: Mapping[str, FittedParameter]) -> str | None:
+    """Return what no fit gives: a parameter too many or too few, a draw out of bounds, a number not of its draws."""
+    needed = BOUNDS.keys() - {*OUTER, *INNER}
+    for name in sorted(needed ^ parameters.keys()):
+        if name not in BOUNDS:
+            return f"parameters: {choices_message('parameter', name, BOUNDS)}"
+        if name in needed:
+            return f"parameters: {name} is missing"
+    for name, parameter in parameters.items():
+        if len(parameter.draws) != DRAWS:
+            return f"parameters.{name}.draws: they are {len(parameter.draws)}, not {DRAWS}"
+        least, most = BOUNDS[name]
+        draws = np.asarray(parameter.draws)
+        outside = np.flatnonzero((draws < least) | (draws > most))
+        if len(outside):
+            number = int(outside[0])
+            value = parameter.draws[number]
+            return f"parameters.{name}.draws.{number}: {value:g} is not from {least:g} to {most:g}"
+        low, high = bounds(draws)
+        for part, wanted in (("low", low), ("value", float(np.median(draws))), ("high", high)):
+            found = getattr(parameter, part)
+            if not isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=1e-300):
+                return f"parameters.{name}.{part}: it is {found:g}, and {wanted:g} by its draws"
+    return None
+
+
+def _demand_order(name: str, low: float, value: float, high: float) -> None:
+    if not low <= value <= high:
+        message = f"{name}: {value:g} is not between low_s, {low:g}, and high_s, {high:g}"
+        raise ValueError(message)
 
 
 class Machine(_ProfileForm):
     """The machine that was measured."""
 
     cpu: str | None
-    cores: Annotated[int, Field(ge=1)]
-    gpus: Annotated[int, Field(ge=0)]
+    cores: Size
+    gpus: Number
     gpu: str | None = None
     """The devices' name as their driver has it."""
 
@@ -208,7 +277,7 @@ class Profile(_ProfileForm):
     results: str
     """The folder's study, by name."""
     machine: Machine
-    steps: int
+    steps: Annotated[int, Field(ge=0)]
     """Step records that were read."""
     groups: list[ProfileGroup]
     net: list[NetLink]
@@ -263,11 +332,10 @@ def read_profile(path: Path) -> Profile:
         )
         raise StoreError(message)
     try:
-        return Profile.model_validate_json(text)
+        return Profile.model_validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        message = (
-            f"{path}, key {place}: {first['msg']}; the file was changed; fit again: steptime fit RESULTS -o {path}"
-        )
+        reason = first["msg"].removeprefix("Value error, ")
+        message = f"{path}, key {place}: {reason}; the file was changed; fit again: steptime fit RESULTS -o {path}"
         raise StoreError(message) from error

@@ -20,11 +20,19 @@ from steptime.workloads.table import LIBRARY
 
 _BITS = 8
 _DOTS = ("…", "...")
-_MOST_WORKERS = 1_000_000
+_MOST_WORKERS = 100_000
+"""No exchange of so many was ever measured; whatever has more of anything is outside every model."""
 _MOST_COUNTS = 1000
 """Numbers of workers in one command."""
 _MOST_QUERIES = 1000
-_MOST_DIGITS = 12
+_MOST_BATCH = 10**6
+"""Of a worker; all of them have at most a thousand times as many."""
+_MOST_PER_HOST = 10_000
+_MOST_SAMPLES = 10**12
+_LEAST_MIB, _MOST_MIB = 1e-6, 1e6
+_LEAST_SHARE = 1e-6
+_LEAST_RATE, _MOST_RATE = 1e3 / _BITS, 1e15 / _BITS
+_MOST_DELAY_S = 100.0
 
 
 @dataclass(frozen=True)
@@ -69,11 +77,16 @@ class Query:
     """The values as they were written, by key, for those keys that had several."""
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) < 1:
-        message = f"{text[:40]!r} is not a number of at least 1 and at most {_MOST_DIGITS} digits"
-        raise ValueError(message)
-    return int(text)
+def _count(most: int) -> Callable[[str], int]:
+    """Return the reader of a whole number from 1 on; more than ``most`` is outside every model."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or len(text) > len(str(most)) or not 1 <= int(text) <= most:
+            message = f"{text[:40]!r} is not a whole number from 1 to {most}"
+            raise ValueError(message)
+        return int(text)
+
+    return read
 
 
 def _size(text: str) -> float:
@@ -81,16 +94,24 @@ def _size(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0.0 < value < float("inf"):
-        message = f"{text!r} is not a size in MiB above 0"
+    if not _LEAST_MIB <= value <= _MOST_MIB:
+        message = f"{text!r} is not a size in MiB from {_LEAST_MIB:g} to {_MOST_MIB:g}"
         raise ValueError(message)
     return value
 
 
+def _delay(text: str) -> float:
+    seconds = parse_duration(text)
+    if not seconds <= _MOST_DELAY_S:
+        message = f"{text!r} is longer than any link delays; the most is {_MOST_DELAY_S:g}s"
+        raise ValueError(message)
+    return seconds
+
+
 def _share(text: str) -> float:
     share = parse_share(text)
-    if not 0.0 < share <= 1.0:
-        message = f"{text!r} is not a share; write for example 1% or 0.01"
+    if not _LEAST_SHARE <= share <= 1.0:
+        message = f"{text!r} is not a share from {_LEAST_SHARE:g} to 1; write for example 1% or 0.01"
         raise ValueError(message)
     return share
 
@@ -98,7 +119,10 @@ def _share(text: str) -> float:
 def _rate(text: str) -> float:
     rate = parse_bit_rate(text) / _BITS
     if rate <= 0.0:
-        message = f"{text!r} moves nothing; give a rate above 0, for example 25Gbit/s"
+        message = f"bandwidth must be positive, not {text!r}; write for example 25Gbit/s"
+        raise ValueError(message)
+    if not _LEAST_RATE <= rate <= _MOST_RATE:
+        message = f"bandwidth must be from 1kbit/s to 1000000Gbit/s, not {text!r}"
         raise ValueError(message)
     return rate
 
@@ -111,16 +135,16 @@ _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "device": ("device", str),
     "precision": ("precision", str),
     "tuning": ("tuning", str),
-    "batch_per_worker": ("batch_per_worker", _count),
-    "global_batch": ("global_batch", _count),
+    "batch_per_worker": ("batch_per_worker", _count(_MOST_BATCH)),
+    "global_batch": ("global_batch", _count(_MOST_BATCH * 1000)),
     "bucket_mb": ("bucket_mb", _size),
-    "servers": ("servers", _count),
+    "servers": ("servers", _count(_MOST_WORKERS)),
     "server_placement": ("server_placement", str),
-    "hosts": ("hosts", _count),
-    "workers_per_host": ("workers_per_host", _count),
-    "cores_per_host": ("cores_per_host", _count),
-    "gpus_per_host": ("workers_per_host", _count),
-    "nics_per_host": ("nics_per_host", _count),
+    "hosts": ("hosts", _count(_MOST_WORKERS)),
+    "workers_per_host": ("workers_per_host", _count(_MOST_PER_HOST)),
+    "cores_per_host": ("cores_per_host", _count(_MOST_PER_HOST)),
+    "gpus_per_host": ("workers_per_host", _count(_MOST_PER_HOST)),
+    "nics_per_host": ("nics_per_host", _count(_MOST_PER_HOST)),
     "nic_bandwidth": ("bandwidth", _rate),
     "nic": ("nic", str),
     "inner_bandwidth": ("inner_bandwidth", _rate),
@@ -130,10 +154,10 @@ _READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "compression": ("compression", str),
     "topk_share": ("topk_share", _share),
     "shard": ("shard", str),
-    "accumulation": ("accumulation", _count),
+    "accumulation": ("accumulation", _count(_MOST_BATCH)),
     "interconnect.bandwidth": ("bandwidth", _rate),
-    "interconnect.delay": ("delay_s", parse_duration),
-    "samples": ("samples", _count),
+    "interconnect.delay": ("delay_s", _delay),
+    "samples": ("samples", _count(_MOST_SAMPLES)),
 }
 KEYS = tuple(_READERS)
 """What may be changed, in the order of the documentation."""
@@ -290,6 +314,10 @@ def _contradictions(values: Mapping[str, list[tuple[str, Any]]]) -> Iterator[str
             "gpus_per_host",
             "nic_bandwidth",
             "nic",
+            "gradient_precision",
+            "compression",
+            "shard",
+            "collectives",
         ):
             if key in values:
                 yield (
@@ -309,6 +337,9 @@ def check_sizes(workers: Sequence[int], queries: Sequence[Query]) -> None:
 
 
 def _misfits(count: int, query: Query) -> Iterator[str]:
+    if not 1 <= count <= _MOST_WORKERS:  # as a program may ask
+        yield f"{count} is not a number of workers; give numbers from 1 to {_MOST_WORKERS}"
+        return
     if query.global_batch and query.global_batch % count:
         yield f"global_batch={query.global_batch} cannot be shared equally by {count} workers (--workers)"
     if query.hosts and query.hosts > count:

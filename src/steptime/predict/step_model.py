@@ -48,6 +48,17 @@ MEANINGS: Mapping[str, str] = {
     "overlap_efficiency": "share of the communication that the step graph lets hide behind computing that does hide",
 }
 
+_TIME, _FACTOR, _SHARE, _SPREAD = (0.0, 1e15), (1e-15, 1e15), (0.0, 1.0), (0.0, 1e9)
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    **{name: _FACTOR if "factor" in name else _TIME for name in MEANINGS},
+    "input_share": _SHARE,
+    "persistent": _SPREAD,
+    "transient": _SPREAD,
+    "timing": _FACTOR,
+    "overlap_efficiency": _SHARE,
+}
+"""The least and the largest draw of each parameter."""
+
 OUTER = ("latency_factor", "bandwidth_factor")
 INNER = ("inner_latency_factor", "inner_bandwidth_factor")
 """Factors on links inside a host: of its workers, where all are in one, or where rings run through several hosts."""

@@ -393,7 +393,7 @@ def _link_by_query(
         return link, (latency_spread, _SHARE_SPREAD), False
     reached = base.rate / base.nominal_rate if base.nominal_rate else _PRIOR_SHARE
     rate = base.rate if query.bandwidth is None else reached * query.bandwidth
-    alpha = base.alpha_s or base.latency_s / LATENCIES
+    alpha = base.alpha_s or base.latency_s / LATENCIES or _PRIOR_ALPHA
     latency = base.latency_s
     if query.delay_s is not None:
         # Latencies per step stay; the links themselves add to the nominal delay as much as was measured.

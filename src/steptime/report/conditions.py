@@ -76,8 +76,8 @@ _MARKS = (
     (
         "pooled over different",
         (
-            "Launches of several versions or schedules are in one number, which is that of none of them. Remove the "
-            "older ones, or measure into another folder."
+            "Launches of several versions, schedules or hosts are in one number, which is that of none of them. Remove "
+            "some, or measure into another folder."
         ),
     ),
     (

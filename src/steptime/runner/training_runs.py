@@ -11,13 +11,17 @@ import threading
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from steptime.datasets.validation import Split
 from steptime.errors import StoreError
-from steptime.measurements.accuracy.records import TrainingRun, worker_epoch
+from steptime.measurements.accuracy.records import TrainingRun, WorkerEpoch, worker_epoch
+from steptime.measurements.jsonlines import json_text
+from steptime.measurements.record_fields import first_mistake
 from steptime.measurements.record_kinds import TRAINING
 from steptime.measurements.store import Store
 from steptime.plain_file import PlainFolder
@@ -37,6 +41,8 @@ _PICKLED = ("engine", "scaler", "random")
 """Names of arrays under which older versions kept the state of DeepSpeed's engine, of torch's gradient scaler and of
 Paddle's random numbers."""
 _LOOK_S = 1.0
+_WRITTEN = TypeAdapter(list[list[dict[str, Any]]])
+_PART = TypeAdapter(WorkerEpoch)
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
     @contextmanager
     def followed(self, configuration: Trial, number: int, observer: Observer) -> Iterator[None]:
         """Tell the observer the epoch and the accuracy on worker 0's share, for as long as the launch runs."""
-        if refused := unread_part(self._results, self._checkpoint(configuration, number)):
+        if refused := unread_part(self._results, self._checkpoint(configuration, number), configuration.workers):
             observer.note(refused)
         over = threading.Event()
         what, path = self.describe(configuration, number), self.folder(configuration, number) / "worker-0.jsonl"
@@ -137,21 +143,25 @@ class TrainingRuns(AbstractRuns[Trial, TrainingRun]):
         return PlainFolder(self.inputs.results.absolute())
 
     def _kept_epochs(self, trial: Trial, number: int) -> list[list[dict[str, Any]]]:
-        return kept_epochs(self._results, self._checkpoint(trial, number))
+        return kept_epochs(self._results, self._checkpoint(trial, number), trial.workers)
 
     def _checkpoint(self, trial: Trial, number: int) -> Path:
         """Return the folder beside the run folder, which is made anew for every launch."""
         return trial_run_folder(self.inputs.results.absolute(), trial, "checkpoint", number)
 
 
-def kept_epochs(folder: PlainFolder, checkpoint: Path) -> list[list[dict[str, Any]]]:
+def kept_epochs(folder: PlainFolder, checkpoint: Path, workers: int) -> list[list[dict[str, Any]]]:
     """Return the epochs that a checkpoint has, each with every worker's part, or none if a launch cannot go on from it.
 
     Args:
         folder: the results folder.
         checkpoint: a folder in it.
+        workers: of the training.
     """
-    epochs = _named_epochs(folder, checkpoint)
+    try:
+        epochs = _named_epochs(folder, checkpoint, workers)
+    except ValueError:
+        return []
     try:
         arrays = [_arrays_of(folder, state) for state in _states(checkpoint, epochs)]
     except (OSError, StoreError, zipfile.BadZipFile):
@@ -159,9 +169,13 @@ def kept_epochs(folder: PlainFolder, checkpoint: Path) -> list[list[dict[str, An
     return [] if any(set(_PICKLED) & names for names in arrays) else epochs
 
 
-def unread_part(folder: PlainFolder, checkpoint: Path) -> str | None:
-    """Return which part of a checkpoint is not read because it is pickled, or None."""
-    for state in _states(checkpoint, _named_epochs(folder, checkpoint)):
+def unread_part(folder: PlainFolder, checkpoint: Path, workers: int) -> str | None:
+    """Return which part of a checkpoint is not read because it is pickled or has another form, or None."""
+    try:
+        epochs = _named_epochs(folder, checkpoint, workers)
+    except ValueError as error:
+        return f"{checkpoint / _EPOCHS} is damaged ({error}) and is not read, so that this training begins again"
+    for state in _states(checkpoint, epochs):
         try:
             found = _arrays_of(folder, state).intersection(_PICKLED)
         except (OSError, StoreError, zipfile.BadZipFile):
@@ -174,12 +188,26 @@ def unread_part(folder: PlainFolder, checkpoint: Path) -> str | None:
     return None
 
 
-def _named_epochs(folder: PlainFolder, checkpoint: Path) -> list[list[dict[str, Any]]]:
+def _named_epochs(folder: PlainFolder, checkpoint: Path, workers: int) -> list[list[dict[str, Any]]]:
+    """Return the epochs that a checkpoint names, none without a checkpoint; raises ValueError for another form."""
     try:
-        epochs: list[list[dict[str, Any]]] = json.loads(folder.read(checkpoint / _EPOCHS))
-        return epochs if len(epochs[-1]) else []
-    except (OSError, StoreError, ValueError, IndexError, TypeError, KeyError):
+        text = folder.read(checkpoint / _EPOCHS)
+    except (OSError, StoreError):
         return []
+    try:
+        epochs: list[list[dict[str, Any]]] = _WRITTEN.validate_python(json.loads(text))
+        for number, parts in enumerate(epochs):
+            if len(parts) != workers or any(part["epoch"] != number for part in parts):
+                message = f"epoch {number} is not one of each of {workers} workers"
+                raise ValueError(message)
+            for part in parts:
+                _PART.validate_json(json_text(asdict(worker_epoch(part))))
+    except ValidationError as error:
+        raise ValueError(first_mistake(error)) from error
+    except (KeyError, TypeError, RecursionError) as error:
+        message = f"a worker's part lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(message) from error
+    return epochs
 
 
 def _states(checkpoint: Path, epochs: list[list[dict[str, Any]]]) -> list[Path]:
