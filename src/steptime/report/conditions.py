@@ -9,6 +9,7 @@ from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
 from steptime.report.number_format import UNKNOWN, count, number
+from steptime.study.study import FURTHER_FIELDS
 from steptime.units import format_bytes, format_seconds
 
 _MACHINE = {
@@ -158,7 +159,8 @@ def settings(trial: TrialSummary) -> str:
         parts += [count(trial.cores_per_worker, "core") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
-    parts += [f"{name}={value}" for name, value in {**trial.options, **trial.environment_variables}.items()]
+    further = {field: getattr(trial, field) for field in FURTHER_FIELDS}
+    parts += [f"{name}={value}" for name, value in {**further, **trial.options, **trial.environment_variables}.items()]
     return ", ".join(parts)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from steptime.errors import StudyError
 from steptime.study.document import Document, Mistake, Path, read_value
-from steptime.study.study import AXES
+from steptime.study.study import AXIS_NAMES
 
 _NAMED = ("workloads", "loaders")
 """Lists whose items may be bare names."""
@@ -45,7 +45,7 @@ def _apply(document: Document, override: str) -> None:
 
 def _listed(text: str, path: Path) -> str:
     """``1,2,4`` means a list where a list is allowed."""
-    takes_list = path[-1] in (*AXES, "processes") or "options" in path or "environment_variables" in path
+    takes_list = path[-1] in (*AXIS_NAMES, "processes") or "options" in path or "environment_variables" in path
     written = text.strip()
     return f"[{written}]" if takes_list and "," in written and written[0] not in "[{\"'" else written
 
