@@ -97,13 +97,13 @@ class _KeySteps:
             return {"name": data}
         if isinstance(data, bool) and path in {("breakdown",), ("loader_alone",)}:
             return {}  # what `true` stands for
-        if path and key.isdigit() and data is not None and not isinstance(data, list):
+        if path and key.isdecimal() and data is not None and not isinstance(data, list):
             return [data]
         return data
 
     def _index(self, items: list[Any], key: str, path: Path) -> int:
         names = [item.get("name") if isinstance(item, dict) else item for item in items]
-        if key.isdigit() and int(key) < len(items):
+        if key.isdecimal() and int(key) < len(items):
             return int(key)
         if key in names:
             return names.index(key)

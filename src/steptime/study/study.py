@@ -30,6 +30,7 @@ from steptime.study.quantities import (
     Strict,
     TrueAllowed,
     VariableValues,
+    as_no_number,
     form_if_true,
     from_name,
     from_names,
@@ -277,7 +278,7 @@ SMALL = "small"
 class Study(Strict):
     """A question and the combinations that answer it."""
 
-    version: Literal[1] = 1
+    version: Annotated[Literal[1], BeforeValidator(as_no_number)] = 1
     """Version of the form of this file."""
     name: Name
     """Letters, digits, dot, dash and underscore; by default the name of the file."""
