@@ -91,7 +91,7 @@ def test_buckets_of_a_framework_without_them_are_refused():
     found = observed(World(), 1)
     profile = a_profile([replace(each, key=replace(each.key, framework="mxnet", strategy="ps_sync")) for each in found])
     assert asked(profile, 2, "bucket_mb=5").refused == (
-        "mxnet ps_sync has no option bucket_mb, which paddle and pytorch have; leave it out"
+        "mxnet ps_sync has no option bucket_mb, which paddle allreduce and pytorch allreduce have; leave it out"
     )
 
 

@@ -80,7 +80,9 @@ def option_mistake(framework: str, strategy: str, name: str, value: OptionValue)
     options = manifests[framework].options_for(strategy)
     if name in options:
         return options[name].facts.mistake(name, value)
-    having = [other for other, each in manifests.items() if name in each.options]
+    having = [
+        " ".join([other, *each.options[name].strategies]) for other, each in manifests.items() if name in each.options
+    ]
     others = f", which {' and '.join(having)} have" if having else ""
     return f"{framework} {strategy} has no option {name}{others}; leave it out"
 
