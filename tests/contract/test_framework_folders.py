@@ -3,6 +3,7 @@
 The demands are those of ``file_findings``, which ``steptime check`` makes too; each refuses a planted mistake.
 """
 
+import re
 import shutil
 from pathlib import Path
 
@@ -37,6 +38,55 @@ def test_the_files_of_a_framework_meet_every_demand(manifest):
     findings = file_findings(manifest)
     assert len(findings) > 10
     assert [(each.what, each.detail) for each in findings if not each.ok] == []
+
+
+def test_every_option_has_choices_bounds_or_a_form(manifest):
+    """So that a study is refused with a value that its workers would fail with."""
+    without = [
+        name
+        for name, option in manifest.options.items()
+        if not option.choices
+        and not (option.type == "bool" or option.pattern)
+        and not (
+            (option.minimum is not None or option.above is not None)
+            and (option.maximum is not None or option.below is not None)
+        )
+    ]
+    assert without == []
+
+
+ONE_OPTION = """
+title = "X"
+distribution = "x"
+python = ["3.11"]
+[strategies.single]
+[options.size]
+help = "how large something is, in values"
+"""
+
+
+@pytest.mark.parametrize("lines", ['type = "int"\ndefault = -3', 'type = "str"\ndefault = "x"'])
+def test_an_option_without_bounds_takes_every_value_of_its_type(tmp_path, lines):
+    (tmp_path / "framework.toml").write_text(ONE_OPTION + lines)
+    option = load_manifest(tmp_path / "framework.toml").options["size"]
+    assert option.facts.mistake("size", option.default) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('type = "int"\ndefault = 0\nminimum = 1', "default must be at least 1, not 0"),
+        ('type = "str"\ndefault = "x"\nminimum = 1', "bounds mean nothing to the type str"),
+        ('type = "int"\ndefault = 1\npattern = "a"\nexamples = ["a"]', "pattern and examples mean nothing to the type"),
+        ('type = "str"\ndefault = "a"\npattern = "a"', "pattern needs examples"),
+        ('type = "str"\ndefault = "a"\npattern = "("\nexamples = ["a"]', "is not a regular expression"),
+        ('type = "str"\ndefault = "a"\npattern = "a"\nexamples = ["b"]', "examples cannot be 'b'"),
+    ],
+)
+def test_limits_that_do_not_fit_their_option_are_refused(tmp_path, lines, said):
+    (tmp_path / "framework.toml").write_text(ONE_OPTION + lines)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        load_manifest(tmp_path / "framework.toml")
 
 
 def test_a_framework_has_a_server_where_a_strategy_needs_one(manifest):

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from steptime.study.document import Document, read_yaml
 from steptime.study.mistakes import form_mistakes
-from steptime.study.study import AXES, TRAIN_AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
+from steptime.study.study import AXIS_NAMES, TRAIN_AXES, Exclusion, Inclusion, LoaderChoice, Study, WorkloadChoice
 
 SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 
@@ -27,7 +27,7 @@ def test_the_batch_is_32_per_worker_unless_one_is_given(read):
     assert read(SMALLEST + "global_batch: 64").batch_per_worker is None
 
 
-@pytest.mark.parametrize("axis", [axis for axis in AXES if axis not in ("options", "environment_variables")])
+@pytest.mark.parametrize("axis", [axis for axis in AXIS_NAMES if axis not in ("options", "environment_variables")])
 def test_a_single_value_is_a_list_of_one(read, axis):
     value = {
         "frameworks": "mxnet",
@@ -109,7 +109,7 @@ def test_the_stored_form_is_itself_a_study_file(read):
 
 def test_include_and_exclude_know_the_same_axes():
     """What is trained beyond the study's own trials, and on other hosts, is said by an inclusion alone."""
-    assert set(Inclusion.model_fields) - {"train", "cluster"} == set(Exclusion.model_fields) == set(AXES)
+    assert set(Inclusion.model_fields) - {"train", "cluster"} == set(Exclusion.model_fields) == set(AXIS_NAMES)
 
 
 _TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=126) | st.sampled_from("äé漢🙂"))

@@ -237,7 +237,7 @@ ONE_MISTAKE = [
     pytest.param(
         TOP + "options:\n  pytorch:\n    bucket: 1",
         "race.yaml:5: options.pytorch.bucket: unknown option of pytorch 'bucket'; did you mean 'bucket_mb'? "
-        "(choices: bucket_mb, compile, layout, threads)",
+        "(choices: bucket_mb, compile, layout, momentum, nudges, rate, shards, threads)",
         id="unknown option",
     ),
     pytest.param(TOP + "options: {mxnet: {bucket: 1}}", "race.yaml:3: options.mxnet.bucket: mxnet has no options",
@@ -259,6 +259,28 @@ ONE_MISTAKE = [
         "(choices: nchw, nhwc)",
         id="option out of its choices",
     ),
+    pytest.param(TOP + "options: {pytorch: {shards: [1, 0]}}", "race.yaml:3: options.pytorch.shards: shards must be at "
+                 "least 1 and at most 1024, not 0", id="option below its minimum"),
+    pytest.param(TOP + "options: {pytorch: {shards: 1025}}", "race.yaml:3: options.pytorch.shards: shards must be at "
+                 "least 1 and at most 1024, not 1025", id="option over its maximum"),
+    pytest.param(TOP + "options: {pytorch: {rate: 0}}", "race.yaml:3: options.pytorch.rate: rate must be above 0, not "
+                 "0", id="option at a bound that it may come near"),
+    pytest.param(TOP + "options: {pytorch: {momentum: [-1, 0, 0.5, 1]}}", "race.yaml:3: options.pytorch.momentum: "
+                 "momentum must be -1, or at least 0 and below 1, not 1", id="option beside its bounds"),
+    pytest.param(TOP + "options: {pytorch: {nudges: [3@0-1, garbage]}}", "race.yaml:3: options.pytorch.nudges: nudges "
+                 "cannot be 'garbage'; write for example 'none' or '3@0-1'", id="option of another form"),
+    pytest.param(TOP + "exclude: {options: {pytorch: {shards: 0}}}", "race.yaml:3: exclude.options.pytorch.shards: "
+                 "shards must be at least 1 and at most 1024, not 0", id="option that an exclusion names"),
+    pytest.param(TOP + "breakdown: yes", "race.yaml:3: breakdown: 'yes' is neither true nor false nor a mapping; it "
+                 "takes the keys launches, seconds", id="yes for true"),
+    pytest.param(TOP + "optimizer: 3", "race.yaml:3: optimizer: 3 is neither a name nor a mapping; it takes the keys "
+                 "name, learning_rate, momentum, weight_decay, beta1, beta2, epsilon, trust_coefficient",
+                 id="number for a name"),
+    pytest.param(TOP + "version: true",
+                 "race.yaml:3: version: version 'true' is not known; this steptime reads version 1",
+                 id="truth is not a version"),
+    pytest.param(TOP + "launches: {min:\xa03}", "race.yaml:3: launches.'min:\\xa03': no-break space ('\\xa0') where "
+                 "YAML needs a plain one; type it anew", id="no-break space behind a key"),
     pytest.param(TOP + "seed: 1\nname: a\nseed: 2", "race.yaml:5: seed: is here and on line 3; a key may occur "
                  "once", id="repeated key"),
     pytest.param(TOP + "equivalence: {repeats: 1, steps: 1, repeats: 2}",
@@ -282,6 +304,16 @@ NO_YAML = [
                  "with spaces", id="tab"),
     pytest.param(TOP + "question: who: me", "race.yaml:3: not valid YAML: a second colon in one line; put a value that "
                  "holds ': ' in quotes", id="colon"),
+    pytest.param(TOP + "launches:\n  min:\xa03\n  max: 4",
+                 "race.yaml:4: not valid YAML: no-break space ('\\xa0') where YAML needs a plain one; type it anew",
+                 id="no-break space"),
+    pytest.param(TOP + "launches:\n\u3000 min: 3: 4",
+                 "race.yaml:4: not valid YAML: ideographic space ('\\u3000') where YAML needs a plain one; "
+                 "type it anew",
+                 id="ideographic space"),
+    pytest.param(TOP + "question: a\xa0b: c",
+                 "race.yaml:3: not valid YAML: a second colon in one line; put a value that holds ': ' in quotes",
+                 id="no-break space in a text"),
     pytest.param(TOP + "workers: [1, 2", "race.yaml:3: not valid YAML: while parsing a flow sequence: expected ',' or "
                  "']', but got '<stream end>'", id="open bracket"),
     pytest.param(TOP + "---\na: 1", "race.yaml:3: not valid YAML: a second document ('---') begins; one file holds one "

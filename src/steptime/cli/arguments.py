@@ -43,7 +43,7 @@ class Mistakes:
 
 def count(text: str) -> int:
     """Return a number of things; raises ValueError for what is none."""
-    if not text.isdigit():
+    if not text.isdecimal():
         message = f"{text!r} is not a whole number"
         raise ValueError(message)
     return int(text)

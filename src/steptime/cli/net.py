@@ -71,6 +71,7 @@ def net(
         ready_back_ends,
     )
     from steptime.runner.site import site_of_messages
+    from steptime.study.quantities import delay as emulated_delay
     from steptime.units import parse_bit_rate, parse_bytes, parse_duration
 
     manifests = load_manifests()
@@ -90,7 +91,7 @@ def net(
         launcher=launcher,
         hosts=emulated_hosts,
         bandwidth_bits_per_s=mistakes.read("--bandwidth", bandwidth, parse_bit_rate),
-        delay_s=mistakes.read("--delay", delay, parse_duration) or 0.0,
+        delay_s=mistakes.read("--delay", delay, emulated_delay) or 0.0,
         servers=servers,
         rounds=_ROUNDS,
         runs=-(-repeats // _ROUNDS),

@@ -10,6 +10,7 @@ from steptime.runner.expansion import skipped_in_words
 from steptime.runner.plan import StudyPlan, missing_in_words
 from steptime.runner.run_kinds import RUN_KINDS, TRAININGS
 from steptime.study.environment_variables import passed, stripped
+from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
 from steptime.units import format_seconds
 
@@ -84,6 +85,7 @@ def _name(trial: Trial, varied: Varied, *, helpers: bool) -> str:
     parts = [
         trial.framework,
         trial.strategy,
+        *(f"{field}={getattr(trial, field)}" for field in FURTHER_FIELDS),
         *(f"{name}={value}" for name, value in trial.options.items() if name in names),
         *(f"{name}={value}" for name, value in trial.environment_variables.items() if name in names),
     ]

@@ -1,5 +1,6 @@
 """The manifests: what every framework can do, by the ``framework.toml`` in its folder."""
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -60,11 +61,54 @@ class Option(_ManifestForm):
     """Values with which workers send rounded gradients: the equivalence check holds such trials, and none is ranked."""
     alters: list[OptionValue] = Field(default_factory=list)
     """Values with which something else is computed on purpose: such trials are neither checked nor ranked."""
+    minimum: float | None = None
+    """Of a number, as the three below; a study with a value outside is refused."""
+    maximum: float | None = None
+    above: float | None = None
+    """For what may come near a bound and not reach it."""
+    below: float | None = None
+    also: list[OptionValue] = Field(default_factory=list)
+    """Values outside of these bounds that have a meaning of their own."""
+    pattern: str | None = None
+    """The regular expression of a text that is not one of ``choices``."""
+    examples: list[str] = Field(default_factory=list)
+    """Texts that it matches, for whoever wrote another."""
 
     @property
     def facts(self) -> OptionFacts:
         """What a study must know to check a value of the option."""
-        return OptionFacts(self.type, self.default, tuple(self.choices), tuple(self.strategies))
+        bounds = {name: getattr(self, name) for name in ("minimum", "maximum", "above", "below", "pattern")}
+        return OptionFacts(
+            self.type,
+            self.default,
+            tuple(self.choices),
+            tuple(self.strategies),
+            also=tuple(self.also),
+            examples=tuple(self.examples),
+            **bounds,
+        )
+
+    @model_validator(mode="after")
+    def _limits_fit(self) -> "Option":
+        """Refuse limits that mean nothing to the type, and that the default or an example breaks."""
+        facts = self.facts
+        wrong: list[str] = []
+        if (facts.range or self.also) and self.type not in ("int", "float"):
+            wrong.append(f"bounds mean nothing to the type {self.type}; they are for int and float")
+        if (self.pattern is not None or self.examples) and self.type != "str":
+            wrong.append(f"pattern and examples mean nothing to the type {self.type}; they are for str")
+        if self.pattern is not None and not self.examples:
+            wrong.append("pattern needs examples, which an error shows")
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            wrong.append(f"pattern {self.pattern!r} is not a regular expression: {error}")
+        if (facts.range or self.pattern is not None) and not wrong:
+            values = [("default", self.default), *(("examples", example) for example in self.examples)]
+            wrong += filter(None, (facts.mistake(key, value) for key, value in values))
+        if wrong:
+            raise ValueError("; ".join(wrong))
+        return self
 
     def typed(self, value: OptionValue) -> OptionValue:
         """Return ``value`` in the option's type: 1 for a float option is 1.0, or one trial would have two ids."""

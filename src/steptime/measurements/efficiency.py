@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from steptime.measurements.comparison import Measured
 from steptime.measurements.summary_form import TrialSummary
 from steptime.study.strategies import strategy_named
+from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
 
 # Trials that differ in nothing else are points of one scaling curve.
@@ -24,6 +25,7 @@ _SAME = (
     "container",
     "batch_per_worker",
     "optimizer",
+    *FURTHER_FIELDS,
 )
 
 

@@ -16,6 +16,7 @@ from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.measurements.summary_form import Summary
 from steptime.study.environment_variables import in_words
+from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _PLAIN = (
         "launches",
         "failed_launches",
     ),
-    *("steps", "status", "reason"),
+    *("steps", "status", "reason", *FURTHER_FIELDS),
 )
 
 

@@ -113,7 +113,7 @@ def _processor_groups(own_groups: str | None = None, mounts: str | None = None) 
 def thermal_throttles() -> float | None:
     """How often since boot the processor slowed itself because of heat, over all cores."""
     counts = [_text(path) for path in _SYS_CPU.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")]
-    numbers = [float(count) for count in counts if count.strip().isdigit()]
+    numbers = [float(count) for count in counts if count.strip().isdecimal()]
     return sum(numbers) if numbers else None
 
 
@@ -122,7 +122,7 @@ def cpu_hz() -> float | None:
     frequencies = []
     for path in _SYS_CPU.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"):
         text = _text(path).strip()
-        if text.isdigit():
+        if text.isdecimal():
             frequencies.append(float(text) * 1e3)
     if not frequencies:
         lines = _text(Path("/proc/cpuinfo")).splitlines()

@@ -43,6 +43,7 @@ from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.sites import best_first, incomparable, site_forms
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import (
+    KEYS_OF_TRIAL,
     DatasetForm,
     Efficiency,
     EquivalenceSummary,
@@ -262,34 +263,21 @@ def _trial_summary(
     elif found is None and result.training is None:
         status, reason = "failed", result.failure or _why_nothing(result.set_aside)
     names = varied_names(trial, varied)
+    written = {
+        "input_shape": list(trial.input_shape),
+        "options": dict(trial.options),
+        "cores_per_worker": trial.cores_per_worker or trial.threads,
+        "environment_variables": dict(trial.environment_variables),
+        "container": shlex.join(trial.container) or None,
+    }
     return TrialSummary(
+        **{**{key: getattr(trial, key) for key in KEYS_OF_TRIAL}, **written},
         id=trial.id,
         group=trial.group,
-        framework=trial.framework,
         framework_version=_version(result.last),
-        strategy=trial.strategy,
-        workload=trial.workload,
-        input_shape=list(trial.input_shape),
-        classes=trial.classes,
-        dataset=trial.dataset,
-        loader=trial.loader,
-        loader_processes=trial.loader_processes,
-        device=trial.device,
-        precision=trial.precision,
-        workers=trial.workers,
-        servers=trial.servers,
-        server_placement=trial.server_placement,
-        hosts=trial.hosts,
-        threads=trial.threads,
-        batch_per_worker=trial.batch_per_worker,
-        tuning=trial.tuning,
         tiers=tuple(result.tiers),
         implementation=result.implementation,
-        options=dict(trial.options),
         varied_options={name: value for name, value in trial.options.items() if name in names},
-        cores_per_worker=trial.cores_per_worker or trial.threads,
-        environment_variables=dict(trial.environment_variables),
-        container=shlex.join(trial.container) or None,
         varied_variables={name: value for name, value in trial.environment_variables.items() if name in names},
         launches=result.ok,
         failed_launches=result.failed,

@@ -23,7 +23,7 @@ from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stalls import Stalls
-from steptime.study.trial import OptionValue, Tuning
+from steptime.study.trial import OptionValue, Trial, Tuning
 
 SCHEMA = 2
 
@@ -155,6 +155,12 @@ class TrialSummary(JsonForm):
     """Interpreter, Python and package versions of the last launch."""
     noise: dict[str, float | None]
     """Median over launches of what else the machine did."""
+
+
+KEYS_OF_TRIAL = tuple(
+    key for key in TrialSummary.model_fields if key in Trial.model_fields and key not in ("training", "cluster")
+)
+"""The keys of a summary that are fields of its trial; the summary's training and cluster are what came of them."""
 
 
 class RankedTrial(JsonForm):

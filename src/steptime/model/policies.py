@@ -72,6 +72,21 @@ def _defaults(framework: str, strategy: str) -> dict[str, OptionValue]:
     return {} if known is None else {name: option.default for name, option in known.options_for(strategy).items()}
 
 
+def option_mistake(framework: str, strategy: str, name: str, value: OptionValue) -> str | None:
+    """Say why a framework cannot have a value of an option under a strategy; None if it can, or is not installed."""
+    manifests = manifest.load_manifests()
+    if framework not in manifests:
+        return None
+    options = manifests[framework].options_for(strategy)
+    if name in options:
+        return options[name].facts.mistake(name, value)
+    having = [
+        " ".join([other, *each.options[name].strategies]) for other, each in manifests.items() if name in each.options
+    ]
+    others = f", which {' and '.join(having)} have" if having else ""
+    return f"{framework} {strategy} has no option {name}{others}; leave it out"
+
+
 def has_policy(strategy: str) -> bool:
     """Say whether any framework's step can be planned under a strategy."""
     return strategy in PLAINEST or strategy in BROUGHT_BY

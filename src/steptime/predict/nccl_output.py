@@ -320,7 +320,7 @@ def _checked_time(size: int, time_us: float, algorithm: float, bus: object) -> t
 
 def _is_wrong(checked: str) -> bool:
     """Return whether the column ``#wrong`` counts wrong values; the error of old versions is not a whole number."""
-    return checked.isdigit() and int(checked[:9]) > 0
+    return checked.isdecimal() and int(checked[:9]) > 0
 
 
 def _runs_of_json(text: str, found: _FoundBeside) -> list[_NcclRun]:

@@ -10,13 +10,13 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.json_form import Interval
 from steptime.model.devices import transfer
 from steptime.model.layer_work import work_of
-from steptime.model.policies import has_own_policy, has_policy
+from steptime.model.policies import has_own_policy, has_policy, option_mistake
 from steptime.model.traffic import AS_PLANNED, ignored_option
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.machine_effects import combined
-from steptime.predict.observation import Deployment, GroupKey
+from steptime.predict.observation import BUCKET, Deployment, GroupKey
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup
 from steptime.predict.query import Query, check_sizes
@@ -148,6 +148,10 @@ def model_step(profile: Profile, target: Target, query: Query, workers: int, rng
     Raises Refusal where the data cannot support a number.
     """
     group = _computing_group(target)
+    if query.bucket_mb and (
+        mistake := option_mistake(target.key.framework, target.key.strategy, BUCKET, query.bucket_mb)
+    ):
+        raise Refusal(mistake)
     if strategy_named(target.key.strategy).single_baseline and workers > 1:
         message = (
             f"only one worker of {target.key.framework} was measured, which does not communicate; ask for a "

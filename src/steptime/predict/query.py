@@ -1,10 +1,10 @@
 """The query of a prediction: workers and ``key.path=value`` changes, read with all mistakes at once."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, get_args
 
 from steptime.errors import UsageError, choices_message
 from steptime.model.collectives import LIBRARIES
@@ -127,39 +127,64 @@ def _rate(text: str) -> float:
     return rate
 
 
-_READERS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "framework": ("framework", str),
-    "strategy": ("strategy", str),
-    "workload": ("workload", str),
-    "loader": ("loader", str),
-    "device": ("device", str),
-    "precision": ("precision", str),
-    "tuning": ("tuning", str),
-    "batch_per_worker": ("batch_per_worker", _count(_MOST_BATCH)),
-    "global_batch": ("global_batch", _count(_MOST_BATCH * 1000)),
-    "bucket_mb": ("bucket_mb", _size),
-    "servers": ("servers", _count(_MOST_WORKERS)),
-    "server_placement": ("server_placement", str),
-    "hosts": ("hosts", _count(_MOST_WORKERS)),
-    "workers_per_host": ("workers_per_host", _count(_MOST_PER_HOST)),
-    "cores_per_host": ("cores_per_host", _count(_MOST_PER_HOST)),
-    "gpus_per_host": ("workers_per_host", _count(_MOST_PER_HOST)),
-    "nics_per_host": ("nics_per_host", _count(_MOST_PER_HOST)),
-    "nic_bandwidth": ("bandwidth", _rate),
-    "nic": ("nic", str),
-    "inner_bandwidth": ("inner_bandwidth", _rate),
-    "inner_link": ("inner_link", str),
-    "collectives": ("collectives", str),
-    "gradient_precision": ("gradient_precision", str),
-    "compression": ("compression", str),
-    "topk_share": ("topk_share", _share),
-    "shard": ("shard", str),
-    "accumulation": ("accumulation", _count(_MOST_BATCH)),
-    "interconnect.bandwidth": ("bandwidth", _rate),
-    "interconnect.delay": ("delay_s", _delay),
-    "samples": ("samples", _count(_MOST_SAMPLES)),
+@dataclass(frozen=True)
+class _QueryKey:
+    """What the value of a key may be."""
+
+    read: Callable[[str], Any] = str
+    """Raises ValueError for a value that it cannot be."""
+    field: str | None = None
+    """Of the query; None if the key has its name."""
+    choices: Callable[[Profile], Iterable[str]] | None = None
+    """All names that it may be, given the profile; None if ``read`` decides."""
+
+
+def _measured(name: str) -> Callable[[Profile], list[str]]:
+    """Return the choices of a key of which the profile's groups have the only values."""
+    return lambda profile: sorted({getattr(group.key, name) for group in profile.groups})
+
+
+def _loaders(profile: Profile) -> list[str]:
+    return sorted({SYNTHETIC.name, NATIVE.name} | {group.key.loader for group in profile.groups})
+
+
+def _links(*, network: bool) -> Callable[[Profile], list[str]]:
+    return lambda _: [name for name, sheet in LINKS.items() if (sheet.medium == "network") == network]
+
+
+_KEYS: Mapping[str, _QueryKey] = {
+    "framework": _QueryKey(choices=_measured("framework")),
+    "strategy": _QueryKey(choices=lambda _: STRATEGIES),
+    "workload": _QueryKey(choices=lambda _: LIBRARY),
+    "loader": _QueryKey(choices=_loaders),
+    "device": _QueryKey(choices=lambda _: ["cpu", "cuda", *DEVICES]),
+    "precision": _QueryKey(choices=lambda _: ["fp32", "bf16"]),
+    "tuning": _QueryKey(choices=_measured("tuning")),
+    "batch_per_worker": _QueryKey(_count(_MOST_BATCH)),
+    "global_batch": _QueryKey(_count(_MOST_BATCH * 1000)),
+    "bucket_mb": _QueryKey(_size),
+    "servers": _QueryKey(_count(_MOST_WORKERS)),
+    "server_placement": _QueryKey(choices=lambda _: get_args(ServerPlacement)),
+    "hosts": _QueryKey(_count(_MOST_WORKERS)),
+    "workers_per_host": _QueryKey(_count(_MOST_PER_HOST)),
+    "cores_per_host": _QueryKey(_count(_MOST_PER_HOST)),
+    "gpus_per_host": _QueryKey(_count(_MOST_PER_HOST), "workers_per_host"),
+    "nics_per_host": _QueryKey(_count(_MOST_PER_HOST)),
+    "nic_bandwidth": _QueryKey(_rate, "bandwidth"),
+    "nic": _QueryKey(choices=_links(network=True)),
+    "inner_bandwidth": _QueryKey(_rate),
+    "inner_link": _QueryKey(choices=_links(network=False)),
+    "collectives": _QueryKey(choices=lambda _: LIBRARIES),
+    "gradient_precision": _QueryKey(choices=lambda _: WIDTHS),
+    "compression": _QueryKey(choices=lambda _: COMPRESSIONS),
+    "topk_share": _QueryKey(_share),
+    "shard": _QueryKey(choices=lambda _: SHARDS),
+    "accumulation": _QueryKey(_count(_MOST_BATCH)),
+    "interconnect.bandwidth": _QueryKey(_rate, "bandwidth"),
+    "interconnect.delay": _QueryKey(_delay, "delay_s"),
+    "samples": _QueryKey(_count(_MOST_SAMPLES)),
 }
-KEYS = tuple(_READERS)
+KEYS = tuple(_KEYS)
 """What may be changed, in the order of the documentation."""
 
 
@@ -224,7 +249,7 @@ def read_queries(overrides: Sequence[str], profile: Profile) -> list[Query]:
         key = key.strip()
         if not equals or not text.strip():
             wrong.append(f"override {override!r}: write KEY=VALUE, for example interconnect.bandwidth=25Gbit/s")
-        elif key not in _READERS:
+        elif key not in _KEYS:
             wrong.append(f"override {override!r}: {choices_message('key', key, KEYS)}")
         elif key in values:
             wrong.append(f"override {override!r}: {key} is given twice; several values are written {key}=A,B")
@@ -242,40 +267,25 @@ def read_queries(overrides: Sequence[str], profile: Profile) -> list[Query]:
 
 
 def _values(override: str, key: str, text: str, wrong: list[str]) -> Iterator[tuple[str, Any]]:
-    reader = _READERS[key][1]
     for part in (each.strip() for each in text.strip().strip("[]").split(",")):
         try:
-            yield part, reader(part)
+            yield part, _KEYS[key].read(part)
         except ValueError as error:
             wrong.append(f"override {override!r}: {error}")
 
 
 def _query(values: Mapping[str, list[tuple[str, Any]]], chosen: Sequence[tuple[str, Any]]) -> Query:
-    fields = {_READERS[key][0]: value for key, (_, value) in zip(values, chosen, strict=True)}
+    fields = {_KEYS[key].field or key: value for key, (_, value) in zip(values, chosen, strict=True)}
     several = {key: text for key, (text, _) in zip(values, chosen, strict=True) if len(values[key]) > 1}
     return Query(**fields, texts=several)
 
 
 def _unknown(values: Mapping[str, list[tuple[str, Any]]], profile: Profile) -> Iterator[str]:
-    keys = [group.key for group in profile.groups]
-    known: dict[str, list[str]] = {
-        "framework": sorted({key.framework for key in keys}),
-        "strategy": list(STRATEGIES),
-        "workload": list(LIBRARY),
-        "loader": sorted({SYNTHETIC.name, NATIVE.name} | {key.loader for key in keys}),
-        "device": ["cpu", "cuda", *DEVICES],
-        "precision": ["fp32", "bf16"],
-        "tuning": sorted({key.tuning for key in keys}),
-        "server_placement": ["own", "colocated"],
-        "nic": [name for name, sheet in LINKS.items() if sheet.medium == "network"],
-        "inner_link": [name for name, sheet in LINKS.items() if sheet.medium != "network"],
-        "collectives": list(LIBRARIES),
-        "gradient_precision": list(WIDTHS),
-        "compression": list(COMPRESSIONS),
-        "shard": list(SHARDS),
-    }
-    for key, choices in known.items():
-        for text, _ in values.get(key, []):
+    for key, each in _KEYS.items():
+        if each.choices is None or key not in values:
+            continue
+        choices = list(each.choices(profile))
+        for text, _ in values[key]:
             if text not in choices:
                 where = " in this profile" if key in ("framework", "tuning") else ""
                 what = key.replace("_", " ")

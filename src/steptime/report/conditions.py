@@ -22,6 +22,7 @@ from steptime.report.section import (
     Verbatim,
 )
 from steptime.report.trial_names import Names, check_name
+from steptime.study.study import FURTHER_FIELDS
 from steptime.units import format_bytes, format_seconds
 
 _MACHINE = {
@@ -272,7 +273,8 @@ def settings(trial: TrialSummary) -> str:
         parts += [count(trial.cores_per_worker, "core") + " per worker"]
     parts += [f"{count(trial.servers, 'server')}, {_PLACEMENTS[trial.server_placement]}"] if trial.servers else []
     parts += [count(trial.hosts, "host")] if trial.hosts > 1 else []
-    parts += [f"{name}={value}" for name, value in {**trial.options, **trial.environment_variables}.items()]
+    further = {field: getattr(trial, field) for field in FURTHER_FIELDS}
+    parts += [f"{name}={value}" for name, value in {**further, **trial.options, **trial.environment_variables}.items()]
     return ", ".join(parts)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from steptime.measurements.summary_form import EquivalenceSummary, TrialSummary
 from steptime.report.number_format import count
+from steptime.study.study import FURTHER_FIELDS
 
 # What a trial's group and options do not say, in the order in which it is tried as a distinction.
-_DISTINCTIONS = ("loader_processes", "servers", "server_placement", "threads", "hosts", "container")
+_DISTINCTIONS = ("loader_processes", "servers", "server_placement", "threads", "hosts", "container", *FURTHER_FIELDS)
 
 
 class Names:

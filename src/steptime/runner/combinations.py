@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Literal
 
 from steptime.clusters.cluster import Cluster, cluster_for
@@ -12,7 +13,7 @@ from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.hosts import ClusterChoice
 from steptime.study.loaders import SYNTHETIC
 from steptime.study.optimizer import Optimizer
-from steptime.study.study import WorkloadChoice
+from steptime.study.study import FURTHER_FIELDS, Axis, WorkloadChoice
 from steptime.study.training import Training
 from steptime.study.trial import OptionValue, Precision, ServerPlacement, Trial, Tuning
 
@@ -50,14 +51,14 @@ class Combination:
     loader: str
     loader_processes: int
     device: Literal["cpu", "cuda"]
-    precision: Precision
     workers: int
     servers: int
     server_placement: ServerPlacement | None
     """None if there are no servers."""
     batch: int
     batch_is_global: bool
-    optimizer: Optimizer
+    given: Mapping[str, Any]
+    """By field of the trial, the values of the axes that it has as the study gives them."""
     training: Training | None
     tuning: Tuning
     """The tier that was asked for; the trial's own is ``documented`` where ``tuned`` changes nothing."""
@@ -67,6 +68,23 @@ class Combination:
     environment_variables: Mapping[str, str]
     cluster: ClusterChoice | None = None
     """The hosts that the launcher ``emulated`` may make."""
+
+    @property
+    def precision(self) -> Precision:
+        """Of products."""
+        found: Precision = self.given["precision"]
+        return found
+
+    @property
+    def optimizer(self) -> Optimizer:
+        """How gradients change weights."""
+        found: Optimizer = self.given["optimizer"]
+        return found
+
+    def value_of(self, axis: Axis) -> Any:  # noqa: ANN401 - whatever values the axis has
+        """Return what an exclusion compares with its values; None on the axes of a training if it is not trained."""
+        value = self.given[axis.field] if axis.as_given else getattr(self, axis.field)
+        return value if value is None or axis.part is None else attrgetter(axis.part)(value)
 
     def to_json(self) -> dict[str, Any]:
         """The axes, as they are listed for the user."""
@@ -83,6 +101,7 @@ class Combination:
             "server_placement": self.server_placement,
             "global_batch" if self.batch_is_global else "batch_per_worker": self.batch,
             "tuning": self.tier,
+            **{field: self.given[field] for field in FURTHER_FIELDS},
             **self._learning_json(),
             "options": dict(self.options),
             **({"environment_variables": dict(self.environment_variables)} if self.environment_variables else {}),
@@ -115,6 +134,11 @@ class Combination:
         """Samples per step of each worker; not whole where a global batch cannot be shared equally."""
         return self.batch / self.workers if self.batch_is_global else self.batch
 
+    @property
+    def global_batch(self) -> float:
+        """Samples per step over all workers."""
+        return self.batch_per_worker * self.workers
+
     def trial(self, context: ExpansionContext) -> Trial:
         """Return the trial; only for what is not impossible."""
         manifest = context.manifests[self.framework]
@@ -132,7 +156,6 @@ class Combination:
             loader=self.loader,
             loader_processes=self.loader_processes if native else 0,
             device=self.device,
-            precision=self.precision,
             workers=self.workers,
             servers=self.servers,
             server_placement=self.server_placement,
@@ -145,11 +168,11 @@ class Combination:
             environment_variables=dict(self.environment_variables),
             container=context.containers.get(self.framework, ()),
             documented_options=dict(self.documented_options),
-            optimizer=self.optimizer,
             training=self._own_training(),
             launcher=needed if context.launcher == "auto" else context.launcher,
             cluster=cluster,
             seed=context.seed,
+            **self.given,
         )
 
     def cluster_in(self, context: ExpansionContext) -> Cluster | None:

@@ -14,12 +14,7 @@ from steptime.runner.impossible_combinations import can_use_cuda, why_impossible
 from steptime.runner.site import launcher_on
 from steptime.runner.study_axes import PLAIN_AXES, StudyAxes
 from steptime.runner.workload_shapes import DatasetFacts, WorkloadShapes
-from steptime.study.study import (
-    Exclusion,
-    Study,
-    named_axes,
-    variables_of,
-)
+from steptime.study.study import AXES, Exclusion, Study, named_axes, variables_of
 from steptime.study.trial import Trial, Tuning
 
 
@@ -153,24 +148,6 @@ def automatic_device(study: Study, context: ExpansionContext) -> Literal["cpu", 
 
 def _matches(exclusion: Exclusion, combination: Combination) -> bool:
     """Whether the combination has one of the given values on every axis that the exclusion names."""
-    values = {
-        "frameworks": combination.framework,
-        "strategies": combination.strategy,
-        "workloads": combination.workload.name,
-        "loaders": combination.loader,
-        "workers": combination.workers,
-        "servers": combination.servers,
-        "server_placement": combination.server_placement,
-        "batch_per_worker": combination.batch_per_worker,
-        "global_batch": combination.batch_per_worker * combination.workers,
-        "precision": combination.precision,
-        "device": combination.device,
-        "tuning": combination.tuning,
-        "optimizer": combination.optimizer.name,
-        "schedules": combination.training.rate_schedule.name if combination.training else None,
-        "scaling_rule": combination.training.scaling_rule if combination.training else None,
-        "warmup_epochs": combination.training.warmup_epochs if combination.training else None,
-    }
     named = named_axes(exclusion)
     options = named.pop("options", None)
     if options is not None and not _settings_match(options.get(combination.framework, {}), combination.options):
@@ -180,7 +157,7 @@ def _matches(exclusion: Exclusion, combination: Combination) -> bool:
         variables_of(combination.framework, variables), combination.environment_variables
     ):
         return False
-    return all(values[axis] in chosen for axis, chosen in named.items())
+    return all(combination.value_of(axis) in named[axis.name] for axis in AXES if axis.name in named)
 
 
 def _settings_match(chosen: Mapping[str, Sequence[Any]], settings: Mapping[str, Any]) -> bool:

@@ -135,7 +135,7 @@ def parse_hosts(
 
     Raises UsageError where a name is none, or the launcher uses no real hosts.
     """
-    counted = int(text) if text.isdigit() else None
+    counted = int(text) if text.isdecimal() else None
     try:
         names = [] if counted is not None else [name for name in expanded_hosts(text) if name]
     except ValueError as error:

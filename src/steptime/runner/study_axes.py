@@ -9,25 +9,27 @@ from steptime.frameworks.manifest import Manifest
 from steptime.runner.combinations import Combination, ExpansionContext
 from steptime.study.loaders import NATIVE, SYNTHETIC
 from steptime.study.strategies import SINGLE, strategy_named
-from steptime.study.study import TRAIN_AXES, Inclusion, LoaderChoice, Study, WorkloadChoice, named_axes, variables_of
+from steptime.study.study import (
+    AXES,
+    TRAIN_AXES,
+    Inclusion,
+    LoaderChoice,
+    Study,
+    WorkloadChoice,
+    named_axes,
+    variables_of,
+)
 from steptime.study.training import TrainChoice, Training
 from steptime.study.trial import OptionValue, Tuning
 
 AUTO = "auto"
 ALL = "all"
-PLAIN_AXES = (
-    "frameworks",
-    "strategies",
-    "loaders",
-    "workers",
-    "servers",
-    "server_placement",
-    "precision",
-    "device",
-    "tuning",
-    "optimizer",
-)
-"""The axes whose values need no more than their names."""
+_WITH_RULES = ("workloads", "batch_per_worker", "global_batch", "options", "environment_variables")
+PLAIN_AXES = tuple(axis.name for axis in AXES if axis.name not in (*_WITH_RULES, *TRAIN_AXES))
+"""The axes of which a study's own values are all, or an inclusion's instead of them."""
+_OUTER = ("loaders", "precision", "device", "workers", "frameworks")
+"""The axes that divide comparisons, outermost first."""
+_INNER = tuple(axis for axis in AXES if axis.as_given and axis.name not in _OUTER)
 
 
 class StudyAxes:
@@ -49,13 +51,13 @@ class StudyAxes:
 
     def combinations(self, context: ExpansionContext) -> Iterator[Combination]:
         """Yield the product of the axes, those that divide comparisons outermost."""
-        outer = ("loaders", "precision", "device", "workers", "frameworks")
         for workload in self._workloads:
             batches = self._batches or _batches(workload) or self._study_batches
-            for batch, *rest in product(batches, *(self._values[axis] for axis in outer)):
+            for batch, *rest in product(batches, *(self._values[axis] for axis in _OUTER)):
                 for each in self._of_framework(workload, batch, tuple(rest), context):
-                    for optimizer, training in product(self._values["optimizer"], self._trainings):
-                        yield replace(each, optimizer=optimizer, training=training)
+                    for *values, training in product(*(self._values[axis.name] for axis in _INNER), self._trainings):
+                        given = {axis.field: value for axis, value in zip(_INNER, values, strict=True)}
+                        yield replace(each, given={**each.given, **given}, training=training)
 
     def _of_framework(
         self, workload: WorkloadChoice, batch: tuple[int, bool], rest: tuple[Any, ...], context: ExpansionContext
@@ -83,13 +85,12 @@ class StudyAxes:
                     loader=name,
                     loader_processes=processes,
                     device=chosen_device,
-                    precision=precision,
                     workers=workers,
                     servers=count,
                     server_placement=placement,
                     batch=batch[0],
                     batch_is_global=batch[1],
-                    optimizer=self._values["optimizer"][0],
+                    given={"precision": precision},
                     training=None,
                     tuning=tuning,
                     options=options,

@@ -4,6 +4,8 @@ The tree of nodes is read, not the objects that a loader would make of it: so no
 every value keeps its line, and repeated keys are seen.
 """
 
+import re
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,7 +173,10 @@ def _compose(text: str, name: str, *, with_lines: bool = True) -> Node | None:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark and with_lines else name
-        message = f"{where}: not valid YAML: {_words(error)}"
+        space = _SPACE_OF_SYNTAX.search(text)
+        if space:
+            where = f"{name}:{text.count(chr(10), 0, space.start(1)) + 1}" if with_lines else name
+        message = f"{where}: not valid YAML: {_no_plain_space(space[1]) if space else _words(error)}"
         raise StudyError(message) from error
     except ReaderError as error:
         where = f"{name}:{text.count(chr(10), 0, error.position) + 1}" if with_lines else name
@@ -199,6 +204,15 @@ def _brackets(text: str) -> int:
         elif character in "]}" and depth:
             depth -= 1
     return deepest
+
+
+_SPACE_OF_SYNTAX = re.compile(r"(?m)^[ -]*(?:[\w.]+:[ ]*)?([^\S \t\r\n])")
+"""A space other than YAML's own where one belongs: in the indentation, or behind a dash or a key."""
+
+
+def _no_plain_space(character: str) -> str:
+    called = unicodedata.name(character, "a control character").lower()
+    return f"{called} ({character!r}) where YAML needs a plain one; type it anew"
 
 
 def _words(error: MarkedYAMLError) -> str:
@@ -264,6 +278,10 @@ class _Walk:
                 self._fault(path, f"line {_line(key_node)} has a list or mapping as a key; a key is a name")
                 continue
             key = str(key_node.value)
+            if space := next((each for each in key if each.isspace() and each not in " \t\n"), None):
+                self._document.places[*path, repr(key)] = _line(key_node)
+                self._fault((*path, repr(key)), _no_plain_space(space))
+                continue
             if key in lines:
                 self._fault((*path, key), f"is here and on line {lines[key]}; a key may occur once")
                 self._document.places[*path, key] = _line(key_node)

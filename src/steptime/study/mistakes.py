@@ -22,12 +22,16 @@ def form_mistakes(error: ValidationError) -> list[Mistake]:
 
 def allowed_keys(path: Path) -> list[str]:
     """Return the keys that the mapping at ``path`` of a study may have; empty where it is none, or has free keys."""
+    return list({key: None for node in _nodes(path) for key in node.get("properties", {})})
+
+
+def _nodes(path: Path) -> list[dict[str, Any]]:
+    """Return the schema of every kind of value that the study's form allows at ``path``."""
     form = schema()
     nodes = [form]
     for key in path:
         nodes = [below for node in nodes for below in _below(node, key, form)]
-    keys = {key: None for node in nodes for flat in _flat(node, form) for key in flat.get("properties", {})}
-    return list(keys)
+    return [flat for node in nodes for flat in _flat(node, form)]
 
 
 def _below(node: Mapping[str, Any], key: str | int, form: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -70,7 +74,10 @@ def _unknown_key(_: object, path: Path, __: Mapping[str, Any]) -> str:
 
 def _no_mapping(value: object, path: Path, _: Mapping[str, Any]) -> str:
     keys = allowed_keys(path)
-    return f"{_shown(value)} is not a mapping" + (f"; it takes the keys {', '.join(keys)}" if keys else "")
+    takes = {node.get("type") for node in _nodes(path)}
+    others = [words for kind, words in _SHORTER.items() if kind in takes]
+    wrong = f"neither {' nor '.join(others)} nor a mapping" if others else "not a mapping"
+    return f"{_shown(value)} is {wrong}" + (f"; it takes the keys {', '.join(keys)}" if keys else "")
 
 
 def _no_choice(value: object, path: Path, limits: Mapping[str, Any]) -> str:
@@ -83,6 +90,10 @@ def _no_choice(value: object, path: Path, limits: Mapping[str, Any]) -> str:
 def _no_name(value: str, pattern: str) -> str:
     mistake = host_name_mistake(value) if pattern == HOST_NAME else file_name_mistake(value)
     return mistake or f"{_shown(value)} is not of the form {pattern}"
+
+
+_SHORTER = {"boolean": "true nor false", "string": "a name"}
+"""By type of the schema, what stands for a mapping."""
 
 
 def _shown(value: object) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from steptime.errors import StudyError
 from steptime.study.document import Document, Mistake, Path, read_value
-from steptime.study.study import AXES
+from steptime.study.study import AXIS_NAMES
 
 _NAMED = ("workloads", "loaders")
 """Lists whose items may be bare names."""
@@ -45,7 +45,7 @@ def _apply(document: Document, override: str) -> None:
 
 def _listed(text: str, path: Path) -> str:
     """``1,2,4`` means a list where a list is allowed."""
-    takes_list = path[-1] in (*AXES, "processes") or "options" in path or "environment_variables" in path
+    takes_list = path[-1] in (*AXIS_NAMES, "processes") or "options" in path or "environment_variables" in path
     written = text.strip()
     return f"[{written}]" if takes_list and "," in written and written[0] not in "[{\"'" else written
 
@@ -97,13 +97,13 @@ class _KeySteps:
             return {"name": data}
         if isinstance(data, bool) and path in {("breakdown",), ("loader_alone",)}:
             return {}  # what `true` stands for
-        if path and key.isdigit() and data is not None and not isinstance(data, list):
+        if path and key.isdecimal() and data is not None and not isinstance(data, list):
             return [data]
         return data
 
     def _index(self, items: list[Any], key: str, path: Path) -> int:
         names = [item.get("name") if isinstance(item, dict) else item for item in items]
-        if key.isdigit() and int(key) < len(items):
+        if key.isdecimal() and int(key) < len(items):
             return int(key)
         if key in names:
             return names.index(key)

@@ -100,6 +100,11 @@ def _started_by_a_program(words: list[str]) -> list[str]:
     return words
 
 
+def as_no_number(value: Any) -> Any:  # noqa: ANN401
+    """Return `true` and `false`, which Python takes for 1 and 0, as texts, and anything else as it is."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 def form_if_true(value: Any) -> Any:  # noqa: ANN401
     """Return the mapping that `true` stands for, None for `false`, and anything else as it is."""
     return ({} if value else None) if isinstance(value, bool) else value
@@ -163,6 +168,19 @@ def job_seconds(value: Any) -> float:  # noqa: ANN401
         message = f"{value!r} is not a time of a job; write for example 90m, or as sbatch 1:30:00, 1-12 or 90 (minutes)"
         raise ValueError(message)
     return float(86400 * int(days) + sum(unit * int(each) for unit, each in zip(units, parts, strict=False)))
+
+
+_LONGEST_DELAY_S = 10.0
+"""Behind it no connection is made before its attempts end."""
+
+
+def delay(value: Any) -> float:  # noqa: ANN401
+    """Return the seconds of a delay between emulated hosts, as ``2ms``; raises ValueError for anything else."""
+    found = seconds(value)
+    if found > _LONGEST_DELAY_S:
+        message = f"a delay must be at most {_LONGEST_DELAY_S:g}s, not {value}; connections are not made behind longer"
+        raise ValueError(message)
+    return found
 
 
 def share(value: Any) -> float:  # noqa: ANN401
@@ -282,8 +300,8 @@ EfficiencyShare = Annotated[
 ]
 Delay = Annotated[
     float,
-    BeforeValidator(seconds),
-    Field(ge=0, le=3600.0),
+    BeforeValidator(delay),
+    Field(ge=0),
     WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "examples": ["2ms"]}]}),
 ]
 BitRate = Annotated[

@@ -4,9 +4,10 @@ Where a list is expected, a single value will do; durations and shares may be wr
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_serializer, model_validator
+from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
@@ -29,6 +30,7 @@ from steptime.study.quantities import (
     Strict,
     TrueAllowed,
     VariableValues,
+    as_no_number,
     form_if_true,
     from_name,
     from_names,
@@ -151,29 +153,86 @@ Variables = dict[str, VariableValues]
 Options = dict[str, dict[str, Annotated[OneOrMany[OptionValue], Field(min_length=1)]]]
 
 
-class Exclusion(Strict):
-    """Drops the combinations that have, on every axis named here, one of the values given."""
+@dataclass(frozen=True)
+class Axis:
+    """A key that may hold several values, each of which gives trials of its own."""
 
-    frameworks: OneOrMany[str] | None = None
-    strategies: OneOrMany[str] | None = None
-    workloads: OneOrMany[str] | None = None
-    loaders: OneOrMany[str] | None = None
-    workers: OneOrMany[ProcessCount] | None = None
-    servers: OneOrMany[ProcessCount] | None = None
-    server_placement: OneOrMany[ServerPlacement] | None = None
-    batch_per_worker: OneOrMany[Count] | None = None
-    global_batch: OneOrMany[Count] | None = None
-    precision: OneOrMany[Precision] | None = None
-    device: OneOrMany[Literal["cpu", "cuda"]] | None = None
-    optimizer: OneOrMany[OptimizerName] | None = None
-    """By name."""
-    schedules: OneOrMany[ScheduleName] | None = None
-    """Learning-rate schedules, by name."""
-    scaling_rule: OneOrMany[ScalingRule] | None = None
-    warmup_epochs: OneOrMany[WarmupEpochs] | None = None
-    tuning: OneOrMany[Tuning] | None = None
-    options: Options | None = None
-    environment_variables: Variables | None = None
+    name: str
+    """The key of a study, or of its ``train``, and of an inclusion and an exclusion."""
+    field: str
+    """The field of a combination, and of a trial, that has one of the values, or has it as a part."""
+    values: Any
+    """The type of the values of an inclusion."""
+    excluded: Any = None
+    """The type of the values of an exclusion, where it is another."""
+    part: str | None = None
+    """The part of the field that an exclusion compares; None if it is the whole."""
+    as_given: bool = False
+    """Whether the field has a value of the study unchanged, with no rule about it."""
+    about_inclusion: str | None = None
+    """A description beyond that of the study's key."""
+    about_exclusion: str | None = None
+    """Likewise."""
+
+
+_TRAINING = "training"
+_OWN_BATCH = "Wins over a workload's own batch."
+_LISTED = "A name that the study lists keeps the settings it has there."
+_RATES = "Learning-rate schedules, by name."
+AXES = (
+    Axis("frameworks", "framework", OneOrMany[str]),
+    Axis("strategies", "strategy", OneOrMany[str]),
+    Axis("workloads", "workload", OneOrMany[NamedWorkload], OneOrMany[str], "name", about_inclusion=_LISTED),
+    Axis("loaders", "loader", OneOrMany[NamedLoader], OneOrMany[str]),
+    Axis("workers", "workers", OneOrMany[ProcessCount]),
+    Axis("servers", "servers", OneOrMany[ProcessCount]),
+    Axis("server_placement", "server_placement", OneOrMany[ServerPlacement]),
+    Axis("batch_per_worker", "batch_per_worker", OneOrMany[Count], about_inclusion=_OWN_BATCH),
+    Axis("global_batch", "global_batch", OneOrMany[Count], about_inclusion=_OWN_BATCH),
+    Axis("precision", "precision", OneOrMany[Precision], as_given=True),
+    Axis("device", "device", OneOrMany[Device], OneOrMany[Literal["cpu", "cuda"]]),
+    Axis(
+        *("optimizer", "optimizer", OneOrMany[NamedOptimizer], OneOrMany[OptimizerName], "name"),
+        as_given=True,
+        about_exclusion="By name.",
+    ),
+    Axis(
+        *("schedules", _TRAINING, OneOrMany[NamedSchedule], OneOrMany[ScheduleName], "rate_schedule.name"),
+        about_exclusion=_RATES,
+    ),
+    Axis("scaling_rule", _TRAINING, OneOrMany[ScalingRule], part="scaling_rule"),
+    Axis("warmup_epochs", _TRAINING, OneOrMany[WarmupEpochs], part="warmup_epochs"),
+    Axis("tuning", "tuning", OneOrMany[Tuning]),
+    Axis("options", "options", Options),
+    Axis("environment_variables", "environment_variables", Variables),
+)
+"""All axes, in the order in which an inclusion lists them.
+
+A new one is a row here with a key of ``Study``, a field of ``Trial``, and a key of ``TrialSummary`` to be reported.
+"""
+AXIS_NAMES = tuple(axis.name for axis in AXES)
+TRAIN_AXES = tuple(axis.name for axis in AXES if axis.field == _TRAINING)
+"""The axes that a study has below ``train``."""
+FURTHER_FIELDS = tuple(axis.field for axis in AXES if axis.as_given and axis.field not in ("precision", "optimizer"))
+"""Fields of a trial that lists and reports write as ``field=value``, where they have words of their own for others."""
+
+
+def _form_of_axes(*, excluded: bool) -> type[Strict]:
+    """Return the form of an inclusion's or an exclusion's axes, none of which has to be named."""
+    keys: dict[str, Any] = {}
+    for axis in AXES:
+        values = axis.excluded if excluded and axis.excluded is not None else axis.values
+        about = axis.about_exclusion if excluded else axis.about_inclusion
+        keys[axis.name] = (values | None, Field(default=None, description=about))
+    return create_model("Axes", __base__=Strict, **keys)
+
+
+_ExcludedAxes = _form_of_axes(excluded=True)
+_IncludedAxes = _form_of_axes(excluded=False)
+
+
+class Exclusion(_ExcludedAxes):  # type: ignore[misc, valid-type]  # its keys are the rows of AXES
+    """Drops the combinations that have, on every axis named here, one of the values given."""
 
     @model_validator(mode="after")
     def _names_an_axis(self) -> "Exclusion":
@@ -183,30 +242,9 @@ class Exclusion(Strict):
         return self
 
 
-class Inclusion(Strict):
+class Inclusion(_IncludedAxes):  # type: ignore[misc, valid-type]  # as above
     """Adds combinations: the study's axes, with the axes named here replaced. What is included cannot be excluded."""
 
-    frameworks: OneOrMany[str] | None = None
-    strategies: OneOrMany[str] | None = None
-    workloads: OneOrMany[NamedWorkload] | None = None
-    """A name that the study lists keeps the settings it has there."""
-    loaders: OneOrMany[NamedLoader] | None = None
-    workers: OneOrMany[ProcessCount] | None = None
-    servers: OneOrMany[ProcessCount] | None = None
-    server_placement: OneOrMany[ServerPlacement] | None = None
-    batch_per_worker: OneOrMany[Count] | None = None
-    """Wins over a workload's own batch."""
-    global_batch: OneOrMany[Count] | None = None
-    """Wins over a workload's own batch."""
-    precision: OneOrMany[Precision] | None = None
-    device: OneOrMany[Device] | None = None
-    optimizer: OneOrMany[NamedOptimizer] | None = None
-    schedules: OneOrMany[NamedSchedule] | None = None
-    scaling_rule: OneOrMany[ScalingRule] | None = None
-    warmup_epochs: OneOrMany[WarmupEpochs] | None = None
-    tuning: OneOrMany[Tuning] | None = None
-    options: Options | None = None
-    environment_variables: Variables | None = None
     cluster: ClusterChoice | None = None
     """The hosts of these combinations, in a study whose launcher is ``emulated``."""
     train: TrainChoice | None = None
@@ -220,12 +258,6 @@ class Inclusion(Strict):
         return self
 
 
-AXES = tuple(Exclusion.model_fields)
-"""The keys that may hold several values, each of which gives trials of its own."""
-TRAIN_AXES = ("schedules", "scaling_rule", "warmup_epochs")
-"""Those of them that a study has below ``train``."""
-
-
 def variables_of(framework: str, variables: Mapping[str, Any]) -> dict[str, list[str | None]]:
     """Return the values of each environment variable for ``framework``; a framework's own win over those of all."""
     for_all = {name: values for name, values in variables.items() if isinstance(values, list)}
@@ -234,7 +266,7 @@ def variables_of(framework: str, variables: Mapping[str, Any]) -> dict[str, list
 
 def named_axes(combination: Exclusion | Inclusion) -> dict[str, Any]:
     """Return the axes that ``combination`` names, with their values."""
-    return {axis: value for axis in AXES if (value := getattr(combination, axis)) is not None}
+    return {axis: value for axis in AXIS_NAMES if (value := getattr(combination, axis)) is not None}
 
 
 Name = Annotated[str, Field(pattern=FILE_NAME, max_length=MOST_CHARACTERS)]
@@ -246,7 +278,7 @@ SMALL = "small"
 class Study(Strict):
     """A question and the combinations that answer it."""
 
-    version: Literal[1] = 1
+    version: Annotated[Literal[1], BeforeValidator(as_no_number)] = 1
     """Version of the form of this file."""
     name: Name
     """Letters, digits, dot, dash and underscore; by default the name of the file."""

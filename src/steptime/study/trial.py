@@ -103,14 +103,19 @@ class Trial(BaseModel):
 
     def _digest(self) -> str:
         fields: dict[str, Any] = self.model_dump(mode="json", exclude={"id", "documented_options"})
-        # What has no cluster, or is documented, keeps the id that it had before there were clusters and tiers.
-        if self.cluster is None:
-            del fields["cluster"]
-        elif self.cluster.kind == "emulated":
+        if self.cluster is not None and self.cluster.kind == "emulated":
             del fields["cluster"]["kind"]
-        if self.tuning == "documented":
-            del fields["tuning"]
-        for name in ("cores_per_worker", "environment_variables", "container", "training"):
-            if not fields[name]:
-                del fields[name]
-        return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:8]
+        kept = {name: each for name, each in fields.items() if getattr(self, name) != _LEFT_OUT.get(name, _NOTHING)}
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
+
+
+_HASHED_BY_DEFAULT = frozenset(
+    ("loader_processes", "servers", "server_placement", "hosts", "threads", "options", "optimizer", "launcher", "seed")
+)
+_NOTHING = object()
+_LEFT_OUT = {
+    name: field.get_default(call_default_factory=True)
+    for name, field in Trial.model_fields.items()
+    if not field.is_required() and name not in _HASHED_BY_DEFAULT
+}
+"""Defaults that no id depends on, so that a trial keeps the id that it had before there was the field."""

@@ -3,6 +3,7 @@
 The caller passes the names that a study may use, so that this package need not import the packages that define them.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -24,6 +25,24 @@ class OptionFacts:
     """The values it may have; empty where its type is the only limit."""
     strategies: tuple[str, ...] = ()
     """Where it means something; empty means everywhere."""
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    """A number must be larger."""
+    below: float | None = None
+    also: tuple[OptionValue, ...] = ()
+    """Values outside of these bounds that have a meaning of their own."""
+    pattern: str | None = None
+    """A regular expression that a text must match as a whole."""
+    examples: tuple[str, ...] = ()
+    """Texts that do."""
+
+    @property
+    def range(self) -> str:
+        """``at least 1 and at most 1024``; empty without bounds."""
+        bounds = {"above": self.above, "at least": self.minimum, "below": self.below, "at most": self.maximum}
+        within = " and ".join(f"{words} {bound:.15g}" for words, bound in bounds.items() if bound is not None)
+        return ", or ".join([*map(str, self.also), within]) if within else ""
 
     def mistake(self, name: str, value: object) -> str | None:
         """Say why the option ``name`` cannot have ``value``; None if it can."""
@@ -31,7 +50,19 @@ class OptionFacts:
             return f"{value!r} is not {_TYPES[self.type]}, as {name} needs"
         if self.choices and value not in self.choices:
             return choices_message(f"value of {name}", str(value), map(str, self.choices))
+        if isinstance(value, (int, float)) and value not in self.also and not self._within(value):
+            return f"{name} must be {self.range}, not {value}"
+        if self.pattern is not None and not re.fullmatch(self.pattern, str(value)):
+            return f"{name} cannot be {str(value)[:60]!r}; write for example {' or '.join(map(repr, self.examples))}"
         return None
+
+    def _within(self, value: float) -> bool:
+        return (
+            (self.minimum is None or value >= self.minimum)
+            and (self.maximum is None or value <= self.maximum)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
 
 
 _TYPES = {"bool": "true or false", "int": "a whole number", "float": "a number", "str": "text"}

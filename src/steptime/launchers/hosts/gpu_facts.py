@@ -70,7 +70,7 @@ def smi_gpus(said: str) -> list[dict[str, Any]]:
                 "model": model,
                 "uuid": uuid,
                 "capability": capability if re.fullmatch(r"\d+\.\d+", capability) else None,
-                "memory_bytes": float(mebibytes) * 2**20 if mebibytes.isdigit() else None,
+                "memory_bytes": float(mebibytes) * 2**20 if mebibytes.isdecimal() else None,
                 "driver": driver,
             }
         )
@@ -114,6 +114,6 @@ def _near(own: list[int], address: str, devices: str) -> list[int]:
     near: set[int] = set()
     for part in read_text(os.path.join(devices, address, "local_cpulist")).strip().split(","):  # noqa: PTH118
         first, _, last = part.partition("-")
-        if first.isdigit():
+        if first.isdecimal():
             near.update(range(int(first), int(last or first) + 1))
     return [core for core in own if core in near] or own

@@ -133,7 +133,7 @@ def usable_memory(own_groups: str | None = None, folder: str = _CGROUPS) -> floa
         parts = [part for part in path.split("/") if part not in ("", "..")]
         for depth in range(len(parts) + 1):
             limit = read_text("/".join([place, *parts[:depth], name])).strip()  # that of the root in a container
-            known.append(float(limit) if limit.isdigit() else None)
+            known.append(float(limit) if limit.isdecimal() else None)
     return min((each for each in known if each is not None), default=None)
 
 

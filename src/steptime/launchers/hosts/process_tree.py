@@ -55,7 +55,7 @@ def living_by_children(top: int) -> list[int]:
 def living_by_parents(top: int) -> list[int]:
     """Return the living processes below a process, by the parent that each process of this machine names."""
     for _ in range(_MOST_LOOKS):
-        seen = {int(name): _state_and_parent(int(name)) for name in listed("/proc") if name.isdigit()}
+        seen = {int(name): _state_and_parent(int(name)) for name in listed("/proc") if name.isdecimal()}
         known = {pid: each for pid, each in seen.items() if each[0]}
         # A parent that ended during the look hides who was below it: those have another parent by now.
         if all(parent in known or not parent for _, parent in known.values()):

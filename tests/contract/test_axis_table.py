@@ -1,0 +1,161 @@
+"""A further axis is a row of AXES with its key, a field of the trial and a key of its summary: three files.
+
+The program is copied with the lines of EDITS, and asked as a user would ask it.
+"""
+
+import csv
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import steptime
+from steptime.measurements.summary_form import KEYS_OF_TRIAL
+from steptime.study.study import AXES, FURTHER_FIELDS, TRAIN_AXES, Exclusion, Inclusion, Study
+from steptime.study.training import TrainChoice
+from steptime.study.trial import Trial
+
+SOURCE = Path(steptime.__file__).parent
+PAGES = Path(__file__).parents[2] / "docs" / "reference_pages.py"
+ROW = '    Axis("fused", "fused", OneOrMany[bool], as_given=True),\n'
+KEY = """
+    fused: Annotated[OneOrMany[bool], Field(min_length=1)] = [False]
+    '''Whether the update is one kernel.'''
+"""
+FIELD = "    fused: bool = False\n"
+EDITS = {
+    "study/study.py": {'    Axis("tuning", ': ROW, "    threads_per_worker: ProcessCount = 1\n": KEY},
+    "study/trial.py": {'    tuning: Tuning = "documented"\n': FIELD},
+    "measurements/summary_form.py": {'    tuning: Tuning = "documented"\n': FIELD},
+}
+"""By file, what is written before a line of it."""
+STUDY = """
+workloads: lenet5
+frameworks: reference
+equivalence: {enabled: false}
+launches: {min: 2, max: 2}
+seconds_per_launch: 0.1
+steps: {warmup: 1, min: 3, max: 5}
+"""
+VARIED = f"{STUDY}fused: [false, true]\n"
+CHOSEN = f"{VARIED}exclude: {{fused: true}}\ninclude: {{workers: 2, strategies: allreduce, fused: true}}\n"
+INLINE = ("launcher=inline", "isolation=preferred")
+
+
+def extended(folder):
+    """Return the folder of a program that has one axis more."""
+    copy = shutil.copytree(SOURCE, folder / "src" / "steptime", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, lines in EDITS.items():
+        text = (copy / name).read_text()
+        for line, added in lines.items():
+            assert text.count(line) == 1, f"{line!r} is not in {name} exactly once"
+            text = text.replace(line, added + line)
+        (copy / name).write_text(text)
+    return copy.parent
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("axis")
+    sources = extended(folder)
+    for name, text in {"plain": STUDY, "varied": VARIED, "chosen": CHOSEN}.items():
+        (folder / f"{name}.yaml").write_text(text)
+
+    @cache
+    def output(*arguments, source=sources):
+        environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True).stdout
+
+    def trials(study, **where):
+        return json.loads(output("-m", "steptime", "run", study, "--dry-run", "--json", **where))["trials"]
+
+    return SimpleNamespace(output=output, trials=trials, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def measured(program):
+    program.output("-m", "steptime", "run", "varied.yaml", *INLINE, "-o", "results")
+    return program
+
+
+def test_a_further_axis_is_written_in_three_files():
+    assert len(EDITS) == 3
+
+
+def test_a_study_varies_it(program):
+    assert [trial["fused"] for trial in program.trials("varied.yaml")] == [False, True]
+
+
+def test_an_exclusion_and_an_inclusion_choose_its_values(program):
+    assert [(trial["workers"], trial["fused"]) for trial in program.trials("chosen.yaml")] == [(1, False), (2, True)]
+
+
+def test_an_override_lists_its_values(program):
+    output = program.output("-m", "steptime", "run", "plain.yaml", "fused=true,false", "--dry-run", "--json")
+    assert [trial["fused"] for trial in json.loads(output)["trials"]] == [True, False]
+
+
+def test_a_trial_keeps_its_id_where_the_axis_has_its_default(program):
+    (before,) = program.trials("plain.yaml", source=SOURCE.parent)
+    first, second = program.trials("varied.yaml")
+    assert first["id"] == before["id"] != second["id"]
+
+
+def test_the_plan_names_its_value(program):
+    assert "reference single fused=True" in program.output("-m", "steptime", "run", "varied.yaml", "--dry-run")
+
+
+def test_the_reference_of_the_study_file_lists_it(program):
+    code = f"import sys; sys.path.insert(0, {str(PAGES.parent)!r}); import reference_pages as r; print(r.study_page())"
+    page = program.output("-c", code)
+    assert "## fused\n\n(`true`, `false`; list; default `false`) Whether the update is one kernel." in page
+    assert page.count("`environment_variables`: as in the study") == page.count("`fused`, ") == 2
+
+
+def test_the_report_names_trials_by_it(measured):
+    assert "reference single fused=True" in measured.output("-m", "steptime", "report", "results")
+
+
+def test_the_report_in_json_has_it(measured):
+    report = json.loads(measured.output("-m", "steptime", "report", "results", "--json"))
+    assert sorted(trial["fused"] for trial in report["trials"]) == [False, True]
+
+
+def test_the_page_has_it_among_the_settings(measured):
+    measured.output("-m", "steptime", "report", "results", "--html", "page.html")
+    assert "1 thread per worker, fused=True" in (measured.folder / "page.html").read_text()
+
+
+def test_the_exported_table_has_it(measured):
+    measured.output("-m", "steptime", "export", "results", "--to", "csv", "-o", "tables")
+    rows = csv.DictReader(io.StringIO((measured.folder / "tables" / "trials.csv").read_text()))
+    assert sorted(row["fused"] for row in rows) == ["false", "true"]
+
+
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
+def test_every_axis_is_a_key_of_study_inclusion_and_exclusion(axis):
+    study = TrainChoice if axis.name in TRAIN_AXES else Study
+    assert all(axis.name in form.model_fields for form in (study, Inclusion, Exclusion))
+
+
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
+def test_every_axis_is_a_field_or_a_property_of_a_trial(axis):
+    assert axis.field in Trial.model_fields or hasattr(Trial, axis.field)
+
+
+def test_no_other_key_of_a_study_or_an_inclusion_is_an_axis():
+    own = {name for name in Inclusion.model_fields if name not in Exclusion.model_fields}
+    assert own == {"cluster", "train"}
+    assert set(Exclusion.model_fields) == {axis.name for axis in AXES}
+
+
+def test_what_reports_write_of_an_axis_is_in_the_summary():
+    assert set(FURTHER_FIELDS) <= set(KEYS_OF_TRIAL)
