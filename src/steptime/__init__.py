@@ -3,6 +3,8 @@
 The public interface is here: ``read_results``, ``fit``, ``read_profile``, ``write_profile`` and ``predict``.
 """
 
+import sys
+
 TYPE_CHECKING = False  # typing and what it imports would take half of the time in which no Ctrl-C is expected
 if TYPE_CHECKING:
     from steptime.api import Profile, Results, fit, predict, read_profile, read_results, write_profile
@@ -20,12 +22,22 @@ __all__ = [
 ]
 
 
+class _PublicModule(type(sys)):  # type: ignore[misc]  # the type of modules
+    """This module, in which ``predict`` is the function, also once the package of that name was imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name != "predict" or not isinstance(value, type(sys)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _PublicModule
+
+
 def __getattr__(name: str) -> object:
     """Import the public names when one of them is used: the program's ``--help`` must not wait for numpy."""
     if name in __all__:
         from steptime import api  # noqa: PLC0415 - as above
 
-        # Importing the package steptime.predict has put it where the function belongs.
         globals().update({each: getattr(api, each) for each in api.__all__})
         return globals()[name]
     message = f"module 'steptime' has no attribute {name!r}"

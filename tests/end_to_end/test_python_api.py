@@ -36,6 +36,11 @@ def test_public_names_are_those_of_all():
     assert set(steptime.__all__) <= {name for name in steptime.__all__ if getattr(steptime, name) is not None}
 
 
+def test_predict_is_the_function_also_after_its_package_was_imported():
+    program = "import steptime.predict.query, steptime; print(callable(steptime.predict))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
 def test_a_name_that_is_not_public_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'read_result'"):
         _ = steptime.read_result
