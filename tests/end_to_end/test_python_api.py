@@ -37,8 +37,9 @@ def test_public_names_are_those_of_all():
 
 
 def test_predict_is_the_function_also_after_its_package_was_imported():
-    program = "import steptime.predict.query, steptime; print(callable(steptime.predict))"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "True\n"
+    lines = "import steptime.predict.query, steptime; print(callable(steptime.predict))"
+    said = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True).stdout
+    assert said == "True\n"
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error():
