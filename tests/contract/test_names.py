@@ -10,7 +10,16 @@ import steptime
 SOURCE = Path(steptime.__file__).parent
 ROOT = SOURCE.parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
-NOUNS_IN_ING = {"importance_sampling", "loader_timing", "message_timing", "training", "ping", "scaling", "timing"}
+NOUNS_IN_ING = {
+    "importance_sampling",
+    "loader_timing",
+    "message_timing",
+    "training",
+    "ping",
+    "ranking",
+    "scaling",
+    "timing",
+}
 """Names of files that end in -ing and are nouns of the field."""
 DIALECT = [
     r"(?:in|a|the|one|that|its|each|every|framework|crosses) rooms?",  # of space there may be room

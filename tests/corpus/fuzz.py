@@ -15,7 +15,6 @@ import resource
 import shutil
 import signal
 import sys
-import tarfile
 import tempfile
 import time
 import traceback
@@ -24,6 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bad_input import unpack
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
@@ -120,8 +120,7 @@ def unsigned(lines: list[str]) -> list[dict[str, Any]]:
 
 def subjects(folder: Path) -> list[Subject]:
     """Return all kinds of input, with whole ones made in ``folder``."""
-    with tarfile.open(STORED) as archive:
-        archive.extractall(folder / "whole", filter="data")
+    unpack(STORED, folder / "whole")
     results = next((folder / "whole").rglob("study.json")).parent
     profile = folder / "profile.json"
     run_verb("fit", str(results), "-o", str(profile))

@@ -1,10 +1,9 @@
 """No bad input of the corpus ends a verb in a traceback, in an undocumented exit code, or without its name told."""
 
-import tarfile
 from pathlib import Path
 
 import pytest
-from bad_input import Case, cases, prepare
+from bad_input import Case, cases, prepare, unpack
 
 from steptime.cli.app import run_program
 
@@ -18,8 +17,7 @@ STORED = Path(__file__).parents[1] / "data" / "stored" / "two-hosts.tar.xz"
 def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole results folder."""
     folder = tmp_path_factory.mktemp("stored")
-    with tarfile.open(STORED) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(STORED, folder)
     return next(folder.rglob("study.json")).parent
 
 

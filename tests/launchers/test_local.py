@@ -12,6 +12,7 @@ import pytest
 from living_processes import is_alive, wait_until
 from steptime.errors import LaunchError
 from steptime.launchers.local import LocalLauncher
+from steptime.launchers.processes import how_it_ended
 from steptime.launchers.request import LaunchOutcome, Request
 
 TIE = "from steptime.worker.tether import die_with_parent\ndie_with_parent()\n"
@@ -69,12 +70,14 @@ def test_a_worker_that_the_system_kills_is_told_apart_from_one_that_fails(tmp_pa
     assert "memory" in outcome.reason
 
 
-@pytest.mark.parametrize(
-    ("number", "name"), [(32, "signal 32"), (34, "SIGRTMIN"), (39, "SIGRTMIN+5"), (64, "SIGRTMAX")]
-)
+@pytest.mark.parametrize(("number", "name"), [(34, "SIGRTMIN"), (39, "SIGRTMIN+5"), (64, "SIGRTMAX")])
 def test_a_worker_that_a_signal_without_a_python_name_ends_is_a_failed_launch(tmp_path, number, name):
     outcome = launch(tmp_path, f"import os; os.kill(os.getpid(), {number})", workers=1)
     assert outcome.reason == f"worker-0 was ended by {name}"
+
+
+def test_a_signal_that_the_library_of_threads_keeps_for_itself_has_a_number():
+    assert how_it_ended(-32) == "was ended by signal 32"
 
 
 def test_a_hung_launch_is_ended_at_its_time_limit(tmp_path):
