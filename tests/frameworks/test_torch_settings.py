@@ -30,12 +30,18 @@ def trained(job, strategy):
 """
 
 
+END = """
+sys.stdout.flush()
+os._exit(0)  # threads of a process group that is still open may abort an ordinary end
+"""
+
+
 def in_pytorch(tmp_path: Path, code: str, **values: Any) -> Any:
     """Train four steps with DDP or FSDP in this process's child, run ``code`` there, and return what it prints."""
     begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
     begin += f"globals().update(json.loads({json.dumps(json.dumps({'folder': str(tmp_path), **values}))}))\n"
     python = str(interpreter_for("pytorch"))
-    run = subprocess.run([python, "-"], input=begin + DDP + code, check=True, stdout=subprocess.PIPE, text=True)
+    run = subprocess.run([python, "-"], input=begin + DDP + code + END, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(run.stdout.splitlines()[-1])
 
 

@@ -107,7 +107,8 @@ def test_a_full_disk_is_named_with_the_file_and_leaves_no_part_of_it(store, tmp_
     folder = tmp_path / "tables"
     # A limit of files' sizes is met as a full disk is, and needs no file system of its own.
     # Coverage would meet it too, when it keeps what it has counted.
-    program = f"unset COVERAGE_PROCESS_CONFIG; ulimit -f 2; exec '{sys.executable}' -m steptime export '{store.path}' --to {to} -o '{folder}'"
+    export = f"'{sys.executable}' -m steptime export '{store.path}' --to {to} -o '{folder}'"
+    program = f"unset COVERAGE_PROCESS_CONFIG; ulimit -f 2; exec {export}"
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
 
     assert done.returncode == 2, done.stderr
