@@ -110,7 +110,7 @@ def test_another_mpi_than_the_launchers_is_noticed() -> None:
     learners = import_module("steptime.frameworks.cntk.learners")
     cntk = SimpleNamespace(distributed=SimpleNamespace(Communicator=alone))
     context = ProcessContext({"STEPTIME_RANK": "1", "STEPTIME_WORKERS": "2"}, "")
-    with pytest.raises(RuntimeError, match=r"worker 0 of 1 where the launcher says 1 of 2"):
+    with pytest.raises(RuntimeError, match=r"worker 0 of 1, the launcher 1 of 2"):
         learners.distributed_learner(cntk, None, {"strategy": "allreduce"}, context)
 
 
