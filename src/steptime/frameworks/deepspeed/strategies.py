@@ -120,8 +120,11 @@ class ZeroStage0(TorchStrategy):
         optimizer = self._engine.optimizer
         own = {name: value for name, value in optimizer.state_dict().items() if name in _OBJECTS}
         state = dict(nested_value("engine", arrays), **own)
-        wraps = hasattr(optimizer, "optimizer")
-        optimizer.load_state_dict({self.context.rank: state} if wraps else state)  # of the ranks' states, its own
+        if hasattr(optimizer, "optimizer"):
+            # Of the ranks' states its own; by default DeepSpeed makes the weights in fp32 anew, of those in bf16.
+            optimizer.load_state_dict({self.context.rank: state}, load_from_fp32_weights=True)
+        else:
+            optimizer.load_state_dict(state)
 
     def ablate(self):
         return self.stages(self, self._engine, CollectiveHook(deepspeed.comm.comm.cdb))
