@@ -75,16 +75,10 @@ class Figures(Part):
     only: Medium | None = field(default="page", kw_only=True)
 
 
-@dataclass(frozen=True)
-class Chooser(Part):
+class Chooser(Figures):
     """Pictures of which a reader sees one at a time, the first until another is chosen."""
 
     form = "chooser"
-    draw: Callable[[], Sequence[Figure]]
-    title: str = ""
-    note: str = ""
-    """What they show; title and note are left out where nothing is drawn."""
-    only: Medium | None = field(default="page", kw_only=True)
 
 
 @dataclass(frozen=True)

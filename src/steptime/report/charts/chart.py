@@ -72,6 +72,11 @@ class Figure:
     """Below the picture."""
 
 
+def share_axis(title: str) -> Spec:
+    """Return the vertical axis of the field ``share``, from none to all."""
+    return {"field": "share", "type": "quantitative", "title": title, "scale": {"domain": [0.0, 1.0]}, "axis": SHARES}
+
+
 def picture(title: str, spec: Spec, conditions: str) -> Figure:
     """Return the figure of a chart; ``conditions`` are for those who hear the page."""
     return Figure(title, to_svg(spec, f"{title}: {conditions}"))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.chart import FEWEST_TICKS, SHARES, Spec, chart, round_ticks, with_dashes
+from steptime.report.charts.chart import FEWEST_TICKS, SHARES, Spec, chart, round_ticks, share_axis, with_dashes
 from steptime.report.charts.marks import Marks
 
 _FAR = 4.0
@@ -61,13 +61,7 @@ def staleness_chart(rows: Sequence[Spec], marks: Marks) -> Spec:
                 "title": "staleness (updates of other workers)",
                 "axis": {"tickMinStep": 1, "format": ",~f"},
             },
-            "y": {
-                "field": "share",
-                "type": "quantitative",
-                "title": "share of updates (%)",
-                "scale": {"domain": [0.0, 1.0]},
-                "axis": SHARES,
-            },
+            "y": share_axis("share of updates (%)"),
             "order": {"field": "late"},
             **marks.encodings(list(dict.fromkeys(row["name"] for row in rows)), "color", "strokeDash"),
         },

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from steptime.report.charts.chart import SHARES, Spec, chart, with_dashes
+from steptime.report.charts.chart import Spec, chart, share_axis, with_dashes
 from steptime.report.charts.marks import Marks
 
 ACCURACY: Spec = {"title": "validation accuracy (%)", "axis": {"format": "~%", "tickCount": 6}}
@@ -115,13 +115,7 @@ def rate_lines(rows: Sequence[Spec], marks: Marks) -> Spec:
                 "scale": {"domain": [0.0, max(row["epoch"] for row in rows)], "nice": False},
                 "axis": {"tickCount": 6, "format": ",~f", "grid": False},
             },
-            "y": {
-                "field": "share",
-                "type": "quantitative",
-                "title": "share of the learning rate (%)",
-                "scale": {"domain": [0.0, 1.0]},
-                "axis": SHARES,
-            },
+            "y": share_axis("share of the learning rate (%)"),
             "order": {"field": "epoch"},
             **marks.encodings(list(dict.fromkeys(row["name"] for row in rows)), "color", "strokeDash"),
         },
