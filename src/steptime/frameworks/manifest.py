@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -77,16 +78,9 @@ class Option(_ManifestForm):
     @property
     def facts(self) -> OptionFacts:
         """What a study must know to check a value of the option."""
-        bounds = {name: getattr(self, name) for name in ("minimum", "maximum", "above", "below", "pattern")}
-        return OptionFacts(
-            self.type,
-            self.default,
-            tuple(self.choices),
-            tuple(self.strategies),
-            also=tuple(self.also),
-            examples=tuple(self.examples),
-            **bounds,
-        )
+        own: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(OptionFacts)}
+        own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
+        return OptionFacts(**own)
 
     @model_validator(mode="after")
     def _limits_fit(self) -> "Option":
