@@ -242,7 +242,7 @@ def store(dataset: Dataset, form: str, folder: Path, progress: Progress = lambda
 
 
 def _own_files(folder: Path) -> set[str]:
-    """Return the names of the files that an earlier ``store`` left in a folder; none where its index is of others."""
+    """Return the names of the files that ``store`` made in a folder earlier; empty if its index is not one of ours."""
     try:
         index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
         return {"index.json", *index["bytes"]} if index["form"] in STORED_FORMS else set()

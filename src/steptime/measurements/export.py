@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 import numpy as np
 
 from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
-from steptime.measurements.launch_times import first_steady_step, step_times
+from steptime.measurements.launch_times import first_steady_step, is_timed, step_times
 from steptime.measurements.record_kinds import TIMING, TRAINING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
@@ -200,7 +200,7 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
 def _step_columns(trial: Trial, launch: Launch) -> Iterator[dict[str, Any]]:
     times = step_times(launch, trial.strategy)
     size = len(times)
-    start = first_steady_step(times) if launch.status == "ok" and times.sum() > 0.0 else size
+    start = first_steady_step(times) if is_timed(launch, times) else size
     yield {
         **_names(trial, launch, size),
         "step": np.arange(size),

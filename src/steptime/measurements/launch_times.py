@@ -92,11 +92,18 @@ class LaunchTimes:
 
 def launch_times(launch: Launch, strategy: str) -> LaunchTimes | None:
     """Reduce ``launch``; None when it failed or timed no step."""
-    times = step_times(launch, strategy) if launch.status == "ok" else np.empty(0)
-    # Single steps may have no length on the clock: updates of asynchronous workers can coincide on it.
-    if not len(times) or times.sum() <= 0.0:
+    times = step_times(launch, strategy)
+    if not is_timed(launch, times):
         return None
     return replace(reduce_times(times, launch.block), site=tuple(launch.site) if launch.site is not None else None)
+
+
+def is_timed(launch: Launch, times: NDArray[np.float64]) -> bool:
+    """Whether the step ``times`` of ``launch`` count.
+
+    Single steps may have no length on the clock: updates of asynchronous workers can coincide on it.
+    """
+    return launch.status == "ok" and bool(times.sum() > 0.0)
 
 
 def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from steptime.measurements.json_form import JsonForm
+from steptime.measurements.warmup import shortest_s
 
 Array = NDArray[np.float64]
 
@@ -45,8 +46,6 @@ _FEWEST_STEPS = 8
 _SHORT_SERIES = 256
 """Of which products are summed sooner than transformed."""
 _MIDDLE = 0.5
-_SHORT = 0.01
-"""Of the median: what a shorter step, which may have no length on the clock, counts as."""
 
 
 class Stalls(JsonForm):
@@ -69,8 +68,7 @@ def excess_s(times: Array) -> Array:
     if len(times) < _FEWEST_STEPS:
         return np.zeros(len(times))
     ordered = np.sort(times)
-    # A step may have no length on the clock.
-    shortest = max(_SHORT * quantile_of(ordered, 0.5), float(np.finfo(np.float64).tiny))
+    shortest = shortest_s(quantile_of(ordered, 0.5))
     ordered_logs = np.log(np.maximum(ordered, shortest))
     quick, usual = (quantile_of(ordered_logs, share) for share in (_QUICK, _USUAL))
     deviation = (usual - quick) / (_NORMAL_QUICK - _NORMAL_USUAL)

@@ -27,6 +27,11 @@ class Steady:
     """How many independent steps the steady part is worth: its length over g."""
 
 
+def shortest_s(median_s: float) -> float:
+    """Return the seconds that a shorter step counts as where logarithms are taken: on the clock it may have none."""
+    return max(_SHORT * median_s, float(np.finfo(np.float64).tiny))
+
+
 def find_steady(times: NDArray[np.float64]) -> Steady:
     """Return the start that leaves the largest effective number of steps; never more than half is dropped.
 
@@ -38,9 +43,10 @@ def find_steady(times: NDArray[np.float64]) -> Steady:
     size = len(times)
     if size < _FEWEST:
         return Steady(0, 1.0, float(size))
+    # As numpy.median does, which takes long for a few values.
     middle = np.partition(times, [(size - 1) // 2, size // 2])
     median = float(middle[(size - 1) // 2] + middle[size // 2]) / 2.0
-    logs = np.log(np.maximum(times, max(_SHORT * median, np.finfo(np.float64).tiny)))
+    logs = np.log(np.maximum(times, shortest_s(median)))
     width = -(-size // _POINTS)
     points = logs[: size - size % width].reshape(-1, width).mean(axis=1)
     starts = _starts(len(points))
