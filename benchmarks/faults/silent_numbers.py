@@ -30,7 +30,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.cli.app import run_program
@@ -40,6 +40,8 @@ from steptime.predict.curve.table import read_own_curves
 from steptime.predict.nccl_output import parse_nccl_tests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "stored"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "corpus"))
+from fuzz import generated
 from mutations import MUTATIONS, Line, files, line_of, mutated, numbers, read, write
 from stored_studies import STUDIES, unpacked
 
@@ -80,14 +82,7 @@ def folder_mutants(tally: Tally, count: int, start: int, whole: dict[str, Path],
     kinds = (*MUTATIONS, foreign)
     for kind in kinds:
 
-        @seed(start)
-        @settings(
-            max_examples=-(-count // len(kinds)),
-            database=None,
-            deadline=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )
+        @generated(-(-count // len(kinds)), start)
         @given(data=st.data())
         def feed(kind: Callable[..., set[Line]], data: st.DataObject) -> None:
             shutil.rmtree(target, ignore_errors=True)

@@ -230,6 +230,18 @@ def peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
+def generated(count: int, start: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return what gives a test ``count`` examples, the same ones for the same ``start``; none is kept."""
+    limits = settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    return lambda test: seed(start)(limits(test))
+
+
 def run_campaign(count: int, start: int) -> Campaign:
     """Feed ``count`` mutants, the same ones for the same ``start``."""
     campaign = Campaign()
@@ -246,14 +258,7 @@ def run_campaign(count: int, start: int) -> Campaign:
         signal.signal(signal.SIGALRM, too_long)
         for subject in kinds:
 
-            @seed(start)
-            @settings(
-                max_examples=-(-count // len(kinds)),
-                database=None,
-                deadline=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
+            @generated(-(-count // len(kinds)), start)
             @given(mutant=subject.mutants)
             def feed(subject: Subject, mutant: str) -> None:
                 campaign.feed(subject, mutant)
