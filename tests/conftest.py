@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.measurements.accelerators import find_accelerators
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.manifest import load_manifests
 
 # The same cases in every run, and no failure because another program keeps the machine busy.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])

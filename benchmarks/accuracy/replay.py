@@ -12,6 +12,8 @@ import numpy as np
 from campaign import Folders
 from quiet import all_quiet
 
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.ablation.stages import StageTimes, stage_times_of
 from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
@@ -26,10 +28,8 @@ from steptime.model.policies import StepGraph, step_graph
 from steptime.predict.machine_effects import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
 from steptime.simulate.configuration import Durations, WorkerGroup
 from steptime.simulate.simulate import simulate
-from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 from steptime.worker.communication import CommunicationPlan, PolicyContext
-from steptime.workloads.table import build_workload
 
 SHORT, MIDDLE, LONG = 1 << 10, 1 << 16, 1 << 22
 """Messages of a link's benchmark, bytes: workers that share cores wait for the scheduler behind the short ones only."""

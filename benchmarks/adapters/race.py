@@ -26,17 +26,18 @@ from typing import Any
 
 from scipy import stats
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import OptionValue
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import Request
 from steptime.launchers.table import launcher_named
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
-from steptime.study.optimizer import Optimizer
-from steptime.study.strategies import strategy_named
-from steptime.study.trial import OptionValue, Trial
-from steptime.workloads.layers import Network, Workload
-from steptime.workloads.table import build_workload
+from steptime.study.trial import Trial
 
 _LEVEL = 0.95
 

@@ -37,8 +37,8 @@ from race import (
     start_on,
 )
 
+from steptime.catalog.manifest import load_manifests
 from steptime.errors import choices_message
-from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import free_ports
 from steptime.launchers.process_env import cores_in_words, inherited, pins, shared_variables
 

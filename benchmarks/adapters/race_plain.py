@@ -34,10 +34,10 @@ from race import (
     synchronous_strategy,
 )
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 from steptime.launchers.base import free_ports
-from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.process_env import inherited, pins, shared_variables
+from steptime.launchers.table import MpiLauncher
 
 _HERE = Path(__file__).parent
 

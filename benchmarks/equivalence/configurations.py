@@ -7,8 +7,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import Tuning
+from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.datasets.builtins import BUILTINS
-from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
 from steptime.runner.equivalence.check import Checker, EquivalenceCheck
@@ -25,10 +29,7 @@ from steptime.runner.preparation import (
     reference_loader_of,
 )
 from steptime.runner.progress import Silent
-from steptime.study.optimizer import Optimizer
-from steptime.study.strategies import STRATEGIES
-from steptime.study.trial import Trial, Tuning
-from steptime.workloads.layers import Network, Workload
+from steptime.study.trial import Trial
 
 SMALL_BLOCKS = {"block_momentum": {"block_size": 48}}
 """Options by strategy, of which the defaults are too large for a check."""

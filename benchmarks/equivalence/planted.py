@@ -23,8 +23,8 @@ from typing import Any
 
 from configurations import Bench, configurations, installed, loading, preload, small_workload
 
-from steptime.frameworks.manifest import Manifest, load_manifests
-from steptime.study.strategies import STRATEGIES
+from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.strategies import STRATEGIES
 from steptime.study.trial import Trial
 
 _HERE = Path(__file__).parent

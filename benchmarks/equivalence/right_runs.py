@@ -18,7 +18,7 @@ from random import Random
 
 from configurations import Bench, configurations, installed, loading, preload, small_workload
 
-from steptime.workloads.table import build_workload
+from steptime.catalog.workloads.table import build_workload
 
 ARRANGEMENTS = ("allreduce", "ps_sync", "ps_async")
 """The strategies under which loaders are checked, of which each framework has one at least."""

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.measurements.jsonlines import append_line
 from steptime.measurements.records import Launch, WorkerSteps
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
-from steptime.workloads.table import LIBRARY
 
 STEPS = 1_000_000
 BATCHES = (16, 32, 64, 128, 256)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from steptime.catalog.workloads.table import build_workload
 from steptime.model.collectives import Link
 from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect
@@ -19,7 +20,6 @@ from steptime.model.policies import step_graph
 from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
 from steptime.simulate.simulate import simulate
 from steptime.worker.communication import PolicyContext
-from steptime.workloads.table import build_workload
 
 _RUNS = 5
 _STEP = Durations(forward=0.11, backward=0.23, update=0.01)

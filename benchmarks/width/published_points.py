@@ -13,6 +13,7 @@ from pathlib import Path
 
 from held_out_points import HeldOutPoint, held_out_point
 
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.model.traffic import Traffic
 from steptime.predict.curve.curve import Point, ScalingCurve
 from steptime.predict.curve.table import read_curves
@@ -21,7 +22,6 @@ from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.profile import SCHEMA, Machine, Profile
 from steptime.predict.query import Query
 from steptime.predict.targets import Target
-from steptime.workloads.table import LIBRARY
 
 _FRAMEWORKS = (
     (r"PyTorch.*(DDP|DistributedDataParallel)", "pytorch", {}),

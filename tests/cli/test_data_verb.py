@@ -3,11 +3,11 @@
 import pytest
 from typer.testing import CliRunner
 
+from steptime.catalog.loaders import LOADERS
 from steptime.cli.app import app
 from steptime.cli.data import FORMS
 from steptime.datasets.stored_forms import STORED_FORMS
 from steptime.errors import UsageError
-from steptime.study.loaders import LOADERS
 
 
 def refusal(*arguments: str) -> str:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from program import steptime
 
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.loaders import LOADERS
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.cli.list import _LISTS
 from steptime.datasets.builtins import BUILTINS
-from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.table import LAUNCHERS
-from steptime.measurements.accelerators import find_accelerators
 from steptime.runner.net_plan import back_ends_of
-from steptime.study.loaders import LOADERS
-from steptime.study.strategies import STRATEGIES
 from steptime.study.study_file import study_files
-from steptime.workloads.table import LIBRARY
 
 LISTS = {
     "frameworks": load_manifests(),

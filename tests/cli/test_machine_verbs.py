@@ -7,8 +7,8 @@ import subprocess
 import pytest
 from program import PROGRAM, steptime
 
+from steptime.catalog.manifest import load_manifests
 from steptime.cli.app import run_program
-from steptime.frameworks.manifest import load_manifests
 
 
 def test_doctor_says_of_everything_whether_it_is_well(tmp_path):

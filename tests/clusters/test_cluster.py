@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.clusters.cluster import cluster_for
+from steptime.catalog.cluster import cluster_for
 
 
 def test_workers_fill_one_host_after_the_other():

@@ -3,11 +3,11 @@
 import pytest
 from launching import LaunchResult, launch_ok
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.message_timing import net_job
 from steptime.runner.net_plan import OPERATIONS, back_ends_of
-from steptime.study.strategies import STRATEGIES
 
 BACK_ENDS = back_ends_of(load_manifests())
 ON_CPU = [(each.manifest.name, name) for name, each in BACK_ENDS.items() if each.support.device == "cpu"]

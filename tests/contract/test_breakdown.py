@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from launching import TOLERANCES, LaunchResult, check_job, launch, launch_ok, library_workload, trial_of, weight_error
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
 from steptime.phases import NAMES, REST
 from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.run_folder import make_run_folder
-from steptime.study.strategies import STRATEGIES
 
 MANIFESTS = load_manifests()
 PHASES = ["input", "h2d", "forward", "backward", "exchange", "update"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from steptime.frameworks.manifest import Manifest, load_manifest, load_manifests
+from steptime.catalog.manifest import Manifest, load_manifest, load_manifests
+from steptime.catalog.strategies import STRATEGIES
 from steptime.runner.framework_files import file_findings
-from steptime.study.strategies import STRATEGIES
 
 RIGHT = load_manifests()["pytorch"].folder
 """The folder into which mistakes are planted: one with strategies of several workers, servers, loaders and CUDA."""

@@ -7,12 +7,12 @@ import pytest
 from launching import LaunchResult, check_job, launch_ok, relative_error, update_error, weight_error
 from layer_workloads import OF_EVERY_KIND, WORKLOADS
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.study.strategies import STRATEGIES
-from steptime.study.trial import Tuning
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.options import Tuning
+from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.kinds import KINDS
+from steptime.catalog.workloads.layers import Workload
 from steptime.worker.weights import initial_weights
-from steptime.workloads.kinds import KINDS
-from steptime.workloads.layers import Workload
 
 MANIFESTS = load_manifests()
 NAMES = [pytest.param(name, marks=pytest.mark.framework(name)) for name in MANIFESTS if name != "reference"]

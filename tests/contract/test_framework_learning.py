@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch_ok, relative_error, weight_error
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.study.strategies import STRATEGIES
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.worker.weights import initial_weights
-from steptime.workloads.layers import Network, Workload
 
 STEPS = 6
 LOSS, WEIGHTS, OUTPUTS = 1e-3, 1e-3, 2e-3

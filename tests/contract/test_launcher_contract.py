@@ -13,8 +13,8 @@ from standin import ADAPTER
 from system_packages import missing
 
 from living_processes import living_in
+from steptime.catalog.manifest import load_manifests
 from steptime.errors import LaunchError
-from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.base import AbstractLauncher
 from steptime.launchers.request import Request
 from steptime.launchers.table import LAUNCHERS, launcher_named

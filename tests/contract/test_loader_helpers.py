@@ -10,7 +10,7 @@ import pytest
 from image_files import PHOTO, photos
 from launching import launch_ok, timing_job
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 
 MANIFESTS = load_manifests()
 NAMES = [

@@ -33,7 +33,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "predict/ssgd_comparison.py": ({*NAMES} - {"residual"}, "models what a remedy would save of a phase"),
     "predict/step_model.py": ({*NAMES, "comm_hidden"}, "models every phase"),
     "report/breakdown_figures.py": ({"comm_exposed"}, "draws covered and exposed communication"),
-    "report/charts/overlap.py": ({"comm_exposed"}, "draws covered and exposed communication"),
+    "report/charts/phases.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "runner/equivalence/verdict.py": ({"update"}, "speaks of the update of weights that a check compares"),
     "simulate/simulate.py": (EXCHANGE | {"comm_hidden", "input_wait"}, "simulates phases"),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "equivalence"))
 from configurations import Bench, configurations, preload, small_workload

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from program import steptime
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.measurements.accelerators import Accelerator, Accelerators
+from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.manifest import load_manifests
 from steptime.runner.expansion import expand
 from steptime.runner.preparation import dataset_facts
-from steptime.runner.vocabulary import read
-from steptime.study.study_file import shipped_studies, study_files
+from steptime.study.study_file import read_study, shipped_studies, study_files
 from steptime.study.trial import Trial
 
 
@@ -22,7 +21,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def trials(name: str, cuda_devices: int = 0) -> list[Trial]:
-    study = read(name, [])
+    study = read_study(name)
     return expand(
         study,
         load_manifests(),
@@ -32,7 +31,7 @@ def trials(name: str, cuda_devices: int = 0) -> list[Trial]:
 
 
 def test_a_study_is_named_after_its_file(name):
-    assert read(name, []).name == name
+    assert read_study(name).name == name
 
 
 def test_a_study_asks_a_question(name):
@@ -51,7 +50,7 @@ def test_a_study_has_no_trial_with_a_rival_nobody_to_compare_it_with(name):
 
 
 def test_a_study_ends_by_itself(name):
-    study = read(name, [])
+    study = read_study(name)
     assert study.budget is not None or study.launches.max
 
 
@@ -73,23 +72,23 @@ def of_paper(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_study_of_a_paper_names_it_with_year_and_address(of_paper):
-    paper = read(of_paper, []).paper
+    paper = read_study(of_paper).paper
     assert paper is not None
     assert (paper.year, paper.address.startswith("https://")) == (PAPERS[of_paper], True)
 
 
 def test_a_study_of_a_paper_has_the_papers_own_scale(of_paper):
-    assert read(of_paper, ["scale=paper"]).device == ["cuda"]
+    assert read_study(of_paper, ["scale=paper"]).device == ["cuda"]
 
 
 def test_a_study_of_a_paper_ends_within_half_an_hour_on_a_small_machine(of_paper):
-    budget = read(of_paper, []).budget
+    budget = read_study(of_paper).budget
     assert budget is not None
     assert budget <= _SMALL_MACHINE_S
 
 
 def test_a_study_of_a_paper_asks_for_models_or_predictions_that_answer_it(of_paper):
-    study = read(of_paper, [])
+    study = read_study(of_paper)
     assert study.performance_models or study.predictions
 
 

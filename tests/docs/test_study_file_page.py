@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.runner.vocabulary import full_vocabulary
 from steptime.study import Study
 from steptime.study.document import read_value
 from steptime.study.mistakes import allowed_keys
@@ -65,7 +63,7 @@ def test_an_example_is_a_valid_study(example, tmp_path):
     path = tmp_path / "race.yaml"
     path.write_text(_completed(example))
 
-    assert read_study(path, [], full_vocabulary(load_manifests())).frameworks
+    assert read_study(path).frameworks
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -74,7 +72,7 @@ def test_an_example_of_overrides_can_be_applied(command, tmp_path, monkeypatch):
     Path("race.yaml").write_text(_completed(""))
     study, *overrides = shlex.split(command)
 
-    assert read_study(study, overrides, full_vocabulary(load_manifests())).frameworks
+    assert read_study(study, overrides).frameworks
 
 
 def _keys() -> list[str]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from steptime.frameworks.manifest import load_manifest, load_manifests
-from steptime.measurements.accelerators import Accelerators
+from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.manifest import load_manifest, load_manifests
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
 from steptime.report.terminal import render

@@ -5,10 +5,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.manifest import load_manifests
 from steptime.cli.env import app
 from steptime.errors import EnvironmentFailure
-from steptime.frameworks.manifest import load_manifests
-from steptime.measurements.accelerators import Accelerator, Accelerators
 from steptime.runner.preparation import all_environment_specs, environment_spec
 
 

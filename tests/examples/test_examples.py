@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from program import report, steptime
 
+from steptime.catalog.manifest import load_manifests
 from steptime.datasets.creation import find_builtin
 from steptime.environments.cache import cache_folder
-from steptime.frameworks.manifest import load_manifests
-from steptime.runner.vocabulary import read
+from steptime.study.study_file import read_study
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -37,7 +37,7 @@ TRIALS = {
 def run(name: str, folder: Path) -> Path:
     """Run a study in ``folder`` and return its results; skips where the dataset was never made."""
     path = EXAMPLES / f"{name}.yaml"
-    for workload in read(str(path), []).workloads:
+    for workload in read_study(str(path)).workloads:
         if workload.dataset and find_builtin(workload.dataset, cache_folder()) is None:
             pytest.skip(f"the dataset is not there: run 'steptime data make {workload.dataset}'")
     steptime("run", str(path), *QUICK, *STUDIES[name], "-o", "results", cwd=folder)
@@ -61,7 +61,7 @@ def test_a_study_as_it_is_written_can_be_planned_with_nothing_skipped(name, tmp_
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_asks_a_question_and_names_real_frameworks(name):
-    study = read(str(EXAMPLES / f"{name}.yaml"), [])
+    study = read_study(str(EXAMPLES / f"{name}.yaml"))
     assert study.question.endswith("?")
     assert study.name == name
     assert set(study.frameworks) <= set(load_manifests())

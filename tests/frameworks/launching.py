@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from preloading import preloaded_interpreter
 
-from steptime.frameworks.manifest import Manifest, OptionValue, load_manifests
+from steptime.catalog.manifest import Manifest, OptionValue, load_manifests
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.launchers.table import launcher_named
 from steptime.runner import jobs
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
-from steptime.study.optimizer import Optimizer
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Workload
-from steptime.workloads.table import build_workload
 
 Weights = dict[str, np.ndarray]
 SCRIPTED = Path(__file__).with_name("scripted_adapter.py")

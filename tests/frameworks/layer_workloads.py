@@ -1,6 +1,6 @@
 """Small workloads that hold every kind of layer, with the attributes in which the frameworks differ."""
 
-from steptime.workloads.layers import Network, Workload
+from steptime.catalog.workloads.layers import Network, Workload
 
 
 def every_kind() -> Workload:

@@ -12,7 +12,7 @@ import pytest
 from launching import interpreter_for
 from preloading import preloaded_interpreter
 
-from steptime.frameworks.manifest import Manifest, load_manifests
+from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.runner.run_folder import make_run_folder
 
 PROGRAM = """

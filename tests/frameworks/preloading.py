@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 from steptime.launchers.process_env import inherited, shared_variables
 from steptime.launchers.request import Request
 

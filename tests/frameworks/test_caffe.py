@@ -13,9 +13,9 @@ from image_files import SIDE, photos
 from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
 from layer_workloads import every_kind
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.runner.run_folder import make_run_folder
-from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("caffe")
 

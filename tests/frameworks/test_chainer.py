@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, weight_errors
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 
 pytestmark = pytest.mark.framework("chainer")
 

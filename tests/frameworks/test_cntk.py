@@ -27,8 +27,8 @@ from launching import (
 )
 from system_packages import install_command
 
+from steptime.catalog.manifest import load_manifests
 from steptime.environments.pythons import how_to_get
-from steptime.frameworks.manifest import load_manifests
 from steptime.worker.process_context import ProcessContext
 
 pytestmark = pytest.mark.framework("cntk")

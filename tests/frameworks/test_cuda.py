@@ -10,8 +10,8 @@ import pytest
 from image_files import digits
 from launching import check_job, launch, launch_ok, library_workload, timing_job, trial_of
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.measurements.accelerators import find_accelerators
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.manifest import load_manifests
 from steptime.runner.jobs import AblationSchedule, ablation_job
 from steptime.runner.preparation import ready_interpreter
 

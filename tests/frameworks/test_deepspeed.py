@@ -10,7 +10,7 @@ import pytest
 from killing import survivors_of
 from launching import LaunchResult, check_job, launch, launch_ok, relative_error, timing_job, weight_error
 
-from steptime.workloads.layers import Network, Workload
+from steptime.catalog.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("deepspeed")
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from launching import LaunchResult, Weights, check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.workloads.layers import Network, Workload
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.workloads.layers import Network, Workload
 
 FRAMEWORKS = [name for name in load_manifests() if name.startswith("horovod_")]
 CONTROLLERS = ["gloo", "mpi"]

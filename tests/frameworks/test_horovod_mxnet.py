@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from launching import check_job, launch_ok, weight_errors
 
-from steptime.frameworks.manifest import load_manifests
-from steptime.study.trial import OptionValue
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.options import OptionValue
 
 pytestmark = pytest.mark.framework("horovod_mxnet")
 

@@ -10,8 +10,8 @@ from image_files import SIDE, photos
 from launching import check_job, interpreter_for, launch, launch_ok, timing_job, weight_error
 
 import steptime
-from steptime.workloads.layers import Network
-from steptime.workloads.table import build_workload
+from steptime.catalog.workloads.layers import Network
+from steptime.catalog.workloads.table import build_workload
 
 pytestmark = pytest.mark.framework("jax")
 

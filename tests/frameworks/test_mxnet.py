@@ -21,11 +21,11 @@ from launching import (
 )
 
 import steptime
-from steptime.frameworks.manifest import load_manifests
-from steptime.study.trial import Tuning
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.options import Tuning
+from steptime.catalog.workloads.table import build_workload
 from steptime.worker.samples import epoch_indices
 from steptime.worker.weights import initial_weights
-from steptime.workloads.table import build_workload
 
 pytestmark = pytest.mark.framework("mxnet")
 

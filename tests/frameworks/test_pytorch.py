@@ -22,8 +22,8 @@ from launching import (
 from layer_workloads import autoencoder_of_values, values_read_twice
 
 import steptime
-from steptime.workloads.layers import Workload
-from steptime.workloads.table import LIBRARY, build_workload
+from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.table import LIBRARY, build_workload
 
 pytestmark = pytest.mark.framework("pytorch")
 

@@ -10,7 +10,7 @@ from killing import survivors_of
 from launching import check_job, interpreter_for, launch_ok, timing_job, weight_error
 
 import steptime
-from steptime.workloads.layers import Network, Workload
+from steptime.catalog.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("pytorch")
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from steptime.catalog.workloads.kinds import KINDS
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.frameworks.reference import windows as conv2d_file
 from steptime.frameworks.reference.network import LAYERS, ReferenceNetwork
 from steptime.worker.weights import initial_weights
-from steptime.workloads.kinds import KINDS
-from steptime.workloads.layers import Network, Workload
 
 BATCH = 3
 SAMPLED = 40

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from launching import check_job, launch, launch_ok, timing_job, weight_errors
 
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.frameworks.reference.collectives import connect
 from steptime.frameworks.reference.network import ReferenceNetwork
 from steptime.launchers.base import free_ports
 from steptime.worker.process_context import ProcessContext
 from steptime.worker.samples import synthetic_batches
 from steptime.worker.weights import initial_weights
-from steptime.workloads.layers import Network, Workload
 
 STEPS = 3
 

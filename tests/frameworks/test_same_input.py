@@ -9,7 +9,7 @@ import pytest
 from loader_feeds import Fed, Feed, fed, shared_loaders
 from PIL import Image
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 from steptime.worker.samples import epoch_indices
 
 SAMPLES = 11

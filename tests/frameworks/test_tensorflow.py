@@ -21,7 +21,7 @@ from launching import (
 )
 
 import steptime
-from steptime.workloads.layers import Network
+from steptime.catalog.workloads.layers import Network
 
 pytestmark = pytest.mark.framework("tensorflow")
 

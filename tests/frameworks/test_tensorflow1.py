@@ -8,7 +8,7 @@ import pytest
 from image_files import SIDE, digits, photos
 from launching import LaunchResult, check_job, launch_ok, relative_error, timing_job, weight_error
 
-from steptime.workloads.layers import Network
+from steptime.catalog.workloads.layers import Network
 
 pytestmark = pytest.mark.framework("tensorflow1")
 

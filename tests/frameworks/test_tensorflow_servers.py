@@ -9,8 +9,8 @@ import pytest
 from image_files import PHOTO, photos
 from launching import check_job, launch, launch_ok, relative_error, timing_job
 
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.worker.weights import initial_weights
-from steptime.workloads.layers import Network, Workload
 
 pytestmark = pytest.mark.framework("tensorflow")
 

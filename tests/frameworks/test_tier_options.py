@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.frameworks.manifest import Manifest, load_manifest
+from steptime.catalog.manifest import Manifest, load_manifest
 
 MANIFEST = """
 title = "Planted"

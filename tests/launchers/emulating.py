@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.clusters.cluster import Cluster, cluster_for
+from steptime.catalog.cluster import Cluster, cluster_for
 from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.network import NAMESPACES

@@ -14,8 +14,8 @@ import threading
 from dataclasses import asdict
 from pathlib import Path
 
-from steptime.clusters.cluster import cluster_for
-from steptime.clusters.site import FoundHost, NeededPaths, Site
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.site import FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.probe import probed
 from steptime.launchers.request import Request

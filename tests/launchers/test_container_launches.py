@@ -16,12 +16,11 @@ from emulating import skip_where_impossible
 from system_packages import missing
 
 from living_processes import wait_until
-from steptime.clusters.site import FoundHost, Site
+from steptime.catalog.site import FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.rootless import request_from_text, request_to_text
-from steptime.launchers.local import LocalLauncher
 from steptime.launchers.request import LaunchOutcome, Request
-from steptime.launchers.table import launcher_named
+from steptime.launchers.table import LocalLauncher, launcher_named
 from steptime.runner.run_folder import make_run_folder
 
 APPTAINER = ("apptainer", "exec", "--nv", "--bind", "/shared data", "/shared/image.sif")

@@ -15,7 +15,7 @@ import pytest
 from emulating import WRITE_PLACE, launch, remains, skip_where_impossible, two_hosts
 
 from living_processes import living_in, wait_until
-from steptime.clusters.cluster import cluster_for
+from steptime.catalog.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.emulation import hosts
 from steptime.launchers.emulation import verification as settings

@@ -6,12 +6,12 @@ import pytest
 from emulating import skip_where_impossible
 from launching import interpreter_for, timing_job
 
-from steptime.clusters.cluster import cluster_for
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
 from steptime.launchers.emulated import EmulatedLauncher
 from steptime.launchers.request import LaunchOutcome, Request
 from steptime.runner.run_folder import collect, make_run_folder
-from steptime.study.strategies import STRATEGIES
 
 STEPS = 7
 LENET5_BYTES = 4 * 61_706

@@ -6,8 +6,8 @@ import pytest
 from emulating import skip_where_impossible
 from launching import interpreter_for
 
-from steptime.clusters.cluster import cluster_for
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.manifest import load_manifests
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.model.measured_links import net_summary

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from steptime.clusters.cluster import cluster_for
+from steptime.catalog.cluster import cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers import emulated
 from steptime.launchers.emulated import EmulatedLauncher

@@ -17,7 +17,7 @@ from steptime.launchers.emulation.rootless import request_from_text, request_to_
 LAUNCH = """
     import json, sys
     from pathlib import Path
-    from steptime.clusters.cluster import cluster_for
+    from steptime.catalog.cluster import cluster_for
     from steptime.errors import LaunchError
     from steptime.launchers.emulated import EmulatedLauncher
     from steptime.launchers.emulation.requirements import is_privileged, missing_requirement

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from steptime.clusters.cluster import cluster_for
-from steptime.clusters.site import FoundGpu, FoundHost, Site
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.site import FoundGpu, FoundHost, Site
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.commands import reach_commands, starts, with_transports
 from steptime.launchers.hosts.host_facts import rdma_devices, system_mpiexec
 from steptime.launchers.request import Request
-from steptime.launchers.ssh_and_slurm import SlurmLauncher
+from steptime.launchers.table import SlurmLauncher
 
 HOSTS = tuple(FoundHost(f"n{index}", f"10.0.0.{index}", "ib0", cores=(0, 1, 2, 3)) for index in range(2))
 PORTS = [[15_000, 15_001, 15_002], [15_000, 15_001]]

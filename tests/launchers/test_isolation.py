@@ -17,9 +17,9 @@ from emulating import AS_SOMEBODY
 from steptime.errors import LaunchError
 from steptime.launchers import isolation
 from steptime.launchers.isolation import isolation_kind
-from steptime.launchers.local import LocalLauncher
 from steptime.launchers.namespaces import make_network
 from steptime.launchers.request import LaunchOutcome, Request
+from steptime.launchers.table import LocalLauncher
 
 LISTEN = """
     import json, os, socket, time
@@ -150,7 +150,7 @@ AS_USER = """
     import json, sys
     from pathlib import Path
     from steptime.launchers.isolation import isolation_kind
-    from steptime.launchers.local import LocalLauncher
+    from steptime.launchers.table import LocalLauncher
     from steptime.launchers.request import Request
 
     if isolation_kind() is None:

@@ -11,9 +11,9 @@ import pytest
 
 from living_processes import is_alive, wait_until
 from steptime.errors import LaunchError
-from steptime.launchers.local import LocalLauncher
 from steptime.launchers.processes import how_it_ended
 from steptime.launchers.request import LaunchOutcome, Request
+from steptime.launchers.table import LocalLauncher
 
 TIE = "from steptime.worker.tether import die_with_parent\ndie_with_parent()\n"
 
@@ -270,7 +270,7 @@ def test_an_interpreter_that_is_not_there_is_an_error_that_names_it(tmp_path):
 RUNNER = f"""
 import sys
 from pathlib import Path
-from steptime.launchers.local import LocalLauncher
+from steptime.launchers.table import LocalLauncher
 from steptime.launchers.request import Request
 LocalLauncher().run(Request(Path(sys.argv[1]), Path({sys.executable!r}), workers=2, time_limit_s=60.0))
 """

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from steptime.clusters.site import FoundHost, NeededPaths, Site
+from steptime.catalog.site import FoundHost, NeededPaths, Site
 from steptime.launchers.hosts.misfits import misfits
 
 FACT = {

@@ -14,8 +14,8 @@ from system_packages import missing
 
 from living_processes import all_have_left, living_in
 from steptime.errors import LaunchError
-from steptime.launchers.mpi import MpiLauncher
 from steptime.launchers.request import LaunchOutcome, Request
+from steptime.launchers.table import MpiLauncher
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.run_folder import make_run_folder
 
@@ -139,7 +139,7 @@ def test_workers_die_with_a_runner_that_is_killed(run_folder, interpreter):
     (run_folder / "start.py").write_text(textwrap.dedent(WRITE_PLACE + "    time.sleep(600)"))
     runner = f"""
         from pathlib import Path
-        from steptime.launchers.mpi import MpiLauncher
+        from steptime.launchers.table import MpiLauncher
         from steptime.launchers.request import Request
         MpiLauncher().run(Request(Path({str(run_folder)!r}), Path({str(interpreter)!r}), 2, time_limit_s=60.0))
     """

@@ -91,7 +91,7 @@ def test_a_process_of_another_user_is_never_ended_whatever_its_environment_says(
 LAUNCH = """
 import sys
 from pathlib import Path
-from steptime.launchers.local import LocalLauncher
+from steptime.launchers.table import LocalLauncher
 from steptime.launchers.request import Request
 outcome = LocalLauncher().run(Request(Path(sys.argv[1]), Path(sys.executable), workers=1, time_limit_s=60.0))
 print(outcome.reason)

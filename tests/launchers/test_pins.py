@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from steptime.launchers.local import LocalLauncher
 from steptime.launchers.process_env import pins, server_pins, shared_variables, shares_cores
 from steptime.launchers.request import Request
+from steptime.launchers.table import LocalLauncher
 from steptime.worker.process_context import ProcessContext
 
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from steptime.catalog.accelerators import find_accelerators, version_of
 from steptime.measurements import machine
-from steptime.measurements.accelerators import find_accelerators, version_of
 
 UUIDS = ["GPU-1a2b0000", "GPU-1a2b1111", "GPU-9f9f2222"]
 

@@ -7,7 +7,7 @@ import pytest
 from launch_phases import launch_of
 from simulated import ENDED, a_failure, a_launch, a_store, a_training, a_trial, a_worker, an_epoch
 
-from steptime.clusters.cluster import cluster_for
+from steptime.catalog.cluster import cluster_for
 from steptime.errors import StoreError
 from steptime.measurements.consistency import misfit
 from steptime.measurements.jsonlines import signed

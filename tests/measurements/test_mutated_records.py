@@ -12,8 +12,8 @@ from launch_phases import launch_of
 from simulated import a_check, a_launch, a_store, a_trial, a_worker
 from typer.testing import CliRunner
 
+from steptime.catalog.cluster import cluster_for
 from steptime.cli.app import app
-from steptime.clusters.cluster import cluster_for
 from steptime.errors import SteptimeError
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits
 

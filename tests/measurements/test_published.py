@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from steptime.clusters.cluster import Cluster, Host
+from steptime.catalog.cluster import Cluster, Host
 from steptime.measurements.comparison import Measured
 from steptime.measurements.launch_times import reduce_times
 from steptime.measurements.published import average_ratio

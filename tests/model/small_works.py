@@ -1,9 +1,9 @@
 """The three workloads whose buckets and steps were measured on emulated hosts."""
 
+from steptime.catalog.workloads.layers import Network
+from steptime.catalog.workloads.table import build_workload
 from steptime.model.layer_work import work_of
 from steptime.worker.communication import Work
-from steptime.workloads.layers import Network
-from steptime.workloads.table import build_workload
 
 
 def lenet5() -> Work:

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
-from steptime.frameworks.manifest import load_manifests
 from steptime.model.layer_work import work_of
 from steptime.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
-from steptime.study.strategies import STRATEGIES
 from steptime.worker.communication import CommunicationPlan, Gradient, LayerWork, PolicyContext, Work
 from steptime.worker.policies import PLAINEST
-from steptime.workloads.table import build_workload
 
 PIECES = [*[3_125_000] * 31, 3_125_001]
 EVEN = Work(
@@ -151,7 +151,7 @@ def test_an_unknown_framework_follows_the_plainest_policy():
 def test_policies_are_read_without_adapters_and_frameworks():
     program = (
         "import sys\n"
-        "from steptime.frameworks.manifest import load_manifests\n"
+        "from steptime.catalog.manifest import load_manifests\n"
         "from steptime.model.policies import policies_of\n"
         "assert any([policies_of(framework) for framework in load_manifests()])\n"
         "read = {name for name in sys.modules if name.startswith(('steptime.frameworks.', 'steptime.libraries.'))}\n"
@@ -185,7 +185,7 @@ class TestFrameworkElsewhere:
         jax = load_manifests()["jax"]
         options = {"pack_kb": jax.options["pack_kb"].model_copy(update={"default": 256})}
         elsewhere = jax.model_copy(update={"name": "mine", "folder": tmp_path, "options": options})
-        monkeypatch.setattr("steptime.frameworks.manifest.load_manifests", lambda: {"mine": elsewhere})
+        monkeypatch.setattr("steptime.catalog.manifest.load_manifests", lambda: {"mine": elsewhere})
 
         context = PolicyContext(workers=4, batch=32)
         assert step_graph(WORKS[0], "mine", "allreduce", context).plan.every == 256 / 128

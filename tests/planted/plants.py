@@ -10,8 +10,8 @@ from typing import Any
 from emulating import skip_where_impossible
 from launching import interpreter_for, library_workload, trial_of
 
-from steptime.clusters.cluster import Cluster, cluster_for
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.manifest import load_manifests
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.ablation.records import AblationLaunch

@@ -7,22 +7,21 @@ from pathlib import Path
 import pytest
 from program import process, steptime
 
+from steptime.catalog import manifest
+from steptime.catalog.manifest import broken_frameworks, load_manifests, manifest_named
+from steptime.catalog.plugins import plugins_of
+from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.cli.app import run_program
 from steptime.datasets.builtins import BUILTINS
 from steptime.errors import PluginError, StudyError, UsageError
-from steptime.frameworks import manifest
-from steptime.frameworks.manifest import broken_frameworks, load_manifests, manifest_named
 from steptime.launchers.table import LAUNCHERS, launcher_named
-from steptime.plugins import plugins_of
 from steptime.runner import doctor
-from steptime.runner.vocabulary import read
-from steptime.study.study_file import broken_studies, study_files, study_providers
-from steptime.workloads.table import LIBRARY, build_workload
+from steptime.study.study_file import broken_studies, read_study, study_files, study_providers
 
 MANIFEST = 'title = "T"\ndistribution = "t"\npython = ["3.11"]\n[strategies.single]\nmax_workers = 1\n'
 WORKLOAD = """
-from steptime.workloads.layers import Network
-from steptime.workloads.table import Entry
+from steptime.catalog.workloads.layers import Network
+from steptime.catalog.workloads.table import Entry
 
 
 def build(input_shape, classes):
@@ -36,7 +35,7 @@ OTHER = Entry("another", "a line", "nobody 2020", (4,), 2, 10, build)
 NOTHING = 7
 """
 LAUNCHER = """
-from steptime.launchers.local import LocalLauncher
+from steptime.launchers.table import LocalLauncher
 
 
 class There(LocalLauncher):
@@ -120,7 +119,7 @@ def test_a_broken_framework_is_an_error_with_its_cause_to_whoever_names_it_and_t
         manifest_named("far")
     (tmp_path / "study.yaml").write_text(STUDY.replace("reference", "far"))
     with pytest.raises(StudyError, match=cause):
-        read(tmp_path / "study.yaml")
+        read_study(tmp_path / "study.yaml")
 
 
 def test_an_unknown_framework_is_answered_with_the_choices():
@@ -147,13 +146,13 @@ def test_a_dataset_says_its_maker(installed):
 def test_a_study_is_found_by_the_name_of_its_file(installed):
     installed("far", {"asked/__init__.py": "", "asked/is-it.yaml": STUDY}, studies={"asked": "asked"})
     assert study_providers()["is-it"] == "far 1.0"
-    assert read("is-it").question == "Is it there?"
+    assert read_study("is-it").question == "Is it there?"
 
 
 @pytest.mark.parametrize(
     ("value", "cause"),
     [
-        ("tiny_workload:NOTHING", "it is 7, where a steptime.workloads.table.Entry is expected"),
+        ("tiny_workload:NOTHING", "it is 7, where a steptime.catalog.workloads.table.Entry is expected"),
         ("tiny_workload:OTHER", "its own name is 'another'"),
         ("tiny_workload:MISSING", "has no attribute 'MISSING'"),
         ("no_such_module:ENTRY", "No module named 'no_such_module'"),

@@ -8,7 +8,7 @@ import numpy as np
 from launch_phases import STAGES, launch_of
 from simulated import a_launch, a_store, a_trial, a_worker
 
-from steptime.clusters.cluster import Cluster, Host
+from steptime.catalog.cluster import Cluster, Host
 from steptime.measurements.store import Store
 from steptime.study.trial import Trial
 

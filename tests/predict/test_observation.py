@@ -5,7 +5,7 @@ import pytest
 from launch_phases import launch_of
 from simulated import a_failure, a_launch, a_store, a_trial
 
-from steptime.clusters.cluster import ClusterFindings, HostFindings, PathFindings, cluster_for
+from steptime.catalog.cluster import ClusterFindings, HostFindings, PathFindings, cluster_for
 from steptime.errors import StoreError
 from steptime.predict.fit import fit
 from steptime.predict.observation import deployment_of, key_of, observe

@@ -10,12 +10,12 @@ from functools import cache
 import numpy as np
 from events import Job, finish_of, heavy_tailed
 
+from steptime.catalog.workloads.table import build_workload
 from steptime.predict.fit import fit_group
 from steptime.predict.observation import Deployment, GroupKey, LaunchPhases, Observation
 from steptime.predict.predict import Prediction, predict
 from steptime.predict.profile import SCHEMA, Machine, NetLink, Profile
 from steptime.predict.query import read_queries
-from steptime.workloads.table import build_workload
 
 MACHINE = Machine(cpu="made up", cores=2, gpus=0)
 KEY = GroupKey(

@@ -9,11 +9,11 @@ import pytest
 from trials import trial
 
 import steptime
+from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.workloads.table import build_workload
 from steptime.environments.kinds import ReadyEnvironment
-from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.cache import CheckCache
-from steptime.workloads.table import build_workload
 
 PACKAGE = Path(steptime.__file__).parent
 READY = ReadyEnvironment("pytorch", "venv", Path("python"), "3.11.2", {"torch": "2.0"})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trials
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
 from steptime.runner.equivalence.check import Checker
 from steptime.runner.equivalence.loaders import LoaderInput, loader_cases, one_layer
 from steptime.runner.equivalence.oracle import Oracle

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import trials
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.workloads.table import build_workload
 from steptime.runner.equivalence import oracle
 from steptime.runner.equivalence.check import Checker
 from steptime.runner.equivalence.distance import norm, relative_distance
@@ -21,9 +23,7 @@ from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
-from steptime.study.optimizer import Optimizer
 from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")
 ROUNDS = rounds_of(5)

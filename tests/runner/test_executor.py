@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from trials import trial
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.workloads.table import build_workload
 from steptime.launchers import base
 from steptime.launchers.base import free_ports
 from steptime.launchers.request import LaunchOutcome
@@ -16,7 +17,6 @@ from steptime.runner.jobs import check_job
 from steptime.runner.preparation import environment_spec, prepare_environments
 from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
-from steptime.workloads.table import build_workload
 
 WORKLOAD = build_workload("lenet5")
 TRIAL = trial(strategy="allreduce", workers=2)

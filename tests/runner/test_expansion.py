@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.frameworks.manifest import Manifest
-from steptime.measurements.accelerators import Accelerator, Accelerators
+from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.strategies import STRATEGIES
 from steptime.runner.equivalence.check import check_trial, equivalence_cases
 from steptime.runner.expansion import Expansion, expand, skipped_in_words
 from steptime.runner.workload_shapes import DatasetFacts
-from steptime.study.strategies import STRATEGIES
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from steptime.clusters.site import FoundGpu, Site
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.site import FoundGpu, Site
 from steptime.errors import StudyError
-from steptime.measurements.accelerators import find_accelerators
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.site import machine_of_checks, site_of_study
 from steptime.runner.slurm_job import SlurmJob

@@ -5,11 +5,11 @@ import re
 import pytest
 import trials
 
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.workloads.table import build_workload
 from steptime.runner.admission import shared_memory_warning
 from steptime.runner.host import cores_near, memory_shortage, shared_batches_bytes, shared_memory_bytes
-from steptime.study.optimizer import Optimizer
 from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
 
 RESNET = build_workload("resnet50", (3, 64, 64), 10)
 

@@ -4,8 +4,8 @@ import json
 
 from trials import trial
 
+from steptime.catalog.workloads.table import build_workload
 from steptime.runner.jobs import TimingSchedule, check_job, timing_job
-from steptime.workloads.table import build_workload
 
 TRIAL = trial(
     "pytorch",

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from trials import trial
 
-from steptime.clusters.cluster import cluster_for
-from steptime.clusters.site import FoundGpu, FoundHost, NeededPaths, Site
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.environments.cache import cache_folder
-from steptime.frameworks.manifest import load_manifests
 from steptime.launchers.request import LaunchOutcome
 from steptime.runner.executor import Executor, LaunchResult
 from steptime.runner.living_hosts import LivingHosts

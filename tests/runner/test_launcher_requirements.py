@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from small_study import CHECKED_STUDY
 
+from steptime.catalog.site import FoundHost
 from steptime.cli.app import run_program
-from steptime.clusters.site import FoundHost
 from steptime.measurements.store import Store
 from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter

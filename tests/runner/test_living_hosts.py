@@ -2,7 +2,7 @@
 
 import pytest
 
-from steptime.clusters.site import FoundHost, Site
+from steptime.catalog.site import FoundHost, Site
 from steptime.errors import Unfinished
 from steptime.runner.living_hosts import LivingHosts
 

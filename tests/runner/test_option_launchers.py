@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.manifest import Manifest
 
 
 def manifest() -> Manifest:

@@ -13,8 +13,9 @@ import pytest
 from image_folders import write_flat_validation, write_folder, write_many
 from small_study import CHECKED_STUDY, STUDY
 
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.workloads.table import build_workload
 from steptime.cli.app import run_program
-from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import LaunchOutcome
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
@@ -27,7 +28,6 @@ from steptime.runner.progress import Silent
 from steptime.runner.run_folder import Collected
 from steptime.runner.study_run import StudyRun
 from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
 
 
 class Notes(Silent):

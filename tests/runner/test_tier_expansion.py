@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steptime.frameworks.manifest import Manifest
-from steptime.measurements.accelerators import Accelerator, Accelerators
+from steptime.catalog.accelerators import Accelerator, Accelerators
+from steptime.catalog.manifest import Manifest
 from steptime.runner.expansion import Expansion, expand
 from steptime.study.study import Study
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from schedule import schedule, tasks_of
 
-from steptime.frameworks.manifest import load_manifests
+from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import STRATEGIES
+from steptime.catalog.workloads.table import build_workload
 from steptime.model.collectives import Link
 from steptime.model.imbalance import WorkerSpread
 from steptime.model.interconnect import Interconnect, Switch, communication_cost
@@ -14,9 +16,7 @@ from steptime.model.layer_work import work_of
 from steptime.model.policies import policies_of, step_graph
 from steptime.simulate.configuration import Durations, WorkerGroup, shares_of
 from steptime.simulate.simulate import simulate
-from steptime.study.strategies import STRATEGIES
 from steptime.worker.communication import PolicyContext
-from steptime.workloads.table import build_workload
 
 WORK = work_of(build_workload("googlenet"))
 STEP = Durations(forward=0.1, backward=0.2, update=0.01)

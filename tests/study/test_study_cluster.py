@@ -11,13 +11,13 @@ SMALLEST = "workloads: lenet5\nframeworks: pytorch\n"
 
 
 @pytest.fixture
-def reading(vocabulary, tmp_path):
+def reading(known, tmp_path):
     """Read the text of a study that may use the launcher ``emulated``."""
 
     def read(text):
         path = tmp_path / "race.yaml"
         path.write_text(SMALLEST + text)
-        return read_study(path, [], replace(vocabulary, launchers=("local", "mpi", "emulated")))
+        return read_study(path, [], replace(known, launchers=("local", "mpi", "emulated")))
 
     return read
 

@@ -396,8 +396,8 @@ def test_reading_makes_no_object_and_calls_nothing(mistakes, tmp_path):
         (f"include: {'[' * 100}{']' * 100}", "race.yaml:3: values are nested too deeply"),
     ],
 )
-def test_a_value_beyond_every_use_is_refused_with_the_limit(line, said, tmp_path, vocabulary):
+def test_a_value_beyond_every_use_is_refused_with_the_limit(line, said, tmp_path, known):
     path = tmp_path / "race.yaml"
     path.write_text(f"workloads: lenet5\nframeworks: pytorch\n{line}\n")
     with pytest.raises(StudyError, match=re.escape(said)):
-        read_study(path, [], vocabulary)
+        read_study(path, [], known)

@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.workloads.layers import Network
 from steptime.runner.jobs import TrainingPlan, training_job
-from steptime.study.optimizer import Optimizer
 from steptime.study.training import RateSchedule, Training, full_parameters
 from steptime.study.trial import Trial
 from steptime.worker.main import run_process
-from steptime.workloads.layers import Network
 
 SAMPLES, BATCH = 60, 10
 

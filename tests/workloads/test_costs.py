@@ -2,10 +2,10 @@
 
 import pytest
 
-from steptime.workloads.costs import costs, memory_bytes
-from steptime.workloads.kinds import KINDS
-from steptime.workloads.layers import Network, Workload
-from steptime.workloads.table import LIBRARY, build_workload
+from steptime.catalog.workloads.costs import costs, memory_bytes
+from steptime.catalog.workloads.kinds import KINDS
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import LIBRARY, build_workload
 
 # Multiply-accumulates of one forward pass at the usual image size, as tables of these workloads give them.
 PUBLISHED_GMAC = {

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
+from steptime.catalog.workloads.layers import Network
 from steptime.errors import WorkloadError
-from steptime.workloads.layers import Network
 
 Write = Callable[[Network], str]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import steptime.workloads.library
+import steptime.catalog.workloads.library
+from steptime.catalog.workloads.kinds import KINDS
+from steptime.catalog.workloads.layers import INPUT, Workload
+from steptime.catalog.workloads.table import LIBRARY, build_workload
 from steptime.errors import WorkloadError
-from steptime.workloads.kinds import KINDS
-from steptime.workloads.layers import INPUT, Workload
-from steptime.workloads.table import LIBRARY, build_workload
 
 NAMES = list(LIBRARY)
 OF_IMAGES = [name for name in NAMES if len(LIBRARY[name].input_shape) == 3]
@@ -46,7 +46,7 @@ def usual(request: pytest.FixtureRequest) -> Workload:
 
 
 def test_every_file_of_the_library_is_listed():
-    files = {path.stem for path in Path(steptime.workloads.library.__file__).parent.glob("*.py")}
+    files = {path.stem for path in Path(steptime.catalog.workloads.library.__file__).parent.glob("*.py")}
     assert files == {"__init__", *FAMILIES}
     assert set().union(*FAMILIES.values()) == set(LIBRARY)
 
@@ -201,8 +201,8 @@ def test_residual_workloads_grow_with_their_name():
 
 def test_listing_names_imports_no_workload():
     program = (
-        "import sys; from steptime.workloads.table import LIBRARY; list(LIBRARY);"
-        "print([name for name in sys.modules if name.startswith('steptime.workloads.library.')])"
+        "import sys; from steptime.catalog.workloads.table import LIBRARY; list(LIBRARY);"
+        "print([name for name in sys.modules if name.startswith('steptime.catalog.workloads.library.')])"
     )
     printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert printed.stdout.strip() == "[]"

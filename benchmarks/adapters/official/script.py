@@ -19,7 +19,7 @@ from typing import Any
 
 from race import Cost, cost_of_workers
 
-from steptime.study.trial import OptionValue
+from steptime.catalog.options import OptionValue
 
 
 @dataclass(frozen=True)

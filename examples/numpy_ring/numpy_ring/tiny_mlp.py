@@ -1,8 +1,8 @@
 """A multilayer perceptron that trains in a moment: 64 inputs, two hidden layers, 10 classes."""
 
-from steptime.workloads.kinds import Shape
-from steptime.workloads.layers import Network, Workload
-from steptime.workloads.table import Entry
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import Entry
 
 _WIDTHS = (128, 64)
 

@@ -9,7 +9,7 @@ EXIT_FAILED = 1
 
 
 def _complete_framework() -> list[str]:
-    from steptime.frameworks.manifest import load_manifests
+    from steptime.catalog.manifest import load_manifests
 
     return list(load_manifests())
 
@@ -31,14 +31,14 @@ def check(
 
     Ends with exit code 1 when something does not hold. Results are not kept.
     """
+    from steptime.catalog.manifest import manifest_named
+    from steptime.catalog.workloads.table import LIBRARY
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.cli.tables import print_rows
     from steptime.errors import UsageError, choices_message
-    from steptime.frameworks.manifest import manifest_named
     from steptime.runner.framework_check import launch_findings, usual_workload
     from steptime.runner.framework_files import file_findings
-    from steptime.workloads.table import LIBRARY
 
     manifest = manifest_named(name)
     chosen = usual_workload(manifest) if workload is None else workload

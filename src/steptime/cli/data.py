@@ -91,13 +91,13 @@ def _make_folder(name: str, folder: Path, images: int | None, pixels: tuple[int,
 
 def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: tuple[int, int] | None) -> None:
     """Make a folder of pictures next to ``folder``, store it there in its form, and remove it."""
+    from steptime.catalog.loaders import LOADERS
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.datasets.lookup import open_dataset
     from steptime.datasets.stored_forms import store, stored_bytes
     from steptime.errors import DatasetError
     from steptime.runner.progress import SampleProgress
-    from steptime.study.loaders import LOADERS
     from steptime.units import format_bytes
 
     folder, form = folder.absolute(), str(LOADERS[to].form)

@@ -23,7 +23,7 @@ EXIT_FAILED = 3
 
 
 def _complete_framework() -> list[str]:
-    from steptime.frameworks.manifest import load_manifests
+    from steptime.catalog.manifest import load_manifests
 
     return list(load_manifests())
 
@@ -57,10 +57,10 @@ def create(
     An environment for CUDA devices is verified by importing its framework, and by a training step where a device is.
     Ends with a table of what is ready, what could not be built, why, and the command that would help.
     """
+    from steptime.catalog.manifest import broken_frameworks
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
     from steptime.cli.tables import print_rows
-    from steptime.frameworks.manifest import broken_frameworks
     from steptime.runner.preparation import prepare_environments
 
     specs, refused = _for_device(names or [], device or "cpu", everything=everything)
@@ -119,10 +119,10 @@ def remove(
     device: OnDevice = None,
 ) -> None:
     """Remove environments from the cache, by the name or the folder name that `steptime env list` shows."""
+    from steptime.catalog.cuda_build import environment_parts
     from steptime.environments import kinds as table
     from steptime.environments.cache import cache_folder
     from steptime.errors import UsageError, choices_message
-    from steptime.frameworks.cuda_build import environment_parts
     from steptime.units import format_bytes
 
     cache = cache_folder()
@@ -222,9 +222,9 @@ def _check_device(device: str) -> None:
 
 def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
     """Return the chosen environments for a device, and why there is none, by framework, for the others."""
+    from steptime.catalog.accelerators import find_accelerators
+    from steptime.catalog.manifest import load_manifests
     from steptime.errors import EnvironmentFailure
-    from steptime.frameworks.manifest import load_manifests
-    from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.preparation import DATA_ENVIRONMENT, environment_spec
 
     _check_device(device)
@@ -248,7 +248,7 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
 
 def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
     """Return the environments whose locks are meant: of a framework all, or those for one device."""
-    from steptime.frameworks.cuda_build import environment_parts
+    from steptime.catalog.cuda_build import environment_parts
 
     if device is not None:
         _check_device(device)
@@ -264,8 +264,8 @@ def _locked(names: list[str], device: str | None) -> "list[EnvironmentSpec]":
 
 
 def _chosen(names: list[str], *, everything: bool) -> "list[EnvironmentSpec]":
+    from steptime.catalog.manifest import broken_frameworks
     from steptime.errors import UsageError, choices_message
-    from steptime.frameworks.manifest import broken_frameworks
     from steptime.runner.preparation import all_environment_specs
 
     specs = all_environment_specs()

@@ -5,7 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from steptime.plugins import OWN, Registry, plugins_of
+from steptime.catalog.plugins import OWN, Registry, plugins_of
 
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
@@ -37,11 +37,11 @@ def list_things(
 
 def framework_rows() -> Rows:
     """One row per framework, true on this machine."""
+    from steptime.catalog.accelerators import find_accelerators
+    from steptime.catalog.manifest import broken_frameworks, load_manifests
     from steptime.environments.kinds import find_ready
     from steptime.environments.pythons import choose_python
     from steptime.errors import EnvironmentFailure
-    from steptime.frameworks.manifest import broken_frameworks, load_manifests
-    from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.preparation import environment_spec
 
     accelerators = find_accelerators()
@@ -80,7 +80,7 @@ def framework_rows() -> Rows:
 
 
 def _workload_rows() -> Rows:
-    from steptime.workloads.table import LIBRARY
+    from steptime.catalog.workloads.table import LIBRARY
 
     return _registry_rows(
         LIBRARY,
@@ -96,8 +96,8 @@ def _workload_rows() -> Rows:
 
 
 def _strategy_rows() -> Rows:
-    from steptime.frameworks.manifest import load_manifests
-    from steptime.study.strategies import STRATEGIES
+    from steptime.catalog.manifest import load_manifests
+    from steptime.catalog.strategies import STRATEGIES
 
     manifests = load_manifests()
     return [
@@ -111,8 +111,8 @@ def _strategy_rows() -> Rows:
 
 
 def _loader_rows() -> Rows:
-    from steptime.frameworks.manifest import load_manifests
-    from steptime.study.loaders import LOADERS
+    from steptime.catalog.loaders import LOADERS
+    from steptime.catalog.manifest import load_manifests
 
     manifests = load_manifests()
     return [
@@ -129,7 +129,7 @@ def _launcher_rows() -> Rows:
 
 def back_end_rows() -> Rows:
     """One row per back end of the network benchmark."""
-    from steptime.frameworks.manifest import load_manifests
+    from steptime.catalog.manifest import load_manifests
     from steptime.runner.net_plan import back_ends_of
 
     return [

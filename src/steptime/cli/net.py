@@ -58,9 +58,9 @@ def net(
     from dataclasses import replace
     from functools import partial
 
+    from steptime.catalog.accelerators import find_accelerators
+    from steptime.catalog.manifest import load_manifests
     from steptime.cli.arguments import Mistakes, count
-    from steptime.frameworks.manifest import load_manifests
-    from steptime.measurements.accelerators import find_accelerators
     from steptime.runner.net_plan import (
         NetQuery,
         back_ends_named,

@@ -27,10 +27,10 @@ _GAP = 2
 
 
 def _complete_keys(incomplete: str) -> list[str]:
+    from steptime.catalog.strategies import STRATEGIES
+    from steptime.catalog.workloads.table import LIBRARY
     from steptime.model.devices import DEVICES
     from steptime.predict.query import KEYS
-    from steptime.study.strategies import STRATEGIES
-    from steptime.workloads.table import LIBRARY
 
     values = {"strategy": STRATEGIES, "workload": LIBRARY, "device": ["cpu", "cuda", *DEVICES]}
     key, equals, _ = incomplete.partition("=")

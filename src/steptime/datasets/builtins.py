@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from steptime.plugins import Registry
+from steptime.catalog.plugins import Registry
 
 _MAKERS = Path(__file__).parent / "makers"
 

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
-from steptime.clusters.cluster import Cluster, cluster_for
+from steptime.catalog.cluster import Cluster, cluster_for
 from steptime.errors import LaunchError
 from steptime.launchers.base import LOCALHOST, AbstractLauncher, free_ports
 from steptime.launchers.emulation.commands import processes

@@ -7,8 +7,8 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict
 
-from steptime.clusters.cluster import Cluster, ClusterFindings
-from steptime.clusters.site import Site
+from steptime.catalog.cluster import Cluster, ClusterFindings
+from steptime.catalog.site import Site
 
 Isolation = Literal["required", "preferred", "off"]
 LATE = "not finished after the time limit"

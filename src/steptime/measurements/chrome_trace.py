@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import steptime
+from steptime.catalog.strategies import strategy_named
 from steptime.errors import UsageError, choices_message
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
@@ -20,7 +21,6 @@ from steptime.measurements.jsonlines import json_text
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.phases import IN_TIME, NAMES, OF_MARK
-from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
 Event = dict[str, Any]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
-from steptime.clusters.cluster import Cluster
+from steptime.catalog.cluster import Cluster
 from steptime.measurements.evidence import WorkerEvidence
 from steptime.measurements.set_aside import Reason
 from steptime.measurements.stored_record import LaunchRecord

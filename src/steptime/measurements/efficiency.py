@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from steptime.catalog.strategies import strategy_named
 from steptime.measurements.comparison import Measured
 from steptime.measurements.summary_form import TrialSummary
-from steptime.study.strategies import strategy_named
 from steptime.study.study import FURTHER_FIELDS
 from steptime.study.trial import Trial
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from steptime.catalog.options import Tuning
 from steptime.measurements.pooled_conditions import (
     ScheduledLaunch,
     pooled_hosts,
@@ -20,7 +21,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.set_aside import counted as reasons_counted
 from steptime.measurements.stalls import Stalls
-from steptime.study.trial import Trial, Tuning
+from steptime.study.trial import Trial
 from steptime.units import format_seconds
 
 RECORDS_SET_ASIDE = "records set aside"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.catalog.strategies import strategy_named
 from steptime.measurements.records import Launch, WorkerSteps
 from steptime.measurements.stalls import excess_s, period_of
 from steptime.measurements.warmup import find_steady, inefficiencies
-from steptime.study.strategies import strategy_named
 
 _MIN_UPDATES = 2
 

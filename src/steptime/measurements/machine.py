@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 
 import steptime
-from steptime.measurements.accelerators import find_accelerators
+from steptime.catalog.accelerators import find_accelerators
 from steptime.measurements.kernel_counters import meminfo, quota_cores
 
 

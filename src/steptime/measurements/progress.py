@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, cast
 
 from pydantic import TypeAdapter
 
+from steptime.catalog.options import Tuning
 from steptime.errors import StoreError
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.jsonlines import json_text
@@ -22,7 +23,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.stored_record import TrialLaunch
 from steptime.plain_file import PlainFolder
 from steptime.process_identity import ProcessIdentity
-from steptime.study.trial import Trial, Tuning
+from steptime.study.trial import Trial
 
 
 class TrialProgress(TypedDict):

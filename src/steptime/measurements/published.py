@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from steptime.clusters.cluster import Cluster
+from steptime.catalog.cluster import Cluster
 from steptime.measurements.comparison import Comparison, Measured, compare_trials
 from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.study.trial import Trial

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from steptime.clusters.cluster import ClusterFindings
+from steptime.catalog.cluster import ClusterFindings
 
 STRICT = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 """For ``__pydantic_config__`` of the dataclasses of records: no text where a number belongs, no number for a flag."""
@@ -80,7 +80,7 @@ framework's environment."""
 Facts = Annotated[dict[str, Any], _fits(_StoredFramework)]
 """What a framework reports of itself, its ``framework_version`` among it."""
 FoundCluster = Annotated[dict[str, Any], _fits(ClusterFindings)]
-"""The hosts and links that a launcher made, as it found them: see ``ClusterFindings`` of clusters/cluster.py."""
+"""The hosts and links that a launcher made, as it found them: see ``ClusterFindings`` of catalog/cluster.py."""
 
 
 def first_mistake(error: ValidationError) -> str:

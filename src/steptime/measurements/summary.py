@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
+from steptime.catalog.options import Tuning
 from steptime.datasets.dataset import Contents
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
@@ -58,7 +59,7 @@ from steptime.measurements.summary_form import (
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
 from steptime.measurements.verdicts import TrialVerdict, current_checks
-from steptime.study.trial import Trial, Tuning
+from steptime.study.trial import Trial
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from steptime.catalog.options import OptionValue, Tuning
 from steptime.datasets.dataset import LeftOut
 from steptime.measurements.ablation.form import Account, Imbalance, Phase, StepBreakdown
 from steptime.measurements.ablation.gap import Gap
@@ -23,7 +24,7 @@ from steptime.measurements.loaders.form import LoaderVerdict
 from steptime.measurements.model_form import ModelComparison, StudyPrediction
 from steptime.measurements.set_aside import SetAside
 from steptime.measurements.stalls import Stalls
-from steptime.study.trial import OptionValue, Trial, Tuning
+from steptime.study.trial import Trial
 
 SCHEMA = 2
 

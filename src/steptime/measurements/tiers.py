@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
+from steptime.catalog.options import Tuning
 from steptime.measurements.comparison import Measured, compare_trials
 from steptime.measurements.interval import LEVEL
 from steptime.measurements.simultaneous import sidak_level
 from steptime.measurements.summary_form import OptionChange, TunedTrial
-from steptime.study.trial import Trial, Tuning
+from steptime.study.trial import Trial
 
 TIERS: tuple[Tuning, ...] = get_args(Tuning)
 """In the order in which they are shown."""

@@ -2,9 +2,9 @@
 
 from math import prod
 
+from steptime.catalog.workloads.costs import costs
+from steptime.catalog.workloads.layers import Workload
 from steptime.worker.communication import Gradient, LayerWork, Work
-from steptime.workloads.costs import costs
-from steptime.workloads.layers import Workload
 
 _VALUE_BYTES = 4
 

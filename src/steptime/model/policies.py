@@ -12,9 +12,9 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
+from steptime.catalog import manifest
+from steptime.catalog.options import OptionValue
 from steptime.errors import SteptimeError
-from steptime.frameworks import manifest
-from steptime.study.trial import OptionValue
 from steptime.worker.communication import CommunicationPlan, PlannedMessage, Policy, PolicyContext, Work
 from steptime.worker.policies import PLAINEST
 
@@ -29,7 +29,7 @@ BROUGHT_BY: Mapping[str, str] = {
 }
 """The framework that brought a strategy: one without a policy of its own is taken to follow that framework's. All other
 strategies have a plainest policy, which belongs to no framework."""
-_SHIPPED = Path(manifest.__file__).parent
+_SHIPPED = Path(manifest.__file__).parents[1] / "frameworks"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def option_mistake(framework: str, strategy: str, name: str, value: OptionValue)
         return None
     options = manifests[framework].options_for(strategy)
     if name in options:
-        return options[name].facts.mistake(name, value)
+        return options[name].mistake(name, value)
     having = [
         " ".join([other, *each.options[name].strategies]) for other, each in manifests.items() if name in each.options
     ]

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from steptime.catalog.workloads.costs import Costs
 from steptime.model.compute import pass_seconds
 from steptime.model.imbalance import expected_maximum
 from steptime.predict.observation import LaunchPhases, Observation
 from steptime.predict.posterior import DRAWS, Array, fit_level, regress
 from steptime.predict.profile import How
 from steptime.predict.step_model import Contention
-from steptime.workloads.costs import Costs
 
 _FIXED_SHARE = 0.3
 """Prior limit of the share of a pass that costs the same for any batch: a single batch does not show it."""

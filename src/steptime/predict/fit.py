@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import ValidationError
 
 import steptime
+from steptime.catalog.strategies import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.interval import t_quantile
 from steptime.measurements.record_fields import first_mistake
@@ -47,7 +48,6 @@ from steptime.predict.profile import (
 )
 from steptime.predict.step_model import INNER, OUTER, costs_of
 from steptime.predict.topology import contention_of, step_model_of
-from steptime.study.strategies import strategy_named
 
 _SEED = 20261121
 _USUAL_LAUNCH_SPREAD = 0.02

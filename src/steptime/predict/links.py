@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from steptime.catalog.strategies import strategy_named
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
 from steptime.model.link_catalogue import LINKS, LinkSheet, inner_link_of
@@ -12,7 +13,6 @@ from steptime.model.measured_links import link_of, net_summary
 from steptime.model.nccl import LAUNCH, OTHER_STEP, STEP
 from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.profile import LinkEstimate, LinkSource, Machine, NetLink
-from steptime.study.strategies import strategy_named
 
 LATENCIES = 2.0
 """Latencies that a back end usually spends in one step of its algorithm: gloo's ring waits for a rendezvous each."""

@@ -10,6 +10,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from steptime.catalog.options import OptionValue, Tuning
+from steptime.catalog.strategies import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.ablation.imbalance import imbalance
 from steptime.measurements.ablation.overlap import communication_s
@@ -22,8 +24,7 @@ from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
 from steptime.model.traffic import AS_PLANNED, Traffic
 from steptime.predict.machine_effects import crossed_token_buckets, preemptions_of
-from steptime.study.strategies import strategy_named
-from steptime.study.trial import OptionValue, ServerPlacement, Trial, Tuning
+from steptime.study.trial import ServerPlacement, Trial
 
 # A profile holds the numbers of groups and deployments: their bounds are those of any trial, and are tested when a
 # profile is read. Numbers inside them can be multiplied and divided without leaving those of a computer.

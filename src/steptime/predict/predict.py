@@ -6,6 +6,9 @@ from math import inf, isfinite
 
 import numpy as np
 
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.costs import Costs
+from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.json_form import Interval
 from steptime.model.devices import transfer
@@ -33,9 +36,6 @@ from steptime.predict.step_model import (
 from steptime.predict.targets import Target, targets
 from steptime.predict.topology import Refusal, Topology, contention_of, step_model_of, topology_of
 from steptime.predict.uncertainty import IntervalShares, narrowing, uncertain_step
-from steptime.study.strategies import strategy_named
-from steptime.workloads.costs import Costs
-from steptime.workloads.table import build_workload
 
 _SEED = 7
 BASELINE = "1 worker with the same batch per worker"

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from steptime.catalog.strategies import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
 from steptime.model.collectives import LIBRARIES
 from steptime.model.nccl import Medium
@@ -38,7 +39,6 @@ from steptime.predict.observation import (
 )
 from steptime.predict.posterior import DRAWS, bounds
 from steptime.predict.step_model import BOUNDS, INNER, OUTER
-from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
 SCHEMA = 3

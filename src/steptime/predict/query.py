@@ -6,17 +6,17 @@ from itertools import product
 from math import prod
 from typing import Any, get_args
 
+from steptime.catalog.loaders import NATIVE, SYNTHETIC
+from steptime.catalog.strategies import SINGLE, STRATEGIES, strategy_named
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
 from steptime.model.collectives import LIBRARIES
 from steptime.model.devices import DEVICES
 from steptime.model.link_catalogue import LINKS
 from steptime.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.profile import Profile
-from steptime.study.loaders import NATIVE, SYNTHETIC
-from steptime.study.strategies import SINGLE, STRATEGIES, strategy_named
 from steptime.study.trial import ServerPlacement
 from steptime.units import parse_bit_rate, parse_duration, parse_share
-from steptime.workloads.table import LIBRARY
 
 _BITS = 8
 _DOTS = ("…", "...")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
 from steptime.measurements.model_form import Limit, ModelComparison, ModelledStep, Remedy
 from steptime.measurements.store import Store
@@ -29,9 +31,7 @@ from steptime.predict.model_comparison import (
 )
 from steptime.predict.observation import Observation, observe
 from steptime.predict.step_model import graph_of
-from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
 
 _ALL = "several workers"
 """The case of all trials of more than one worker."""

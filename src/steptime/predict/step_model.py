@@ -9,6 +9,8 @@ from functools import cache
 
 import numpy as np
 
+from steptime.catalog.workloads.costs import Costs, costs
+from steptime.catalog.workloads.table import build_workload
 from steptime.model.collectives import Link
 from steptime.model.compute import pass_seconds, turns
 from steptime.model.imbalance import WorkerSpread
@@ -23,8 +25,6 @@ from steptime.predict.posterior import Array
 from steptime.simulate.configuration import Durations, WorkerGroup
 from steptime.simulate.simulate import Phases, simulate
 from steptime.worker.communication import PolicyContext
-from steptime.workloads.costs import Costs, costs
-from steptime.workloads.table import build_workload
 
 Parameters = Mapping[str, Array]
 """Draws of each parameter, (draws,); see ``MEANINGS``."""

@@ -5,6 +5,7 @@ Predictions come from a fit of the study's own measurements, beside published ef
 
 from collections.abc import Mapping, Sequence
 
+from steptime.catalog.strategies import strategy_named
 from steptime.errors import StoreError
 from steptime.measurements.json_form import Interval, IntervalOverLaunches
 from steptime.measurements.model_form import (
@@ -23,7 +24,6 @@ from steptime.predict.predict import Prediction, predict
 from steptime.predict.query import Query
 from steptime.predict.ssgd_comparison import compare_s_sgd
 from steptime.study.paper import PredictionChoice, PublishedEfficiency
-from steptime.study.strategies import strategy_named
 from steptime.units import format_bit_rate
 
 _BITS = 8

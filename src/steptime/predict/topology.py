@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.costs import memory_bytes
+from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.table import build_workload
 from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
 from steptime.model.link_catalogue import BELIEVED, LINKS
 from steptime.model.policies import has_policy
@@ -38,11 +42,7 @@ from steptime.predict.step_model import (
     measured_readiness,
 )
 from steptime.predict.targets import Target, measured_device
-from steptime.study.strategies import strategy_named
 from steptime.units import format_bytes
-from steptime.workloads.costs import memory_bytes
-from steptime.workloads.layers import Workload
-from steptime.workloads.table import build_workload
 
 _FAR = 2.0
 """Times the most workers measured, up to which an exchange may be predicted from steps alone."""

@@ -10,10 +10,8 @@ from steptime.phases import REST
 from steptime.report.breakdown import TITLES, BreakdownGroup, BreakdownRow
 from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.gap import gap_chart
-from steptime.report.charts.heat_map import heat_chart
 from steptime.report.charts.marks import parts
-from steptime.report.charts.overlap import overlap_chart
-from steptime.report.charts.phases import phases_chart
+from steptime.report.charts.phases import heat_chart, overlap_chart, phases_chart
 from steptime.report.number_format import Shown, seconds, time_unit
 
 MOST_PAIRED = 8

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from steptime.catalog.strategies import strategy_named
 from steptime.measurements.efficiency import ideal_throughput
 from steptime.measurements.json_form import IntervalOverLaunches
 from steptime.measurements.summary_form import Efficiency, TrialSummary
@@ -13,7 +14,6 @@ from steptime.report.charts.scaling import efficiency_lines, throughput_lines
 from steptime.report.number_format import drawn_interval
 from steptime.report.section import Figures, Section, Sentences
 from steptime.report.trial_names import Names, size
-from steptime.study.strategies import strategy_named
 
 _SAME = ("workload", "input_shape", "dataset", "loader", "precision", "device")
 

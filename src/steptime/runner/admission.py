@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from steptime.clusters.site import Site
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.site import Site
+from steptime.catalog.workloads.layers import Workload
 from steptime.environments.cache import cache_folder
 from steptime.measurements.store import Store
 from steptime.runner.equivalence.cache import CheckCache
@@ -29,10 +31,8 @@ from steptime.runner.preparation import prepare_environments
 from steptime.runner.progress import Observer
 from steptime.runner.site import machine_of_checks
 from steptime.runner.verdicts import Verdicts
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
-from steptime.workloads.layers import Workload
 
 _MOST_CHECKS_ON_HOSTS = 4
 

@@ -5,17 +5,18 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Literal
 
-from steptime.clusters.cluster import Cluster, cluster_for
-from steptime.clusters.site import Site
-from steptime.frameworks.manifest import Manifest
-from steptime.measurements.accelerators import Accelerators
+from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import OptionValue, Precision, Tuning
+from steptime.catalog.site import Site
 from steptime.runner.workload_shapes import WorkloadShapes
 from steptime.study.hosts import ClusterChoice
-from steptime.study.loaders import SYNTHETIC
-from steptime.study.optimizer import Optimizer
 from steptime.study.study import FURTHER_FIELDS, Axis, WorkloadChoice
 from steptime.study.training import Training
-from steptime.study.trial import OptionValue, Precision, ServerPlacement, Trial, Tuning
+from steptime.study.trial import ServerPlacement, Trial
 
 
 @dataclass(frozen=True)

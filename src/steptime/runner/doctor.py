@@ -10,25 +10,25 @@ from typing import Literal
 
 import psutil
 
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.manifest import Manifest, broken_frameworks, load_manifests
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import find_ready
 from steptime.environments.pythons import choose_python
 from steptime.errors import EnvironmentFailure
-from steptime.frameworks.manifest import Manifest, broken_frameworks, load_manifests
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
 from steptime.launchers.isolation import NO_NAMESPACE, isolation_kind
 from steptime.launchers.table import LAUNCHERS
-from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.kernel_counters import quota_cores
 from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
 from steptime.runner.preparation import environment_spec
 from steptime.study.environment_variables import passed, stripped
 from steptime.study.study_file import broken_studies
 from steptime.units import format_bytes
-from steptime.workloads.table import LIBRARY
 
 _ROOM_BYTES = 6 * 2**30
 """What the environments of the default frameworks take, with their installers' caches."""

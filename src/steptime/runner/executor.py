@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import steptime
+from steptime.catalog.manifest import Manifest
 from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
-from steptime.frameworks.manifest import Manifest
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst

@@ -17,16 +17,19 @@ import numpy as np
 from PIL import Image
 from ruamel.yaml import YAML
 
+from steptime.catalog.loaders import NATIVE, SYNTHETIC
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.plugins import OWN
+from steptime.catalog.strategies import SINGLE, STRATEGIES
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.loader_settings import loader_json
 from steptime.datasets.lookup import open_dataset
-from steptime.frameworks.manifest import Manifest
 from steptime.measurements.ablation.accounts import MARKS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.measurements.verdicts import TrialVerdict
-from steptime.plugins import OWN
 from steptime.runner.expansion import skipped_in_words
 from steptime.runner.framework_files import Finding, finding
 from steptime.runner.killed_worker import killed_worker_findings
@@ -34,10 +37,7 @@ from steptime.runner.plan import StudyPlan, plan_study
 from steptime.runner.preparation import ready_interpreter
 from steptime.runner.progress import Observer
 from steptime.runner.study_run import StudyRun
-from steptime.study.loaders import NATIVE, SYNTHETIC
-from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
-from steptime.workloads.table import LIBRARY
 
 _SMALL = "lenet5"
 _LARGEST_GAP = 0.15

@@ -17,14 +17,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import steptime
+from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.manifest import FILE, Manifest, load_manifests
+from steptime.catalog.plugins import OWN
+from steptime.catalog.strategies import SINGLE, STRATEGIES
 from steptime.environments.locks import lock_of, requirement_lines
-from steptime.frameworks.manifest import FILE, Manifest, load_manifests
 from steptime.launchers.table import LAUNCHERS
-from steptime.plugins import OWN
 from steptime.runner.run_folder import make_run_folder
 from steptime.runner.settings_table import settings_mistakes
-from steptime.study.loaders import LOADERS, SYNTHETIC
-from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.worker.contract import FROZEN_LAYER, KEPT_GRADIENT, NEVER_PULLED, PUSH_TWICE, STALE_WEIGHTS, ZEROS_SENT
 
 _TYPES = {"bool": bool, "int": int, "float": float, "str": str}

@@ -8,8 +8,8 @@ import keyword
 from pathlib import Path
 
 import steptime
+from steptime.catalog.manifest import broken_frameworks, load_manifests
 from steptime.errors import UsageError
-from steptime.frameworks.manifest import broken_frameworks, load_manifests
 
 _INSTALLED = Path(steptime.__file__).parent / "framework_template"
 _CHECKOUT = Path(steptime.__file__).parents[2] / "examples" / "numpy_ring"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import psutil
 
-from steptime.measurements.accelerators import find_accelerators
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.workloads.costs import memory_bytes
+from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
 from steptime.units import format_bytes
 from steptime.worker.samples import PREFETCHED_PER_HELPER
-from steptime.workloads.costs import memory_bytes
-from steptime.workloads.layers import Workload
 
 _FRAMEWORK_BYTES = 400 * 2**20
 """What a framework needs before it holds a single weight."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Mapping
 
-from steptime.clusters.site import Site
-from steptime.frameworks.manifest import Manifest
-from steptime.measurements.accelerators import Version
+from steptime.catalog.accelerators import Version
+from steptime.catalog.loaders import loader_named
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.site import Site
+from steptime.catalog.strategies import strategy_named
 from steptime.runner.combinations import Combination, ExpansionContext
 from steptime.runner.workload_shapes import DatasetFacts, has_classes
-from steptime.study.loaders import loader_named
-from steptime.study.strategies import strategy_named
 
 
 def why_impossible(combination: Combination, context: ExpansionContext) -> str | None:

@@ -5,10 +5,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime.study.loaders import SYNTHETIC
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.workloads.layers import Workload
 from steptime.study.trial import Trial
 from steptime.worker.samples import steps_per_epoch
-from steptime.workloads.layers import Workload
 
 SCHEMA = 1
 

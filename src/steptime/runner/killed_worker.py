@@ -13,7 +13,9 @@ from typing import Any
 
 import psutil
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.strategies import SINGLE, STRATEGIES
+from steptime.catalog.workloads.table import build_workload
 from steptime.launchers.base import free_ports
 from steptime.launchers.orphans import end_marked, marked
 from steptime.launchers.process_env import inherited
@@ -23,9 +25,7 @@ from steptime.runner.framework_files import Finding, finding
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.launch_spec import request_of
 from steptime.runner.run_folder import collect, make_run_folder
-from steptime.study.strategies import SINGLE, STRATEGIES
 from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
 
 _WITHOUT_END = TimingSchedule(warmup_steps=10_000_000, seconds=0.0, min_steps=1, max_steps=1)
 _OPEN_S = 120.0

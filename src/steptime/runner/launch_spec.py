@@ -7,13 +7,13 @@ import threading
 from pathlib import Path
 from typing import Literal
 
-from steptime.clusters.cluster import Cluster, cluster_for
-from steptime.clusters.site import Site
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.site import Site
 from steptime.launchers.request import Isolation, Request
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.host import device_cores
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 
 Launchable = Trial | NetSetting

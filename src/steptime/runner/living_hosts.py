@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from steptime.clusters.site import NeededPaths, Site
+from steptime.catalog.site import NeededPaths, Site
 from steptime.errors import LaunchError, Unfinished
 from steptime.launchers.hosts.probe import NOTHING_MORE, answering
 from steptime.measurements.store import Store

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.site import Site
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.site import Site
 from steptime.foreign_writers import require_folder_for_launches
-from steptime.frameworks.manifest import Manifest
 from steptime.launchers.orphans import end_orphans
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.net.records import NetLaunch, NetSetting, Visit, WorkerVisits

@@ -5,20 +5,20 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from steptime.clusters.cluster import Cluster, cluster_for
-from steptime.clusters.site import Site
+from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.cluster import Cluster, cluster_for
+from steptime.catalog.manifest import BackEndSupport, Manifest
+from steptime.catalog.site import Site
+from steptime.catalog.strategies import strategy_named
 from steptime.environments.kinds import find_ready
 from steptime.errors import UsageError, choices_message
-from steptime.frameworks.manifest import BackEndSupport, Manifest
 from steptime.launchers.emulation.requirements import missing_requirement
-from steptime.measurements.accelerators import find_accelerators
 from steptime.measurements.net.records import NetSetting
 from steptime.runner.preparation import environment_spec
 from steptime.runner.site import launcher_on
 from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES
-from steptime.study.strategies import strategy_named
 
 OPERATIONS = ("allreduce", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm")

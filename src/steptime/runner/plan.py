@@ -7,18 +7,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.site import NeededPaths, Site
+from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.manifest import Manifest, load_manifests
+from steptime.catalog.plugins import OWN
+from steptime.catalog.site import NeededPaths, Site
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Contents
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, addresses, find_ready
 from steptime.errors import LaunchError, StudyError
-from steptime.frameworks.manifest import Manifest, load_manifests
 from steptime.launchers.isolation import NO_NAMESPACE
 from steptime.launchers.request import Process, Request
 from steptime.launchers.table import launcher_named
-from steptime.measurements.accelerators import Accelerators
-from steptime.plugins import OWN
 from steptime.runner.expansion import Expansion, Skipped, expand, skipped_in_words
 from steptime.runner.host import usable_cores
 from steptime.runner.launch_spec import environment_key, request_of
@@ -26,14 +27,12 @@ from steptime.runner.preparation import NO_ACCELERATORS, dataset_facts, environm
 from steptime.runner.run_folder import trial_run_folder
 from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunKind
 from steptime.runner.site import accelerators_of, site_of_study
-from steptime.runner.vocabulary import read
 from steptime.runner.workload_shapes import DatasetFacts
 from steptime.study.environment_variables import passed, refusal, stripped
 from steptime.study.study import SMALL, Study
-from steptime.study.study_file import study_files, study_text
+from steptime.study.study_file import read_study, study_files, study_text
 from steptime.study.trial import Trial
 from steptime.units import parse_duration
-from steptime.workloads.table import LIBRARY
 
 _FIRST_PORT = 15_000
 OVER_HOSTS = "launches on several hosts use the network that joins these"
@@ -319,7 +318,7 @@ def plan_study(
     """
     all_overrides = [*overrides, f"budget={budget}"] if budget else list(overrides)
     text = study_text(name)
-    study = read(name, all_overrides, text, paths_from)
+    study = read_study(name, all_overrides, text=text, paths_from=paths_from)
     manifests, site = load_manifests(), site_of_study(study)
     accelerators = accelerators_of(site)
     datasets = dataset_facts(study)

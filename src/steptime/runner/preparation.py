@@ -5,6 +5,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.cuda_build import CudaBuild
+from steptime.catalog.loaders import NATIVE, SYNTHETIC, loader_named
+from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
 from steptime.datasets.creation import builtin_folder, find_builtin, make
 from steptime.datasets.dataset import Dataset, require_batch
@@ -16,13 +20,9 @@ from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import EnvironmentSpec, ReadyEnvironment, create_all, find_ready
 from steptime.environments.locks import is_locked
 from steptime.errors import EnvironmentFailure
-from steptime.frameworks.cuda_build import CudaBuild
-from steptime.frameworks.manifest import Manifest, load_manifests
-from steptime.measurements.accelerators import Accelerators
 from steptime.runner.jobs import synthetic_loader
 from steptime.runner.progress import Observer, SampleProgress
 from steptime.runner.workload_shapes import DatasetFacts
-from steptime.study.loaders import NATIVE, SYNTHETIC, loader_named
 from steptime.study.study import EnvironmentChoice, Study
 from steptime.study.trial import Trial
 from steptime.units import format_bytes

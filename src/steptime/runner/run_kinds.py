@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from steptime.catalog.loaders import SYNTHETIC
 from steptime.datasets.validation import Split
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.accuracy.records import TrainingRun
@@ -30,7 +31,6 @@ from steptime.runner.trial_runs import (
     timed_schedule,
     timing_of,
 )
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
 from steptime.study.trial import Trial
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from steptime.frameworks.manifest import Manifest
-from steptime.study.trial import OptionValue
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.options import OptionValue
 
 HEADING = "## Settings"
 HEADER = ["setting", "documented", "tuned", "source"]

@@ -10,11 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.site import FoundHost, NeededPaths, Reach, Site, example_site
+from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators, version_of
+from steptime.catalog.launchers import launchers_with
+from steptime.catalog.site import FoundHost, NeededPaths, Reach, Site, example_site
 from steptime.errors import FileError, LaunchError, StudyError, UsageError
 from steptime.file_name import host_name_mistake
 from steptime.launchers.hosts.probe import NOTHING_MORE, probed
-from steptime.measurements.accelerators import Accelerator, Accelerators, find_accelerators, version_of
 from steptime.measurements.store import Store
 from steptime.runner.progress import Observer
 from steptime.study.host_lists import expanded_hosts
@@ -24,9 +25,9 @@ from steptime.user_file import read_user_text
 
 ON_HOSTS = ("ssh", "slurm")
 """Launchers that always use the hosts of a site."""
-_WHEREVER = ("auto", "mpi")
+_MAY_USE_HOSTS = launchers_with("hosts")
+_WHEREVER = set(_MAY_USE_HOSTS).difference(ON_HOSTS)
 """Launchers that use the nodes of an allocation of several, and this host elsewhere."""
-_MAY_USE_HOSTS = (*_WHEREVER, *ON_HOSTS)
 _ALLOCATIONS = "an allocation of Slurm (steptime submit), PBS, LSF, Grid Engine, Flux, Cobalt or OAR"
 _HERE_ALONE = "launcher=local runs on this host alone"
 _LIMIT_S = 60.0

@@ -5,10 +5,11 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.loaders import NATIVE, SYNTHETIC
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.options import OptionValue, Tuning
+from steptime.catalog.strategies import SINGLE, strategy_named
 from steptime.runner.combinations import Combination, ExpansionContext
-from steptime.study.loaders import NATIVE, SYNTHETIC
-from steptime.study.strategies import SINGLE, strategy_named
 from steptime.study.study import (
     AXES,
     TRAIN_AXES,
@@ -20,7 +21,6 @@ from steptime.study.study import (
     variables_of,
 )
 from steptime.study.training import TrainChoice, Training
-from steptime.study.trial import OptionValue, Tuning
 
 AUTO = "auto"
 ALL = "all"

@@ -6,7 +6,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from steptime.clusters.site import Site
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.site import Site
+from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.datasets.dataset import Dataset
 from steptime.foreign_writers import require_folder_for_launches
@@ -39,9 +41,7 @@ from steptime.runner.run_kinds import RUN_KINDS, TIMED, RunInputs, RunKind, dead
 from steptime.runner.site import probe_site
 from steptime.runner.trial_runs import TrialInputs
 from steptime.runner.verdicts import HALF_TRAINED, NOT_RUN, TrialCounts, Verdicts
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
-from steptime.workloads.table import build_workload
 
 
 @dataclass

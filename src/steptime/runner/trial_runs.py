@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.ablation.records import AblationLaunch
 from steptime.measurements.loaders.records import LoaderLaunch, PageCache
 from steptime.measurements.record_kinds import ABLATION, LOADING
@@ -24,10 +26,8 @@ from steptime.runner.jobs import AblationSchedule, TimingSchedule, ablation_job,
 from steptime.runner.living_hosts import LivingHosts
 from steptime.runner.page_cache import dataset_files, drop_on_hosts, drop_page_cache
 from steptime.runner.run_folder import trial_run_folder, worker_ablations, worker_loadings, worker_steps
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.study import Study
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Workload
 
 TrialRecord = TypeVar("TrialRecord", bound=TrialLaunch)
 

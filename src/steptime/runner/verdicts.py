@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.manifest import Manifest
 from steptime.measurements.accuracy.records import TrainingRun
 from steptime.measurements.record_kinds import TIMING, TRAINING
 from steptime.measurements.records import Launch

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from steptime.catalog.workloads.layers import Workload
+from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.dataset import Contents
 from steptime.errors import WorkloadError
 from steptime.study.study import WorkloadChoice
-from steptime.workloads.layers import Workload
-from steptime.workloads.table import build_workload
 
 _PLANE = 3  # axes of an image: channels, height, width
 _Key = tuple[str, str | None, tuple[int, int] | None, int | None]

@@ -2,33 +2,35 @@
 
 from collections.abc import Iterator, Sequence
 
+from steptime.catalog.launchers import AUTO, EMULATED, launchers_with
+from steptime.catalog.loaders import LOADERS, SYNTHETIC
+from steptime.catalog.options import Option
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.environment_variables import refusal
-from steptime.study.loaders import LOADERS, SYNTHETIC
-from steptime.study.study import TRAIN_AXES
-from steptime.study.unknown_names import AUTO, OptionFacts, Vocabulary, axis_mappings, is_folder
+from steptime.study.known_names import KnownNames
+from steptime.study.study import TRAIN_AXES, EnvironmentChoice, Launches, Steps, Study
+from steptime.study.unknown_names import axis_mappings, is_folder
 
-_EMULATED = "emulated"
-_ON_HOSTS = {"hosts": ("auto", "ssh", "slurm", "mpi"), "slurm": ("auto", "slurm", "mpi")}
+_ON_HOSTS = {key: launchers_with(key) for key in ("hosts", "slurm")}
 """The keys of a study on real hosts, and the launchers that they mean something to."""
 _BATCHES = ("batch_per_worker", "global_batch")
 
 
-def contradictions(document: Document, vocabulary: Vocabulary) -> Iterator[Mistake]:
+def contradictions(document: Document, known: KnownNames) -> Iterator[Mistake]:
     """Yield every pair of values that contradict each other, and options that their framework cannot have."""
     for top in axis_mappings(document):
         yield from _two_batches(document, top)
         for path, _ in document.each(*top, "workloads"):
             yield from _two_batches(document, path)
-        yield from _options(document, (*top, "options"), vocabulary)
-        yield from _variables(document, (*top, "environment_variables"), vocabulary)
+        yield from _options(document, (*top, "options"), known)
+        yield from _variables(document, (*top, "environment_variables"), known)
     yield from _uneven_batches(document)
-    for key in ("launches", "steps"):
-        yield from _empty_range(document, key)
-    yield from _loaders_without_data(document, vocabulary)
+    for key, form in (("launches", Launches), ("steps", Steps)):
+        yield from _empty_range(document, key, form())
+    yield from _loaders_without_data(document, known)
     yield from _interpreters(document)
-    if document.at(("launcher",)) in (None, AUTO, *vocabulary.launchers):  # else the meaning of its keys is unknown
+    if document.at(("launcher",)) in (None, AUTO, *known.launchers):  # else the meaning of its keys is unknown
         yield from _cluster(document)
         yield from _hosts(document)
     for top in _with_inclusions(document):
@@ -66,20 +68,18 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _empty_range(document: Document, key: str) -> Iterator[Mistake]:
-    defaults = {"launches": (3, 10), "steps": (10, 2000)}[key]
+def _empty_range(document: Document, key: str, default: Launches | Steps) -> Iterator[Mistake]:
     least, most = (
-        default if (value := document.at((key, end))) is None else value
-        for end, default in zip(("min", "max"), defaults, strict=True)
+        getattr(default, end) if (value := document.at((key, end))) is None else value for end in ("min", "max")
     )
     if isinstance(least, int) and isinstance(most, int) and least > most:
         end = "min" if document.at((key, "min")) is not None else "max"
         yield Mistake((key, end), f"at least {least} and at most {most} {key} leave no choice; min must not exceed max")
 
 
-def _loaders_without_data(document: Document, vocabulary: Vocabulary) -> Iterator[Mistake]:
+def _loaders_without_data(document: Document, known: KnownNames) -> Iterator[Mistake]:
     names = _loader_names(document)
-    reading = {name for name in vocabulary.loaders if name in LOADERS and LOADERS[name].form}
+    reading = {name for name in known.loaders if name in LOADERS and LOADERS[name].form}
     if not names or not reading.issuperset(names):
         return
     for path, item in document.each("workloads"):
@@ -98,7 +98,7 @@ def _interpreters(document: Document) -> Iterator[Mistake]:
         if not isinstance(item, dict):
             continue
         path: Path = ("environments", framework)
-        kind, python, container = item.get("kind", "existing"), item.get("python"), item.get("container")
+        kind, python, container = item.get("kind", EnvironmentChoice().kind), item.get("python"), item.get("container")
         if kind == "existing" and python is None and container is None:
             yield Mistake(path, "an environment of the kind existing needs python: the path of its interpreter")
         if kind != "existing" and python is not None:
@@ -119,15 +119,15 @@ def _interpreters(document: Document) -> Iterator[Mistake]:
 
 def _cluster(document: Document) -> Iterator[Mistake]:
     launcher, cluster = document.at(("launcher",)), document.at(("cluster",))
-    if launcher == _EMULATED and cluster is None:
+    if launcher == EMULATED and cluster is None:
         yield Mistake(("launcher",), "needs the key cluster, the number of hosts; write cluster: {hosts: 2}")
     usable = [key for key, launchers in _ON_HOSTS.items() if launcher is None or launcher in launchers]
     on_hosts = next((key for key in usable if document.at((key,)) is not None), None)
-    if cluster is not None and launcher != _EMULATED and on_hosts is None:  # else _hosts reports it
-        yield Mistake(("cluster",), f"means something to the launcher {_EMULATED!r} only; add launcher: {_EMULATED}")
+    if cluster is not None and launcher != EMULATED and on_hosts is None:  # else _hosts reports it
+        yield Mistake(("cluster",), f"means something to the launcher {EMULATED!r} only; add launcher: {EMULATED}")
     for path, _ in document.each("include"):
-        if launcher != _EMULATED and document.at((*path, "cluster")) is not None:
-            reason = f"means something to the launcher {_EMULATED!r} only"
+        if launcher != EMULATED and document.at((*path, "cluster")) is not None:
+            reason = f"means something to the launcher {EMULATED!r} only"
             if on_hosts:
                 place = _place(document, (on_hosts,))
                 reason += f", and the study uses real hosts ({on_hosts}, {place}); make two studies of it"
@@ -152,8 +152,8 @@ def _hosts(document: Document) -> Iterator[Mistake]:
         if document.at((key,)) is None:
             continue
         if launcher is not None and launcher not in launchers:
-            known = ", ".join(map(repr, launchers))
-            yield Mistake((key,), f"means nothing to the launcher {launcher!r}; its launchers are {known}")
+            names = ", ".join(map(repr, launchers))
+            yield Mistake((key,), f"means nothing to the launcher {launcher!r}; its launchers are {names}")
         elif document.at(("cluster",)) is not None:
             yield Mistake((key,), "excludes cluster, which makes hosts of this machine; keep one of them")
 
@@ -233,28 +233,28 @@ def _nothing_to_learn(document: Document) -> Iterator[Mistake]:
             yield Mistake(path, "has no dataset to learn; name one, as {name: lenet5, dataset: digits}")
 
 
-def _options(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:
+def _options(document: Document, path: Path, known: KnownNames) -> Iterator[Mistake]:
     for framework, chosen in document.items(*path):
-        if framework not in vocabulary.frameworks or not isinstance(chosen, dict):
+        if framework not in known.frameworks or not isinstance(chosen, dict):
             continue
-        known = vocabulary.frameworks[framework].options
+        options = known.frameworks[framework].options
         for option in chosen:
             where: Path = (*path, framework, option)
-            if option in known:
-                yield from _option_values(document, where, known[option])
-            elif known:
-                yield Mistake(where, choices_message(f"option of {framework}", option, known))
+            if option in options:
+                yield from _option_values(document, where, options[option])
+            elif options:
+                yield Mistake(where, choices_message(f"option of {framework}", option, options))
             else:
                 yield Mistake(where, f"{framework} has no options")
 
 
-def _variables(document: Document, path: Path, vocabulary: Vocabulary) -> Iterator[Mistake]:
+def _variables(document: Document, path: Path, known: KnownNames) -> Iterator[Mistake]:
     for name, values in document.items(*path):
         if not isinstance(values, dict):
             yield from _refused(name, (*path, name))
             continue
-        if name not in vocabulary.frameworks:
-            yield Mistake((*path, name), choices_message("framework", name, vocabulary.frameworks))
+        if name not in known.frameworks:
+            yield Mistake((*path, name), choices_message("framework", name, known.frameworks))
         for below in values:
             yield from _refused(below, (*path, name, below))
 
@@ -266,7 +266,7 @@ def _refused(name: str, path: Path) -> Iterator[Mistake]:
 
 def _too_few_cores(document: Document) -> Iterator[Mistake]:
     threads, cores = document.at(("threads_per_worker",)), document.at(("cores_per_worker",))
-    threads = 1 if threads is None else threads
+    threads = Study.model_fields["threads_per_worker"].default if threads is None else threads
     if isinstance(threads, int) and isinstance(cores, int) and cores < threads:
         yield Mistake(
             ("cores_per_worker",),
@@ -274,7 +274,7 @@ def _too_few_cores(document: Document) -> Iterator[Mistake]:
         )
 
 
-def _option_values(document: Document, path: Path, option: OptionFacts) -> Iterator[Mistake]:
+def _option_values(document: Document, path: Path, option: Option) -> Iterator[Mistake]:
     for where, value in document.each(*path):
         mistake = option.mistake(str(path[-1]), value)
         if mistake:

@@ -1,11 +1,62 @@
-"""Overrides on the command line: ``key.path=value`` replaces a value of a study for one run."""
+"""What replaces values of a study for one run: a scale that it has, and ``key.path=value`` on the command line."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from steptime.errors import StudyError
+from steptime.errors import StudyError, choices_message
+from steptime.file_name import MOST_CHARACTERS, file_name_mistake
 from steptime.study.document import Document, Mistake, Path, read_value
-from steptime.study.study import AXIS_NAMES
+from steptime.study.study import AXIS_NAMES, SMALL, Study
+
+_FIXED = ("version", "name", "scale", "scales")
+_KEYS = tuple(key for key in Study.model_fields if key not in _FIXED)
+
+
+def apply_scale(document: Document) -> None:
+    """Replace the keys of ``document`` that its chosen scale names; ``null`` takes a key away."""
+    chosen = document.data.get("scale")
+    if not isinstance(chosen, str):
+        return
+    changes = _scales(document).get(chosen)
+    if not isinstance(changes, dict):
+        return
+    for key, value in changes.items():
+        if key not in _KEYS:
+            continue
+        document.data.pop(key, None)
+        if value is not None:
+            document.data[key] = value
+        written: tuple[str | int, ...] = ("scales", chosen, key)
+        moved = {
+            (key, *path[len(written) :]): place
+            for path, place in document.places.items()
+            if path[: len(written)] == written
+        }
+        document.places = {path: place for path, place in document.places.items() if path[0] != key} | moved
+
+
+def scale_mistakes(document: Document) -> Iterator[Mistake]:
+    """Yield a scale that the study does not have, and keys of its scales that no scale can change."""
+    scales = _scales(document)
+    chosen = document.data.get("scale")
+    if isinstance(chosen, str) and chosen not in (SMALL, *scales):
+        yield Mistake(("scale",), choices_message("scale", chosen, [SMALL, *scales]))
+    for name, changes in scales.items():
+        if mistake := file_name_mistake(str(name), MOST_CHARACTERS):
+            yield Mistake(("scales", name), mistake)
+        if name == SMALL:
+            yield Mistake(("scales", name), "is what the keys of the study itself say; name another scale")
+        for key in changes if isinstance(changes, dict) else ():
+            if key in _FIXED:
+                yield Mistake(("scales", name, key), "is the same at every scale")
+            elif key not in _KEYS:
+                yield Mistake(("scales", name, key), choices_message("key", key, _KEYS))
+
+
+def _scales(document: Document) -> dict[str, Any]:
+    found = document.data.get("scales")
+    return found if isinstance(found, dict) else {}
+
 
 _NAMED = ("workloads", "loaders")
 """Lists whose items may be bare names."""

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, create_model, field_serializer, model_validator
 
+from steptime.catalog.optimizer import Optimizer, OptimizerName
+from steptime.catalog.options import Precision, Tuning
 from steptime.file_name import FILE_NAME, MOST_CHARACTERS
 from steptime.study.hosts import ClusterChoice, HostsChoice, SlurmChoice
-from steptime.study.optimizer import Optimizer, OptimizerName
 from steptime.study.paper import ModelFamily, Paper, PredictionChoice, Published, PublishedEfficiency
 from steptime.study.quantities import (
     Command,
@@ -37,7 +38,7 @@ from steptime.study.quantities import (
     words_of,
 )
 from steptime.study.training import NamedSchedule, ScalingRule, ScheduleName, TrainChoice, WarmupEpochs
-from steptime.study.trial import Precision, ServerPlacement, Tuning
+from steptime.study.trial import ServerPlacement
 
 
 class WorkloadChoice(Strict):
@@ -72,6 +73,9 @@ class LoaderChoice(Strict):
 
 PYTHON_OF_CONTAINER = "python3"
 """The interpreter that is started in a container where the study names none."""
+
+
+ENVIRONMENT_KINDS = ("venv", "uv", "existing", "core")
 
 
 class EnvironmentChoice(Strict):

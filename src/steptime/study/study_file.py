@@ -10,17 +10,17 @@ from typing import Any
 from pydantic import ValidationError
 
 import steptime
+from steptime.catalog.plugins import OWN, plugins_of, taken_twice
 from steptime.errors import FileError, PluginError, StudyError, choices_message
 from steptime.file_name import as_file_name, path_mistake
-from steptime.plugins import OWN, plugins_of, taken_twice
 from steptime.study.contradictions import contradictions
 from steptime.study.document import Document, Mistake, read_yaml
+from steptime.study.known_names import KnownNames
 from steptime.study.mistakes import form_mistakes
-from steptime.study.overrides import apply_overrides
+from steptime.study.overrides import apply_overrides, apply_scale, scale_mistakes
 from steptime.study.quantities import words_of
-from steptime.study.scales import apply_scale, scale_mistakes
 from steptime.study.study import Study
-from steptime.study.unknown_names import Vocabulary, is_folder, unknown_names
+from steptime.study.unknown_names import is_folder, unknown_names
 from steptime.user_file import read_user_text
 
 _FOLDER = Path(steptime.__file__).parent / "studies"
@@ -59,8 +59,8 @@ def shipped_studies() -> dict[str, str]:
 
 def read_study(
     path_or_name: str | Path,
-    overrides: Sequence[str],
-    vocabulary: Vocabulary,
+    overrides: Sequence[str] = (),
+    known: KnownNames | None = None,
     text: str | None = None,
     paths_from: Path | None = None,
 ) -> Study:
@@ -69,7 +69,7 @@ def read_study(
     Args:
         path_or_name: a file, or the name of a study that ``study_files`` has.
         overrides: ``key.path=value``, each replacing a value of the file.
-        vocabulary: the names that it may use.
+        known: the names that it may use; those of this installation by default.
         text: of the file, where it has been read; a pipe can be read once only.
         paths_from: the folder at which relative paths in the file start; None for the file's own folder.
 
@@ -79,6 +79,7 @@ def read_study(
 
     Raises StudyError with all mistakes, each with its place, if there is one.
     """
+    known = known or KnownNames.installed()
     path, name = _find(str(path_or_name))
     document = read_yaml(_text(path) if text is None else text, name)
     scaled = [override for override in overrides if override.partition("=")[0].strip() == "scale"]
@@ -88,8 +89,8 @@ def read_study(
     if "name" not in document.data:
         document.data["name"] = as_file_name(path.stem, "study")
     study, mistakes = _checked(document)
-    mistakes = [*document.mistakes, *mistakes, *unknown_names(document, vocabulary)]
-    mistakes += [*scale_mistakes(document), *contradictions(document, vocabulary)]
+    mistakes = [*document.mistakes, *mistakes, *unknown_names(document, known)]
+    mistakes += [*scale_mistakes(document), *contradictions(document, known)]
     if study is None or mistakes or wrong:
         raise StudyError(document.sentences(mistakes) + wrong)
     _anchor_paths(document, paths_from or folder_of_paths(path_or_name))

@@ -6,16 +6,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
-from steptime.clusters.cluster import Cluster
-from steptime.study.optimizer import Optimizer
+from steptime.catalog.cluster import Cluster
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.options import OptionValue, Precision, Tuning
 from steptime.study.training import Training
 
-OptionValue = bool | int | float | str
-Tuning = Literal["documented", "tuned"]
-"""The tier of a trial's options: what the framework's own guide and example do, or the best that an expert gets
-without changing what is computed."""
-Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-"""What products are computed in: docs/gpu.md describes each in every framework."""
 ServerPlacement = Literal["own", "colocated"]
 """Whether parameter servers have cores (hosts) of their own, or share those of the workers."""
 

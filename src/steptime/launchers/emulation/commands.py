@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from steptime.clusters.cluster import Cluster
+from steptime.catalog.cluster import Cluster
 from steptime.launchers.emulation.network import INTERFACE, address, host_name
 from steptime.launchers.isolation import ENTRY
 from steptime.launchers.mpiexec import find_mpiexec, is_open_mpi, open_mpi_flags

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from steptime.clusters.cluster import PathFindings
+from steptime.catalog.cluster import PathFindings
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.ping import BEAT_S
 

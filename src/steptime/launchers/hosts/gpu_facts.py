@@ -9,7 +9,7 @@ import re
 import subprocess
 from typing import Any
 
-from steptime.clusters.visible_devices import visible_devices
+from steptime.catalog.visible_devices import visible_devices
 from steptime.launchers.hosts.host_files import listed, read_text
 
 DRIVER, PCI_DEVICES = "/proc/driver/nvidia", "/sys/bus/pci/devices"

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from steptime.clusters.site import NeededPaths, Site
+from steptime.catalog.site import NeededPaths, Site
 
 SHOWN_S = 90.0
 """After so long a new file must show on every host: NFS may remember for a minute that a file was not there."""

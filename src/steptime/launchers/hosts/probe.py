@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from steptime.clusters.cluster import PathFindings
-from steptime.clusters.site import FoundGpu, FoundHost, NeededPaths, Site
+from steptime.catalog.cluster import PathFindings
+from steptime.catalog.site import FoundGpu, FoundHost, NeededPaths, Site
 from steptime.errors import LaunchError
 from steptime.launchers.emulation.paths import measure_paths, message_bytes
 from steptime.launchers.hosts.commands import reach_commands, single_command, variables_of_line

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 
+from steptime.catalog.strategies import strategy_named
 from steptime.measurements.ablation import form
 from steptime.measurements.ablation.accounts import MARKS, accounts, marked_phases
 from steptime.measurements.ablation.imbalance import ComputeImbalance, imbalance
@@ -15,7 +16,6 @@ from steptime.measurements.ablation.stages import Array, StageTimes, ablation_ph
 from steptime.measurements.flags import counted
 from steptime.measurements.json_form import Interval
 from steptime.phases import NAMES, PHASES, REST
-from steptime.study.strategies import strategy_named
 from steptime.study.trial import Trial
 
 _HEAT_STEPS = 120

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from steptime.catalog.loaders import SYNTHETIC
 from steptime.measurements.estimate import Estimate
 from steptime.measurements.interval import LEVEL, t_quantile
 from steptime.measurements.json_form import Interval
@@ -24,7 +25,6 @@ from steptime.measurements.loaders.form import LoaderAlone, LoaderChange, Loader
 from steptime.measurements.loaders.records import LoaderLaunch, LoaderStretch
 from steptime.measurements.records import Launch
 from steptime.measurements.simultaneous import sidak_level
-from steptime.study.loaders import SYNTHETIC
 from steptime.study.trial import Trial
 
 _DRAWS = 4000

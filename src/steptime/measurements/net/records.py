@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from steptime.clusters.cluster import Cluster
+from steptime.catalog.cluster import Cluster
 from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Option, Seconds
 from steptime.measurements.stored_record import LaunchRecord, record_reader

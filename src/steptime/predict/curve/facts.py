@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.table import LIBRARY
 from steptime.predict.curve.curve import Setup
 from steptime.predict.curve.hardware import usual_hosts
 from steptime.predict.curve.stacks import Stack, stack_of
-from steptime.study.strategies import strategy_named
-from steptime.workloads.table import LIBRARY
 
 _GIGA = 1e9
 

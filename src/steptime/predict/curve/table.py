@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import TypeVar
 
+from steptime.catalog.strategies import STRATEGIES
 from steptime.errors import FileError, choices_message
 from steptime.predict.curve.curve import FIT, HOLDOUT, EvidenceError, Point, ScalingCurve, Setup
 from steptime.predict.curve.stacks import stack_names
-from steptime.study.strategies import STRATEGIES
 from steptime.user_file import read_user_text
 
 Value = TypeVar("Value")

@@ -1,10 +1,97 @@
-"""Where the time of a step goes: a bar per trial, stacked of its phases, with the interval of each below."""
+"""Where the time of a step goes: phases of a trial, their overlap, and a heat map of steps by worker."""
 
 from collections.abc import Sequence
 
-from steptime.phases import BY_NAME
-from steptime.report.charts.chart import WIDTH, Spec, chart
-from steptime.report.charts.rows import Y, headings
+from steptime.phases import BY_NAME, HIDDEN
+from steptime.report.charts.chart import GREY, WIDTH, Spec, chart
+from steptime.report.charts.rows import BAR, BELOW, HEIGHT, Y, headings
+
+_SHADES = ["#EEF3F8", "#CFE1EF", "#A3C9E2", "#6FA8D1", "#3D82B8", "#155A93", "#08306B"]
+_CELL = 24
+
+
+def heat_chart(cells: Sequence[Spec], domain: tuple[float, float], unit: str) -> Spec:
+    """Return the map.
+
+    Args:
+        cells: a step of a worker each, with ``name`` (of the worker), ``step`` (from 0) and ``time`` in ``unit``.
+        domain: the times of the lightest and the darkest shade; what is beyond has these.
+        unit: of the times, in letters.
+    """
+    names = list(dict.fromkeys(cell["name"] for cell in cells))
+    low, high = domain
+    width = (high - low) / len(_SHADES)
+    edges = [low + width * number for number in range(1, len(_SHADES))]
+    layer = {
+        "transform": [{"calculate": "datum.step + 1", "as": "next"}],
+        "mark": {"type": "rect", "stroke": None},
+        "encoding": {
+            "x": {
+                "field": "step",
+                "type": "quantitative",
+                "title": "step",
+                "scale": {"nice": False, "zero": True},
+                "axis": {"tickCount": 6, "tickMinStep": 1, "format": ",~f", "grid": False},
+            },
+            "x2": {"field": "next"},
+            "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 190}},
+            "color": {
+                "field": "time",
+                "type": "quantitative",
+                "scale": {"type": "threshold", "domain": edges, "range": _SHADES},
+                "legend": {"type": "symbol", "title": f"computation ({unit})", "columns": 3, "format": ".3~r"},
+            },
+        },
+    }
+    return chart([layer], cells, height=_CELL * len(names))
+
+
+COVERED, EXPOSED = "covered by computation", "exposed"
+
+
+def overlap_chart(rows: Sequence[Spec], unit: str) -> Spec:
+    """Return the chart.
+
+    Args:
+        rows: a trial each: ``name`` (different in each), ``shown`` (its covered share in words), and in ``unit``
+            ``covered`` with ``low`` and ``high`` (which may be None), and ``exposed``.
+        unit: of the times, in letters.
+    """
+    x = {
+        "type": "quantitative",
+        "title": f"communication of a step ({unit}), from 0",
+        "scale": {"zero": True},
+        "axis": {"tickCount": 6, "format": ",~f"},
+    }
+    parts = [
+        {"name": row["name"], "part": part, "start": start, "end": end}
+        for row in rows
+        for part, start, end in (
+            (COVERED, 0.0, row["covered"]),
+            (EXPOSED, row["covered"], row["covered"] + row["exposed"]),
+        )
+    ]
+    look = {
+        "field": "part",
+        "type": "nominal",
+        "scale": {"domain": [COVERED, EXPOSED], "range": [HIDDEN.colour, BY_NAME["comm_exposed"].colour]},
+        "legend": {"columns": 2, "symbolType": "square"},
+    }
+    layers: list[Spec] = [
+        *headings(rows),
+        {
+            "data": {"values": parts},
+            "mark": BAR,
+            "encoding": {"y": Y, "x": {**x, "field": "start"}, "x2": {"field": "end"}, "color": look},
+        },
+        {
+            "transform": [{"filter": "isValid(datum.low)"}],
+            "mark": {"type": "rule", "strokeWidth": 2, "yOffset": BELOW, "color": GREY},
+            "encoding": {"y": Y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
+        },
+    ]
+    return chart(layers, rows, height=HEIGHT * len(rows))
+
 
 _LETTER = 6.5
 """Pixels of a letter, on average."""

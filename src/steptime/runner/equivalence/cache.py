@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import steptime
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.workloads.layers import Workload
 from steptime.environments.kinds import ReadyEnvironment
-from steptime.frameworks.manifest import Manifest
 from steptime.measurements.machine import fingerprint
 from steptime.measurements.records import EquivalenceResult, read_equivalence
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Workload
 
 _PACKAGE = Path(steptime.__file__).parent
 _OF_MACHINE = ("cpu", "architecture", "gpus", "gpu_driver")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.records import EquivalenceResult
 from steptime.measurements.verdicts import failure
 from steptime.runner.equivalence.cache import CheckCache
@@ -22,7 +23,6 @@ from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor
 from steptime.runner.progress import Observer
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Workload
 
 
 @dataclass(frozen=True)

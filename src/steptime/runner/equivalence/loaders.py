@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.optimizer import Optimizer
+from steptime.catalog.strategies import SINGLE, Answer, strategy_named
+from steptime.catalog.workloads.layers import Network, Workload
 from steptime.measurements.verdicts import loader_check
 from steptime.runner.equivalence.probes import Probe, check_trial
 from steptime.runner.jobs import epoch_steps
-from steptime.study.optimizer import Optimizer
-from steptime.study.strategies import SINGLE, Answer, strategy_named
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Network, Workload
 
 _SIDE = 8
 """Of images, in pixels, at most, where they are averaged down: large ones, since the layer would be larger than most

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.strategies import SINGLE
+from steptime.catalog.workloads.layers import Workload
 from steptime.runner.equivalence.distance import Round, Sketch, norm, read_sketches
 from steptime.runner.equivalence.probes import Probe, reference_flops
 from steptime.runner.executor import Executor
-from steptime.study.loaders import SYNTHETIC
-from steptime.study.strategies import SINGLE
-from steptime.workloads.layers import Workload
 
 REFERENCE = "reference"
 _LARGEST_ROUNDING = {"fp32": 5e-3, "tf32": 0.2, "fp16": 0.2, "bf16": 0.2}

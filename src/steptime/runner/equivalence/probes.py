@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
-from steptime.clusters.cluster import cluster_for
-from steptime.frameworks.manifest import Manifest
+from steptime.catalog.cluster import cluster_for
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.manifest import Manifest
+from steptime.catalog.optimizer import SETTINGS, Optimizer
+from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.costs import costs
+from steptime.catalog.workloads.layers import Workload
 from steptime.runner.jobs import check_job
-from steptime.study.loaders import SYNTHETIC
-from steptime.study.optimizer import SETTINGS, Optimizer
-from steptime.study.strategies import strategy_named
 from steptime.study.training import Training
 from steptime.study.trial import Trial
-from steptime.workloads.costs import costs
-from steptime.workloads.layers import Workload
 
 _BATCH = 8
 """Samples per worker: enough for batch statistics, small enough for the reference. With two, as a trial may have, batch

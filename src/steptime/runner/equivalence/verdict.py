@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.records import EquivalenceResult
 from steptime.runner.equivalence.distance import (
     Round,
@@ -20,7 +21,6 @@ from steptime.runner.equivalence.oracle import Truth
 from steptime.runner.equivalence.probes import Probe
 from steptime.runner.executor import LaunchResult
 from steptime.study.trial import Trial
-from steptime.workloads.layers import Workload
 
 _Place = tuple[str, int, int]
 """Of a fault: what was compared, ``loss`` or ``weights``, of which worker, in which round."""

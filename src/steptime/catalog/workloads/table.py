@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import cast
 
+from steptime.catalog.plugins import Registry
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Workload
 from steptime.errors import WorkloadError, choices_message
-from steptime.plugins import Registry
-from steptime.workloads.kinds import Shape
-from steptime.workloads.layers import Workload
 
 _IMAGE_AXES = 3
 
@@ -50,7 +50,7 @@ class _Library(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         module, _, entry = self._PLACES[name].partition(":")
-        return cast("Entry", getattr(import_module(f"steptime.workloads.library.{module}"), entry))
+        return cast("Entry", getattr(import_module(f"steptime.catalog.workloads.library.{module}"), entry))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._PLACES)
@@ -59,7 +59,9 @@ class _Library(Mapping[str, Entry]):
         return len(self._PLACES)
 
 
-LIBRARY = Registry("workload", _Library(), lambda found: isinstance(found, Entry), "a steptime.workloads.table.Entry")
+LIBRARY = Registry(
+    "workload", _Library(), lambda found: isinstance(found, Entry), "a steptime.catalog.workloads.table.Entry"
+)
 """Every workload by its name: steptime's own, then those of plug-ins."""
 
 

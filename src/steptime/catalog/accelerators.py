@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from steptime.clusters.visible_devices import visible_devices
+from steptime.catalog.visible_devices import visible_devices
 
 Version = tuple[int, ...]
 

@@ -4,7 +4,7 @@ A distribution declares an entry point in one of five groups, and steptime finds
 own::
 
     steptime.frameworks   a package whose folder holds framework.toml
-    steptime.workloads    a steptime.workloads.table.Entry
+    steptime.workloads    a steptime.catalog.workloads.table.Entry
     steptime.launchers    a subclass of steptime.launchers.base.AbstractLauncher
     steptime.datasets     a steptime.datasets.builtins.Builtin
     steptime.studies      a package whose folder holds study files (*.yaml)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from functools import partial
 
-from steptime.workloads.kinds import Shape
-from steptime.workloads.layers import Network, Workload
-from steptime.workloads.table import Entry
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import Entry
 
 _SOURCE = "He et al. 2016, Deep residual learning; v1.5 as in the reference training scripts of the field"
 _EXPANSION = 4

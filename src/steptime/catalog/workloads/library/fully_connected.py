@@ -2,9 +2,9 @@
 
 from math import prod
 
-from steptime.workloads.kinds import Shape
-from steptime.workloads.layers import Network, Workload
-from steptime.workloads.table import Entry
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import Entry
 
 _MLP_WIDTHS = (4096, 2048, 1024)
 

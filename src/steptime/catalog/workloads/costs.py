@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from steptime.workloads.layers import INPUT, Layer, Workload
+from steptime.catalog.workloads.layers import INPUT, Layer, Workload
 
 _WEIGHT_BYTES = 4
 """Weights, gradients and momentum are kept in fp32 whatever the precision of the computation."""

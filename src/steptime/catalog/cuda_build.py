@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from steptime.measurements.accelerators import Accelerators, Version, version_of
+from steptime.catalog.accelerators import Accelerators, Version, version_of
 
 
 class CudaBuild(BaseModel):

@@ -1,8 +1,8 @@
 """Chains of convolutions, pooling and linear layers: LeNet-5, the small AlexNet for CIFAR-10, AlexNet and VGG-16."""
 
-from steptime.workloads.kinds import Shape
-from steptime.workloads.layers import Network, Workload
-from steptime.workloads.table import Entry
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Network, Workload
+from steptime.catalog.workloads.table import Entry
 
 
 def _lenet5(input_shape: Shape, classes: int) -> Workload:

@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from steptime.workloads.kinds import Shape
-from steptime.workloads.layers import Network, Pair, Workload
-from steptime.workloads.table import Entry
+from steptime.catalog.workloads.kinds import Shape
+from steptime.catalog.workloads.layers import Network, Pair, Workload
+from steptime.catalog.workloads.table import Entry
 
 
 def _conv_norm_relu(  # noqa: PLR0913 - a convolution has this many numbers

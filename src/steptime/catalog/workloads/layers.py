@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal
 
+from steptime.catalog.workloads.kinds import KINDS, Shape
 from steptime.errors import WorkloadError
-from steptime.workloads.kinds import KINDS, Shape
 
 INPUT = "input"
 Loss = Literal["softmax_cross_entropy", "mean_squared_error"]

@@ -1,26 +1,23 @@
 """The manifests: what every framework can do, by the ``framework.toml`` in its folder."""
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from steptime.catalog.accelerators import Accelerators
+from steptime.catalog.cuda_build import CudaBuild
+from steptime.catalog.loaders import SYNTHETIC
+from steptime.catalog.optimizer import OptimizerName
+from steptime.catalog.options import Option, OptionValue, Precision, Tuning
+from steptime.catalog.plugins import OWN, Plugin, own_and_plugins
 from steptime.errors import PluginError, UsageError, choices_message
-from steptime.frameworks.cuda_build import CudaBuild
-from steptime.measurements.accelerators import Accelerators
-from steptime.plugins import OWN, Plugin, own_and_plugins
-from steptime.study.loaders import SYNTHETIC
-from steptime.study.optimizer import OptimizerName
-from steptime.study.trial import OptionValue, Precision, Tuning
-from steptime.study.unknown_names import OptionFacts
 
 FILE = "framework.toml"
-_FRAMEWORKS = Path(__file__).parent
+_FRAMEWORKS = Path(__file__).parents[1] / "frameworks"
 
 
 class _ManifestForm(BaseModel):
@@ -45,68 +42,6 @@ class StrategySupport(_ManifestForm):
     implementation: str = ""
     """Who implements the strategy where the framework does not, as "steptime's exchange over MPI". A strategy that
     says so is marked wherever it is shown, and takes no part in claims about the framework."""
-
-
-class Option(_ManifestForm):
-    """A setting of the framework that a study may vary."""
-
-    help: str
-    type: Literal["bool", "int", "float", "str"]
-    default: OptionValue
-    choices: list[OptionValue] = Field(default_factory=list)
-    launchers: dict[str, Literal["local", "mpi"]] = Field(default_factory=dict)
-    """The launcher that a value needs, where it is not the strategy's own."""
-    strategies: list[str] = Field(default_factory=list)
-    """Where the option means something; empty means everywhere."""
-    rounds: list[OptionValue] = Field(default_factory=list)
-    """Values with which workers send rounded gradients: the equivalence check holds such trials, and none is ranked."""
-    alters: list[OptionValue] = Field(default_factory=list)
-    """Values with which something else is computed on purpose: such trials are neither checked nor ranked."""
-    minimum: float | None = None
-    """Of a number, as the three below; a study with a value outside is refused."""
-    maximum: float | None = None
-    above: float | None = None
-    """For what may come near a bound and not reach it."""
-    below: float | None = None
-    also: list[OptionValue] = Field(default_factory=list)
-    """Values outside of these bounds that have a meaning of their own."""
-    pattern: str | None = None
-    """The regular expression of a text that is not one of ``choices``."""
-    examples: list[str] = Field(default_factory=list)
-    """Texts that it matches, for whoever wrote another."""
-
-    @property
-    def facts(self) -> OptionFacts:
-        """What a study must know to check a value of the option."""
-        own: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(OptionFacts)}
-        own |= {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
-        return OptionFacts(**own)
-
-    @model_validator(mode="after")
-    def _limits_fit(self) -> "Option":
-        """Refuse limits that mean nothing to the type, and that the default or an example breaks."""
-        facts = self.facts
-        wrong: list[str] = []
-        if (facts.range or self.also) and self.type not in ("int", "float"):
-            wrong.append(f"bounds mean nothing to the type {self.type}; they are for int and float")
-        if (self.pattern is not None or self.examples) and self.type != "str":
-            wrong.append(f"pattern and examples mean nothing to the type {self.type}; they are for str")
-        if self.pattern is not None and not self.examples:
-            wrong.append("pattern needs examples, which an error shows")
-        try:
-            re.compile(self.pattern or "")
-        except re.error as error:
-            wrong.append(f"pattern {self.pattern!r} is not a regular expression: {error}")
-        if (facts.range or self.pattern is not None) and not wrong:
-            values = [("default", self.default), *(("examples", example) for example in self.examples)]
-            wrong += filter(None, (facts.mistake(key, value) for key, value in values))
-        if wrong:
-            raise ValueError("; ".join(wrong))
-        return self
-
-    def typed(self, value: OptionValue) -> OptionValue:
-        """Return ``value`` in the option's type: 1 for a float option is 1.0, or one trial would have two ids."""
-        return float(value) if self.type == "float" else value
 
 
 class TunedOptions(_ManifestForm):
@@ -344,7 +279,7 @@ def _option_mistakes(manifest: Manifest, table: str, options: Mapping[str, Optio
         if name not in manifest.options:
             yield f"{table}: {choices_message('option', name, manifest.options)}"
             continue
-        mistake = manifest.options[name].facts.mistake(name, value)
+        mistake = manifest.options[name].mistake(name, value)
         if mistake:
             yield f"{table}: {mistake}"
         if value in (*manifest.options[name].rounds, *manifest.options[name].alters):
