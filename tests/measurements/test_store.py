@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from simulated import a_check, a_launch, a_store, a_trial, a_worker
@@ -123,6 +124,29 @@ def test_results_of_two_machines_do_not_mix(store):
     with pytest.raises(StoreError, match="another machine"):
         store.set_machine({**machine, "cores": 4})
     assert store.machine() == {**machine, "hostname": "b"}
+
+
+def test_results_of_two_machines_of_one_kind_do_not_mix(store):
+    machine = {"cpu": "fast", "cores": 8, "gpus": [], "hostname": "a"}
+    store.set_machine({**machine, "id": "0123"})
+    store.set_machine({**machine, "id": None})
+    store.set_machine({**machine, "id": "0123"})
+    with pytest.raises(StoreError, match="another machine \\(id: '0123', here '4567'\\)"):
+        store.set_machine({**machine, "id": "4567"})
+
+
+@pytest.mark.parametrize(
+    ("machine", "site", "used"),
+    [("4567", None, False), ("0123", None, True), (None, None, True), ("4567", ["n0", "n1"], True)],
+)
+def test_a_launch_of_another_machine_of_the_same_name_is_set_aside(store, machine, site, used):
+    trial = a_trial()
+    store.set_machine({"cpu": "fast", "cores": 8, "gpus": [], "id": "0123"})
+    store.add_trial(trial)
+    store.append(replace(a_launch(trial), machine=machine, site=site))
+
+    assert len(store.launches(trial.id)) == used
+    assert [each.reason for each in store.set_aside] == ([] if used else ["host"])
 
 
 def test_status_counts_launches_and_steps(store):

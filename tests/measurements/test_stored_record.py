@@ -43,7 +43,7 @@ KINDS = {
         lambda: a_launch(a_trial()),
         (
             "trial launch block status reason started_at wall_s commands environment noise flags workers "
-            "stderr cluster isolation steptime environment_variables site lost_hosts schedule"
+            "stderr cluster isolation steptime environment_variables site lost_hosts machine schedule"
         ),
     ),
     "ablation": (
@@ -51,7 +51,7 @@ KINDS = {
         lambda: launch_of(0, workers=1),
         (
             "trial launch status reason started_at wall_s environment noise flags workers stderr cluster "
-            "isolation steptime schedule environment_variables site lost_hosts"
+            "isolation steptime schedule environment_variables site lost_hosts machine"
         ),
     ),
     "loader": (
@@ -59,7 +59,7 @@ KINDS = {
         a_loader_launch,
         (
             "trial launch status reason started_at wall_s environment noise flags workers page_cache stderr "
-            "cluster isolation steptime schedule environment_variables site lost_hosts"
+            "cluster isolation steptime schedule environment_variables site lost_hosts machine"
         ),
     ),
     "training": (
@@ -67,7 +67,8 @@ KINDS = {
         lambda: a_training(a_trial()),
         (
             "trial launch seed status reason started_at wall_s environment noise steps_per_epoch resumed_at "
-            "epochs facts flags stderr commands cluster isolation steptime environment_variables site lost_hosts"
+            "epochs facts flags stderr commands cluster isolation steptime environment_variables site lost_hosts "
+            "machine"
         ),
     ),
     "net": (
@@ -75,7 +76,7 @@ KINDS = {
         a_net_launch,
         (
             "launch status reason started_at wall_s commands environment noise flags alphas_s workers stderr "
-            "cluster isolation steptime environment_variables site lost_hosts setting"
+            "cluster isolation steptime environment_variables site lost_hosts machine setting"
         ),
     ),
     "equivalence": (

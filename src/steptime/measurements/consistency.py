@@ -52,26 +52,36 @@ AnyRecord = TypeVar("AnyRecord", bound=LaunchRecord)
 class FileCheck(Generic[AnyRecord]):
     """The test of all records of one file, one after the other."""
 
-    def __init__(self, configuration: Callable[[AnyRecord], Configuration], only: str | None = None) -> None:
+    def __init__(
+        self, configuration: Callable[[AnyRecord], Configuration], only: str | None = None, machine: str | None = None
+    ) -> None:
         """Take what the records are to fit.
 
         Args:
             configuration: returns that of a record.
             only: the id of the one trial whose launches the file has; None if each record has its own setting.
+            machine: that the results folder belongs to; None if unknown.
         """
         self._configuration = configuration
         self._only = only
+        self._machine = machine
         self._lines: dict[Hashable, int] = {}
 
     def misfit(self, record: AnyRecord, line: int) -> Misfit | None:
         """Return why the record of a line is not to be used, or None."""
         if self._only not in (None, record.configuration_id):
             return Misfit("other_trial", f"it is a launch of {record.configuration_id}")
-        found = misfit(record, self._configuration(record))
+        found = self._other_machine(record) or misfit(record, self._configuration(record))
         if found is not None:
             return found
         first = self._lines.setdefault(record.identity(), line)
         return None if first == line else Misfit("repeated", f"it is the launch of line {first} again")
+
+    def _other_machine(self, record: AnyRecord) -> Misfit | None:
+        """Return the misfit of a launch of another machine; on the hosts of a site, any of them may have started it."""
+        if record.site is not None or None in (record.machine, self._machine) or record.machine == self._machine:
+            return None
+        return Misfit("host", f"it ran on the machine {record.machine}, and this folder is of {self._machine}")
 
 
 def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:

@@ -1,6 +1,8 @@
 """The fingerprint of the machine that a study runs on, with clocks, heat and limits of its NVIDIA GPUs."""
 
 import contextlib
+import hashlib
+import hmac
 import os
 import platform
 import socket
@@ -80,19 +82,34 @@ def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever the driver r
     return None if value is None else float(value)
 
 
+_MACHINE_ID = "/etc/machine-id"
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
-def fingerprint() -> dict[str, Any]:
+@cache
+def machine_id() -> str | None:
+    """Return what tells this machine from others of its kind and name; None where the system has no machine-id.
+
+    It is a hash, since machine-id(5) asks programs to keep the id itself to themselves.
+    """
+    own = next(iter(_lines(_MACHINE_ID)), "").strip()
+    return hmac.new(own.encode(), b"steptime", hashlib.sha256).hexdigest()[:16] if own else None
+
+
+def fingerprint(*, alone: bool = True) -> dict[str, Any]:
     """Return what the machine is, as far as it reports; null for the rest.
 
     ``cores`` are the physical cores that this process may use, ``threads`` their hardware threads, ``quota_cores``
     the limit of control groups, ``memory_bytes`` all memory, ``gpus`` the devices that ``CUDA_VISIBLE_DEVICES`` leaves
-    visible, in the order in which workers use them.
+    visible, in the order in which workers use them, ``id`` that of ``machine_id``.
+
+    Args:
+        alone: False where any host of a site may run the study; ``id`` is then None.
     """
     usable, accelerators = os.sched_getaffinity(0), find_accelerators()
     return {
         "hostname": socket.gethostname(),
+        "id": machine_id() if alone else None,
         "cpu": _cpu_name(),
         "architecture": platform.machine(),
         "cores": physical_cores(usable),

@@ -199,13 +199,15 @@ class Store:
     def set_machine(self, machine: Mapping[str, Any]) -> None:
         """Say which machine runs the study; a folder belongs to one machine.
 
-        Raises StoreError when the launches of this folder ran on another processor, number of cores or GPUs.
+        Raises StoreError when the launches of this folder ran on another processor, number of cores or GPUs, or on
+        another machine of the same kind.
         """
         with self._lock:
             before = self.machine()
             if before is not None:
-                for key in ("cpu", "cores", "gpus"):
-                    if before.get(key) != machine.get(key):
+                for key in ("cpu", "cores", "gpus", "id"):
+                    known = key != "id" or None not in (before.get(key), machine.get(key))
+                    if known and before.get(key) != machine.get(key):
                         message = (
                             f"{self.path} holds results of another machine ({key}: {before.get(key)!r}, here "
                             f"{machine.get(key)!r}); times of two machines do not compare, choose another folder"
@@ -216,6 +218,10 @@ class Store:
     def machine(self) -> dict[str, Any] | None:
         """Return the fingerprint of the machine that runs the study; None when none was given."""
         return self._files.json_object(self.path / "machine.json")
+
+    def _machine_id(self) -> str | None:
+        found = (self.machine() or {}).get("id")
+        return found if isinstance(found, str) else None
 
     def add_trial(self, trial: Trial) -> bool:
         """Keep a configuration, and say whether it was not there; one that is there already stays as it is."""
@@ -259,7 +265,7 @@ class Store:
     def iter_records(self, kind: RecordKind[KeptRecord], trial_id: str) -> Iterator[KeptRecord]:
         """Yield a trial's launches of a kind one by one, for callers that must not hold all of them."""
         trial = cache(lambda: self._trial(trial_id))
-        check = FileCheck[KeptRecord](lambda _: trial(), only=trial_id)
+        check = FileCheck[KeptRecord](lambda _: trial(), only=trial_id, machine=self._machine_id())
         return self._files.launches(self._folder_of(trial_id) / kind.file, kind.read, check)
 
     def launches(self, trial_id: str) -> list[Launch]:
@@ -296,7 +302,7 @@ class Store:
 
     def net(self) -> list[NetLaunch]:
         """Return the launches of the network benchmark, oldest first."""
-        check = FileCheck[NetLaunch](lambda launch: launch.setting)
+        check = FileCheck[NetLaunch](lambda launch: launch.setting, machine=self._machine_id())
         return list(self._files.launches(self.path / "net.jsonl", read_net, check))
 
     def status(self) -> list[TrialProgress]:

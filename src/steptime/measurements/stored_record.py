@@ -5,8 +5,8 @@ Schema diary (``SCHEMA`` grows by one whenever an older reader would misread a f
 1. First version: one line per launch with the step ends of every worker. Since then, without misleading a reader:
    ``cluster`` of a launch, where the launcher made hosts; ``native`` of a worker in an ablation launch, what the
    framework's own timers say; ``isolation``, what kept others out of the launch's sockets; ``steptime``,
-   ``schedule``, ``environment_variables``, ``site`` and ``lost_hosts`` of a launch; ``container`` of its environment
-   and of a trial; the kinds ``loader`` and ``training``.
+   ``schedule``, ``environment_variables``, ``site``, ``lost_hosts`` and ``machine`` of a launch; ``container`` of its
+   environment and of a trial; the kinds ``loader`` and ``training``.
 2. A line ends with a checksum. Lines of schema 1 are read as before, and count as unverified.
 """
 
@@ -95,6 +95,8 @@ class LaunchRecord(StoredRecord, abc.ABC):
     lost_hosts: list[str] = field(default_factory=list)
     """Hosts that were not heard any more, so that the launch proves nothing and is repeated. One of
     them has died; srun forwards nothing of the others then."""
+    machine: str | None = None
+    """``machine_id`` of the machine that ran the launch; None where the system has none, and in older records."""
 
     @property
     @abc.abstractmethod

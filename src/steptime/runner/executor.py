@@ -18,6 +18,7 @@ from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
+from steptime.measurements.machine import machine_id
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.plain_file import PlainFolder
 from steptime.runner.launch_spec import EnvironmentKey, Launchable, environment_key, request_of
@@ -229,6 +230,7 @@ class Executor:
             "started_at": result.started_at,
             "wall_s": result.wall_s,
             "steptime": steptime.__version__,
+            "machine": machine_id(),
             "environment": _environment_json(self.environment(configuration)),
             "noise": result.noise,
             "flags": noise_flags + diverged + self._differing_hosts(configuration),

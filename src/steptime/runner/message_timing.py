@@ -159,7 +159,7 @@ class NetRun:
         end_orphans()
         store = self._store()
         with store.lock():
-            store.set_machine(fingerprint())
+            store.set_machine(fingerprint(alone=self.site is None))
             hosts = site = None
             if self.site is not None:
                 site = probe_site(self.site, store, self.observer, "salloc -N 2")

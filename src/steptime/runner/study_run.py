@@ -68,7 +68,7 @@ class StudyRun:
         end_orphans()
         study, store = self.plan.study, self._store()
         with store.lock(), self._kept_progress():
-            store.set_machine(fingerprint())
+            store.set_machine(fingerprint(alone=self.plan.site is None))
             if self.plan.site is not None:
                 needed = self.plan.needed_paths()
                 self._settle_on(probe_site(self.plan.site, store, self.observer, "steptime submit STUDY", needed))
