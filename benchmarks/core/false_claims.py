@@ -50,10 +50,7 @@ def calls_one_slower(logs: Array, *, together: bool) -> tuple[bool, float]:
         logs: of launches, trials x blocks.
         together: whether the comparisons hold together, as in a report.
     """
-    trials = {
-        str(row): [reduce_times(np.exp([log]), block) for block, log in enumerate(each)]
-        for row, each in enumerate(logs)
-    }
+    trials = {str(row): reduce_times([np.exp([log]) for log in each]) for row, each in enumerate(logs)}
     spreads = pool_spread(trials)
     best = str(int(logs.mean(axis=1).argmin()))
     found = [

@@ -59,7 +59,7 @@ def truth(kind: str) -> float:
 
 def reduced(times: Array) -> list[LaunchTimes]:
     """Return what is kept of each launch."""
-    return [reduce_times(each, block) for block, each in enumerate(times)]
+    return reduce_times(times)
 
 
 def rows(repetitions: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ RATIO = 1.1
 
 def launches(centres, blocks):
     """Return launches whose step times are known exactly."""
-    return [reduce_times(np.exp([centre]), int(block)) for centre, block in zip(centres, blocks, strict=True)]
+    return reduce_times([np.exp([centre]) for centre in centres], [int(block) for block in blocks])
 
 
 def compared(rng, slow_blocks, fast_blocks, drift):
@@ -89,7 +89,7 @@ def test_one_launch_is_taken_to_vary_as_the_other_trials_do():
 
 def test_two_single_launches_compare_by_their_steps_and_say_so():
     rng = np.random.default_rng(8)
-    slow, fast = ([reduce_times(scale * np.exp(rng.normal(0.0, 0.02, 400)), 0)] for scale in (1.1, 1.0))
+    slow, fast = (reduce_times([scale * np.exp(rng.normal(0.0, 0.02, 400))]) for scale in (1.1, 1.0))
     found = compare(slow, fast)
     assert found.low < 1.1 < found.high
     assert not found.covers_launches

@@ -62,7 +62,7 @@ def test_one_trial_and_two_have_nothing_to_pool():
 
 
 def test_a_study_without_repetition_has_nothing_to_pool():
-    launches = {str(name): [reduce_times(np.full(20, 0.1 + name), 0)] for name in range(5)}
+    launches = {str(name): reduce_times([np.full(20, 0.1 + name)]) for name in range(5)}
     assert pool_spread(launches) == {}
 
 

@@ -33,7 +33,7 @@ def test_independent_claims_at_sidaks_level_hold_together(claims):
 
 
 def launches(logs):
-    return [reduce_times(np.exp([log]), block) for block, log in enumerate(logs)]
+    return reduce_times([np.exp([log]) for log in logs])
 
 
 def one_is_called_slower(logs, family):
@@ -86,7 +86,7 @@ def test_more_launches_are_needed_to_settle_one_of_many_comparisons_than_a_compa
 
 def test_two_single_launches_of_many_trials_compare_by_a_wider_interval_than_two_of_two():
     rng = np.random.default_rng(5)
-    slow, fast = ([reduce_times(rng.lognormal(0.0, 0.05, 200), 0)] for _ in range(2))
+    slow, fast = (reduce_times([rng.lognormal(0.0, 0.05, 200)]) for _ in range(2))
     widths = [np.log(found.high / found.low) for found in (compare(slow, fast), compare(slow, fast, family=8))]
     assert widths[0] < widths[1]
 

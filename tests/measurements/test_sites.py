@@ -26,7 +26,7 @@ def launches(trial, time_s, sites):
 
 def measured(framework, time_s, sites):
     trial = a_trial(framework=framework)
-    return Measured(trial, [launch_times(each, "single") for each in launches(trial, time_s, sites)])
+    return Measured(trial, launch_times(launches(trial, time_s, sites), "single"))
 
 
 QUICK = measured("quick", 0.10, {0: FAST, 3: SLOW, 4: SLOW})

@@ -143,7 +143,7 @@ def test_equal_steps_have_no_stalls():
 def test_one_stall_more_at_the_end_does_not_move_the_step_time():
     """Two launches of one trial, one of which ends behind a stall, have the same mean over whole periods."""
     times = np.where(np.arange(103) % 4 == 3, 3.0, 1.0)
-    found = [np.exp(reduce_times(times[first : first + 101], 0).log_mean) for first in range(3)]
+    found = [np.exp(each.log_mean) for each in reduce_times([times[first : first + 101] for first in range(3)])]
     assert found == pytest.approx([1.5] * 3)
 
 
@@ -151,7 +151,7 @@ def test_no_step_is_left_out_for_its_length():
     rng = np.random.default_rng(7)
     times = steps(rng, 1)[0]
     times[rng.permutation(200)[:3]] = 100.0
-    found = reduce_times(times, 0)
+    (found,) = reduce_times([times])
     assert found.steady_s.tolist() == times[found.dropped :].tolist()
 
 
@@ -159,7 +159,8 @@ def test_a_step_without_a_length_on_the_clock_counts():
     """Two updates of asynchronous workers can end at the same tick: both trained a batch."""
     trial = a_trial(strategy="ps_async", workers=1, servers=1)
     launch = a_launch(trial, workers=[a_worker([0.2 * (number // 2 + 1) for number in range(60)])])
-    assert np.exp(launch_times(launch, "ps_async").log_mean) == pytest.approx(0.1, rel=0.02)
+    (found,) = launch_times([launch], "ps_async")
+    assert np.exp(found.log_mean) == pytest.approx(0.1, rel=0.02)
 
 
 def pooled_coverage(stalls_per_launch, launches, repetitions=150):
@@ -170,7 +171,7 @@ def pooled_coverage(stalls_per_launch, launches, repetitions=150):
     for _ in range(repetitions):
         trials = {str(number): steps(rng, launches) for number in range(6)}
         trials["0"] += 2.0 * (rng.random((launches, 200)) < stalls_per_launch / 200)
-        reduced = {name: [reduce_times(each, block) for block, each in enumerate(own)] for name, own in trials.items()}
+        reduced = {name: reduce_times(own) for name, own in trials.items()}
         covered.append(abs(np.mean([each.log_mean for each in reduced["0"]]) - truth) <= half_width(reduced))
     return np.mean(covered)
 

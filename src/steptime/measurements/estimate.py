@@ -54,7 +54,7 @@ class Estimate:
 
 def estimate(launches: Sequence[Launch], strategy: str) -> Estimate | None:
     """Return the step time over those of ``launches`` that timed a step; None when none did."""
-    found = [each for each in (launch_times(launch, strategy) for launch in launches) if each is not None]
+    found = [each for each in launch_times(launches, strategy) if each is not None]
     if not found:
         return None
     mean = step_time(found)
@@ -97,8 +97,7 @@ def step_time_quantiles(launches: Iterable[Launch], strategy: str) -> list[tuple
     Steps of all launches that ended well count alike; launches may be given one by one, only their step times are
     kept. With fewer than ``POINTS`` steps there is a point per step; without any, the list is empty.
     """
-    reduced = (launch_times(launch, strategy) for launch in launches)
-    steady = [each.steady_s for each in reduced if each is not None]
+    steady = [each.steady_s for each in launch_times(launches, strategy) if each is not None]
     if not steady:
         return []
     times = np.concatenate(steady)

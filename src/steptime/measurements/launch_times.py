@@ -1,6 +1,6 @@
 """The step times of one launch, from the step ends of its workers, and their mean with its standard error."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from steptime.catalog.strategies import strategy_named
 from steptime.measurements.records import Launch, WorkerSteps
-from steptime.measurements.stalls import excess_s, period_of
-from steptime.measurements.warmup import find_steady, inefficiencies
+from steptime.measurements.stalls import excess_s, period_of, stall_candidates
+from steptime.measurements.warmup import find_steady_rows, inefficiencies
 
 _MIN_UPDATES = 2
 
@@ -29,6 +29,8 @@ def step_times(launch: Launch, strategy: str) -> NDArray[np.float64]:
 
 
 def _synchronous(workers: Sequence[WorkerSteps]) -> NDArray[np.float64]:
+    if len(workers) == 1:
+        return np.diff([workers[0].origin_s, *workers[0].ends_s])
     steps = min(len(worker.ends_s) for worker in workers)
     last = {}
     for host in dict.fromkeys(worker.host for worker in workers):
@@ -90,12 +92,22 @@ class LaunchTimes:
     """The hosts that the run could use; None if the study names none."""
 
 
-def launch_times(launch: Launch, strategy: str) -> LaunchTimes | None:
-    """Reduce ``launch``; None when it failed or timed no step."""
-    times = step_times(launch, strategy)
-    if not is_timed(launch, times):
-        return None
-    return replace(reduce_times(times, launch.block), site=tuple(launch.site) if launch.site is not None else None)
+def launch_times(launches: Iterable[Launch], strategy: str) -> list[LaunchTimes | None]:
+    """Reduce each of ``launches``; None for one that failed or timed no step."""
+    steps, blocks, sites = [], [], []
+    found: list[LaunchTimes | None] = []
+    timed = []
+    for launch in launches:
+        times = step_times(launch, strategy)
+        found.append(None)
+        if is_timed(launch, times):
+            timed.append(len(found) - 1)
+            steps.append(times)
+            blocks.append(launch.block)
+            sites.append(tuple(launch.site) if launch.site is not None else None)
+    for index, reduced, site in zip(timed, reduce_times(steps, blocks), sites, strict=True):
+        found[index] = reduced if site is None else replace(reduced, site=site)
+    return found
 
 
 def is_timed(launch: Launch, times: NDArray[np.float64]) -> bool:
@@ -106,42 +118,83 @@ def is_timed(launch: Launch, times: NDArray[np.float64]) -> bool:
     return launch.status == "ok" and bool(times.sum() > 0.0)
 
 
-def reduce_times(times: NDArray[np.float64], block: int) -> LaunchTimes:
-    """Find the steady part of step ``times`` and reduce it; no step is left out for its length.
+def reduce_times(launches: Sequence[NDArray[np.float64]], blocks: Sequence[int] | None = None) -> list[LaunchTimes]:
+    """Find the steady part of the steps of each launch and reduce it; no step is left out for its length.
 
     Where stalls come regularly, the steady part begins so late that it holds whole periods, since one stall more or
     less at its end would move the mean.
+
+    Args:
+        launches: the step times of each, in seconds.
+        blocks: of each launch; one after the other by default.
     """
-    start, period, excess = _steady_part(times)
-    steady = times[start:]
-    mean = float(steady.mean())
-    return LaunchTimes(
-        block=block,
-        steady_s=steady,
-        dropped=start,
-        log_mean=float(np.log(mean)),
-        mean_error=_error(without_period(steady, period)) / mean,
-        stall_error=_error(without_period(excess, period)) / mean if np.any(excess) else 0.0,
-        period=period,
-    )
+    parts = _steady_parts(launches)
+    steady = [times[part.start :] for times, part in zip(launches, parts, strict=True)]
+    errors = _errors([without_period(each, part.period) for each, part in zip(steady, parts, strict=True)])
+    stalling = [index for index, part in enumerate(parts) if np.any(part.excess)]
+    of_stalls = _errors([without_period(parts[index].excess, parts[index].period) for index in stalling])
+    stall_errors = dict(zip(stalling, of_stalls, strict=True))
+    means = [float(each.mean()) for each in steady]
+    blocks = range(len(launches)) if blocks is None else blocks
+    return [
+        LaunchTimes(
+            block=block,
+            steady_s=steady[index],
+            dropped=part.start,
+            log_mean=float(np.log(means[index])),
+            mean_error=errors[index] / means[index],
+            stall_error=stall_errors.get(index, 0.0) / means[index],
+            period=part.period,
+        )
+        for index, (part, block) in enumerate(
+            zip(parts, range(len(launches)) if blocks is None else blocks, strict=True)
+        )
+    ]
 
 
 def first_steady_step(times: NDArray[np.float64]) -> int:
     """Return the index in the step ``times`` of a launch with which its steady part begins."""
-    return _steady_part(times)[0]
+    return _steady_parts([times])[0].start
 
 
-def _steady_part(times: NDArray[np.float64]) -> tuple[int, int | None, NDArray[np.float64]]:
-    """Return where the steady part begins, the period of its stalls, and what they take longer, in seconds."""
-    start = find_steady(times).start
-    if times[start:].sum() <= 0.0:
-        start = 0
-    excess = excess_s(times[start:])
-    period = period_of([times[start:]], [excess])
-    if period is None:
-        return start, None, excess
-    start += (len(times) - start) % period
-    return start, period, excess_s(times[start:])
+@dataclass(frozen=True)
+class _SteadyPart:
+    start: int
+    period: int | None
+    """Of its stalls."""
+    excess: NDArray[np.float64]
+    """What they take longer, in seconds."""
+
+
+def _steady_parts(launches: Sequence[NDArray[np.float64]]) -> list[_SteadyPart]:
+    starts = [0] * len(launches)
+    for indices, rows in _by_length(launches):
+        for index, row, steady in zip(indices, rows, find_steady_rows(rows), strict=True):
+            starts[index] = steady.start if row[steady.start :].sum() > 0.0 else 0
+    parts: list[_SteadyPart] = [_SteadyPart(start, None, _NONE) for start in starts]
+    for indices, rows in _by_length([times[start:] for times, start in zip(launches, starts, strict=True)]):
+        stalling, regular = stall_candidates(rows)
+        none = np.zeros(rows.shape[1])
+        for index, row, stalls, again in zip(indices, rows, stalling.tolist(), regular.tolist(), strict=True):
+            excess = excess_s(row) if stalls else none
+            period = period_of([row], [excess]) if again else None
+            start = starts[index] if period is None else starts[index] + len(row) % period
+            parts[index] = _SteadyPart(
+                start, period, excess if start == starts[index] else excess_s(launches[index][start:])
+            )
+    return parts
+
+
+_NONE = np.empty(0)
+
+
+def _by_length(series: Sequence[NDArray[np.float64]]) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+    """Yield the indices of series of one length, and these as the rows of one array."""
+    groups: dict[int, list[int]] = {}
+    for index, each in enumerate(series):
+        groups.setdefault(len(each), []).append(index)
+    for indices in groups.values():
+        yield indices, np.stack([series[index] for index in indices])
 
 
 def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[np.float64]:
@@ -160,10 +213,15 @@ def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[n
     return without
 
 
-def _error(series: NDArray[np.float64]) -> float:
-    """Return the standard error of the mean of ``series``, whose neighbours hang together."""
-    if len(series) < 2:  # noqa: PLR2004 - one step has no spread
-        return 0.0
-    tail = series[-_LONGEST:]
-    g = float(inefficiencies((tail - tail.mean())[None, :])[0])
-    return float(series.std(ddof=1)) * float(np.sqrt(min(g / len(series), 1.0)))
+def _errors(series: Sequence[NDArray[np.float64]]) -> list[float]:
+    """Return the standard error of the mean of each series, whose neighbours hang together."""
+    found = [0.0] * len(series)  # one step has no spread
+    for indices, rows in _by_length(series):
+        size = rows.shape[1]
+        if size > 1:
+            tails = rows[:, -_LONGEST:]
+            g = inefficiencies(tails - tails.mean(axis=1, keepdims=True))
+            errors = rows.std(axis=1, ddof=1) * np.sqrt(np.minimum(g / size, 1.0))
+            for index, error in zip(indices, errors.tolist(), strict=True):
+                found[index] = error
+    return found

@@ -13,6 +13,7 @@ from steptime.measurements.json_form import JsonForm
 from steptime.measurements.warmup import shortest_s
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 _QUICK, _USUAL = 0.05, 0.25
 """Shares of the steps that are quicker than the two between which the spread of usual steps is read: half of all steps
@@ -46,6 +47,8 @@ _FEWEST_STEPS = 8
 _SHORT_SERIES = 256
 """Of which products are summed sooner than transformed."""
 _MIDDLE = 0.5
+_ROUNDING = 1e-9
+"""By how much a sum may differ in another order."""
 
 
 class Stalls(JsonForm):
@@ -80,6 +83,41 @@ def excess_s(times: Array) -> Array:
     excess = times - times[~long].mean()
     # Usual steps that are just beyond the limit do not count where there are much longer ones.
     return np.where(long & (excess > _NEGLIGIBLE * np.median(excess[long])), excess, 0.0)
+
+
+def stall_candidates(times: Array) -> tuple[Flags, Flags]:
+    """Return for which rows of step times ``excess_s`` can find a stall, and for which ``period_of`` can find a period.
+
+    Neither misses one; in the rows that remain, both are asked. A look at thousands of short rows together takes a
+    fraction of the time that a look at each takes, and few rows have stalls that come regularly.
+    """
+    rows, size = times.shape
+    if size < _FEWEST_STEPS:
+        return np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
+    ordered = np.sort(times, axis=1)
+    shortest = np.array([shortest_s(median) for median in _quantiles(ordered, _MIDDLE).tolist()])
+    logs = np.log(np.maximum(ordered, shortest[:, None]))
+    quick, usual = (_quantiles(logs, share) for share in (_QUICK, _USUAL))
+    deviation = (usual - quick) / (_NORMAL_QUICK - _NORMAL_USUAL)
+    limit = usual + _NORMAL_USUAL * deviation + np.maximum(_LEAST, _DEVIATIONS * deviation)
+    long = (logs > limit[:, None] - _ROUNDING).sum(axis=1)
+    ranks = np.argsort(np.argsort(times, axis=1), axis=1) / size
+    last = min(size // 3, size // _FEWEST - 1)
+    centred = ranks - ranks.mean(axis=1, keepdims=True)
+    pairs = size - np.arange(last + 1)
+    products = np.stack([(centred[:, : size - lag] * centred[:, lag:]).sum(axis=1) for lag in range(last + 1)], axis=1)
+    correlation = products / pairs / (products[:, :1] / size)
+    visible = (correlation[:, 2:] >= max(_VISIBLE, _BY_CHANCE / float(np.sqrt(size))) - _ROUNDING).any(axis=1)
+    return (long > 0) & (long < size), visible | (long >= _FEWEST)
+
+
+def _quantiles(ordered: Array, share: float) -> Array:
+    """Return ``quantile_of`` of each row."""
+    place = share * (ordered.shape[1] - 1)
+    below = min(int(place), ordered.shape[1] - 2)
+    low, high, part = ordered[:, below], ordered[:, below + 1], place - below
+    found: Array = low + (high - low) * part if part < _MIDDLE else high - (high - low) * (1.0 - part)
+    return found
 
 
 def quantile_of(ordered: Array, share: float) -> float:

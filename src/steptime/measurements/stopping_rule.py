@@ -76,5 +76,5 @@ class _Key:
 # The schedule asks again after every launch of every trial, and a launch does not change.
 @lru_cache(maxsize=4096)
 def _located(key: _Key) -> tuple[float, float] | None:
-    times = launch_times(key.launch, key.strategy)
+    (times,) = launch_times([key.launch], key.strategy)
     return None if times is None else (times.log_mean, times.mean_error)

@@ -196,8 +196,8 @@ def _observation(store: Store, trial: Trial) -> Observation:
     steps, counts, versions = [], 0, []
     links: list[tuple[float, float]] = []
     preemptions, token_buckets = [], False
-    for launch in store.iter_records(TIMING, trial.id):
-        times = launch_times(launch, trial.strategy)
+    launches = store.records(TIMING, trial.id)
+    for launch, times in zip(launches, launch_times(launches, trial.strategy), strict=True):
         if times is None:
             continue
         steps.append(float(np.exp(times.log_mean)))
