@@ -36,8 +36,51 @@ class BusyCore:
 _FREE_CORE = BusyCore()
 
 
+@dataclass(frozen=True)
+class Readiness:
+    """When each gradient is there: ``begin + lasting * share`` seconds, ascending."""
+
+    shares: Array
+    """(configurations or 1, gradients)."""
+    begin: Array
+    """(configurations,)."""
+    lasting: Array
+    """(configurations,)."""
+
+    def at(self, index: NDArray[np.intp]) -> Array:
+        """Return the seconds at which one gradient of each configuration is there."""
+        rows = np.arange(len(index)) if len(self.shares) > 1 else 0
+        seconds: Array = self.begin + self.lasting * self.shares[rows, index]
+        return seconds
+
+    def count_by(self, look: Array, least: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return how many gradients of each configuration are there at its look, at least ``least``."""
+        if len(self.shares) > 1:
+            return self._halved(look, least)
+        # Gradients of one layer come together, so that a rounded share is off by one of the different ones at most.
+        values = np.unique(self.shares[0])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = np.searchsorted(values, (look - self.begin) / self.lasting, side="right")
+        later = np.minimum(found, len(values) - 1)
+        found = found + ((found < len(values)) & (self.begin + self.lasting * values[later] <= look))
+        last = np.maximum(found - 1, 0)
+        found = found - ((found > 0) & (self.begin + self.lasting * values[last] > look))
+        counts = np.concatenate([[0], np.searchsorted(self.shares[0], values, side="right")])
+        return np.maximum(counts[found], least)
+
+    def _halved(self, look: Array, least: NDArray[np.intp]) -> NDArray[np.intp]:
+        count = self.shares.shape[1]
+        low, high = least.copy(), np.full(len(look), count)
+        for _ in range(int(count).bit_length()):
+            middle = (low + high) // 2
+            there = (middle < high) & (self.at(np.minimum(middle, count - 1)) <= look)
+            low = np.where(there, middle + 1, low)
+            high = np.where(there, high, middle)
+        return low
+
+
 def fuse(  # noqa: PLR0913 - each is a quantity of the situation
-    ready: Array,
+    ready: Readiness,
     sizes: Array,
     lasting: Callable[[Array], Array],
     *,
@@ -50,7 +93,7 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
     """Return when the last exchange is over, the seconds of all exchanges, and how many there were; (configurations,).
 
     Args:
-        ready: seconds at which each gradient is there, ascending, (configurations, gradients).
+        ready: when each gradient is there.
         sizes: bytes of each, (gradients,).
         lasting: seconds of an exchange of so many bytes, (configurations,) to (configurations,).
         threshold: bytes up to which gradients travel together; a larger one travels alone.
@@ -59,19 +102,18 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
         phase: where in a cycle a gradient becomes ready, as a share of the wait for the next look.
         busy_core: delays by computing that the threads of exchanges wait for.
     """
-    rows, count = ready.shape
+    rows, count = len(ready.begin), len(sizes)
     sums = np.concatenate([[0.0], np.cumsum(sizes)])
     # With gradients in a fixed order the packs of a look depend on its first gradient alone.
     closes = np.maximum(np.searchsorted(sums, sums[:-1] + threshold, side="right") - 1, np.arange(count) + 1)
-    every = np.arange(rows)
     first = np.zeros(rows, int)
     clock, spent, exchanges = np.zeros(rows), np.zeros(rows), np.zeros(rows)
     while (first < count).any():
         active = first < count
         head = np.minimum(first, count - 1)
-        earliest = ready[every, head]
+        earliest = ready.at(head)
         look = np.maximum(clock, earliest + phase * cycle)
-        seen = np.maximum(_ready_by(ready, look, first), head + 1)
+        seen = np.maximum(ready.count_by(look, first), head + 1)
         agreeing = negotiation + busy_core.longer(look, busy_core.look)
         clock = np.where(active, look + agreeing, clock)
         spent = np.where(active, spent + agreeing, spent)
@@ -87,15 +129,3 @@ def fuse(  # noqa: PLR0913 - each is a quantity of the situation
             head = np.where(going, stop, head)
         first = np.where(active, seen, first)
     return clock, spent, exchanges
-
-
-def _ready_by(ready: Array, look: Array, least: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return how many gradients of each row are there at its look, at least ``least``; by halving."""
-    every = np.arange(len(look))
-    low, high = least.copy(), np.full(len(look), ready.shape[1])
-    for _ in range(int(ready.shape[1]).bit_length()):
-        middle = (low + high) // 2
-        there = (middle < high) & (ready[every, np.minimum(middle, ready.shape[1] - 1)] <= look)
-        low = np.where(there, middle + 1, low)
-        high = np.where(there, high, middle)
-    return low

@@ -44,22 +44,23 @@ def share_link(ready: Array, start: Array, transfer: Array, computing: Array, *,
     clock, busy = np.zeros(rows), np.zeros(rows)
     ends = np.full((rows, count), np.nan)
     launched = np.zeros(rows, int)
-    left = np.zeros((rows, in_flight))
-    holds = np.full((rows, in_flight), -1)
+    # Slots first: what is summed or sought over few slots goes over whole rows at once then.
+    left = np.zeros((in_flight, rows))
+    holds = np.full((in_flight, rows), -1)
     grain = _TIMELY * (np.max(computing) + np.max(alone.sum(axis=1), initial=0.0) + np.finfo(float).tiny)
     # Every exchange becomes ready, starts and ends once, and computing ends once.
     for _ in range(3 * count + 2):
         for slot in range(in_flight):
             upcoming = np.minimum(launched, count - 1)
-            goes = (holds[:, slot] < 0) & (launched < count) & (clock >= ready[every, upcoming] - grain)
-            holds[:, slot] = np.where(goes, upcoming, holds[:, slot])
-            left[:, slot] = np.where(goes, alone[every, upcoming], left[:, slot])
+            goes = (holds[slot] < 0) & (launched < count) & (clock >= ready[every, upcoming] - grain)
+            holds[slot] = np.where(goes, upcoming, holds[slot])
+            left[slot] = np.where(goes, alone[every, upcoming], left[slot])
             launched += goes
         flying = holds >= 0
-        any_flies = flying.any(axis=1)
-        demand = np.where(flying, load[every[:, None], np.maximum(holds, 0)], 0.0).sum(axis=1)
+        any_flies = flying.any(axis=0)
+        demand = np.where(flying, load[every, np.maximum(holds, 0)], 0.0).sum(axis=0)
         pace = 1.0 / np.maximum(1.0, demand)
-        to_end = np.where(flying, left, np.inf).min(axis=1) / pace
+        to_end = np.where(flying, left, np.inf).min(axis=0) / pace
         upcoming = np.minimum(launched, count - 1)
         goal = np.where(launched < count, np.minimum(ready[every, upcoming], computing), computing)
         goal = np.where(goal > clock + grain, goal, computing)
@@ -71,9 +72,9 @@ def share_link(ready: Array, start: Array, transfer: Array, computing: Array, *,
         jump = np.where(over, 0.0, jump)
         clock += jump
         busy += jump * any_flies
-        left -= (jump * pace)[:, None]
+        left -= jump * pace
         for slot in range(in_flight):
-            done = (holds[:, slot] >= 0) & (left[:, slot] <= grain)
-            ends[every[done], holds[done, slot]] = clock[done]
-            holds[:, slot] = np.where(done, -1, holds[:, slot])
+            done = (holds[slot] >= 0) & (left[slot] <= grain)
+            ends[every[done], holds[slot, done]] = clock[done]
+            holds[slot] = np.where(done, -1, holds[slot])
     return SharedExchanges(ends, busy)

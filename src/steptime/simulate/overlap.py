@@ -15,7 +15,7 @@ from steptime.model.collectives import ALLREDUCE, Link, Real
 from steptime.model.interconnect import communication_cost
 from steptime.model.overlap import finish
 from steptime.simulate.configuration import Configurations
-from steptime.simulate.fusion import BusyCore, fuse
+from steptime.simulate.fusion import BusyCore, Readiness, fuse
 from steptime.simulate.link_contention import share_link
 from steptime.simulate.parameter_server import PushedKeys, ServerGroup, simulate_served_step
 from steptime.simulate.queues import updates_in_turn, updates_over_links
@@ -174,7 +174,7 @@ def _fused(configurations: Configurations) -> ExchangeTimes:
 
     wake_up_s = np.asarray(configurations.group.wake_up_s, float)
     end, spent, _ = fuse(
-        configurations.ready_s,
+        Readiness(configurations.ready, configurations.forward, configurations.backward),
         configurations.sizes,
         lasting,
         threshold=fusion.threshold,
