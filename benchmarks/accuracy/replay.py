@@ -19,15 +19,15 @@ from steptime.measurements.net.line import through_ends
 from steptime.measurements.net.records import NetLaunch
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
-from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
-from steptime.model.imbalance import WorkerSpread
-from steptime.model.interconnect import Interconnect, Switch
-from steptime.model.layer_work import work_of
-from steptime.model.measured_links import net_summary
-from steptime.model.policies import StepGraph, step_graph
 from steptime.predict.machine_effects import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
-from steptime.simulate.configuration import Durations, WorkerGroup
-from steptime.simulate.simulate import simulate
+from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
+from steptime.predict.model.imbalance import WorkerSpread
+from steptime.predict.model.interconnect import Interconnect, Switch
+from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.measured_links import net_summary
+from steptime.predict.model.policies import StepGraph, step_graph
+from steptime.predict.simulate.configuration import Durations, WorkerGroup
+from steptime.predict.simulate.simulate import simulate
 from steptime.study.trial import Trial
 from steptime.worker.communication import CommunicationPlan, PolicyContext
 

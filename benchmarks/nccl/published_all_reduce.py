@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.link_catalogue import LINKS, inner_link_of
+from steptime.predict.model.link_catalogue import LINKS, inner_link_of
 from steptime.predict.nccl_output import NcclRow, NcclTable
 from steptime.predict.nccl_tests import fit_tables, modelled
 

@@ -35,7 +35,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     "report/breakdown_figures.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "report/charts/phases.py": ({"comm_exposed"}, "draws covered and exposed communication"),
     "runner/equivalence/verdict.py": ({"update"}, "speaks of the update of weights that a check compares"),
-    "simulate/simulate.py": (EXCHANGE | {"comm_hidden", "input_wait"}, "simulates phases"),
+    "predict/simulate/simulate.py": (EXCHANGE | {"comm_hidden", "input_wait"}, "simulates phases"),
 }
 """Files of the core that name a phase: which, and why they may."""
 

@@ -5,10 +5,9 @@ import pkgutil
 from importlib import import_module
 
 import pytest
-
 import steptime.model
 
-MODULES = [module.name for module in pkgutil.walk_packages(steptime.model.__path__, "steptime.model.")]
+MODULES = [module.name for module in pkgutil.walk_packages(steptime.predict.model.__path__, "steptime.predict.model.")]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -10,8 +10,8 @@ from steptime.catalog.manifest import load_manifests
 from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
-from steptime.model.layer_work import work_of
-from steptime.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
+from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
 from steptime.worker.communication import CommunicationPlan, Gradient, LayerWork, PolicyContext, Work
 from steptime.worker.policies import PLAINEST
 
@@ -152,7 +152,7 @@ def test_policies_are_read_without_adapters_and_frameworks():
     program = (
         "import sys\n"
         "from steptime.catalog.manifest import load_manifests\n"
-        "from steptime.model.policies import policies_of\n"
+        "from steptime.predict.model.policies import policies_of\n"
         "assert any([policies_of(framework) for framework in load_manifests()])\n"
         "read = {name for name in sys.modules if name.startswith(('steptime.frameworks.', 'steptime.libraries.'))}\n"
         "print(*sorted({name.rpartition('.')[2] for name in read if name.count('.') == 3}))\n"

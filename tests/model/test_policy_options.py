@@ -3,8 +3,8 @@
 import pytest
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.model.layer_work import work_of
-from steptime.model.policies import step_graph
+from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 
 LENET5, MLP, RESNET50 = (work_of(build_workload(name)) for name in ("lenet5", "mlp", "resnet50"))

@@ -9,8 +9,8 @@ from messages import SIZES, launch, setting
 from steptime.measurements.net.line import least_squares, through_ends
 from steptime.measurements.net.records import read_net
 from steptime.measurements.net.times import message_times, run_times
-from steptime.model.collectives import ring
-from steptime.model.measured_links import link_of, net_summary
+from steptime.predict.model.collectives import ring
+from steptime.predict.model.measured_links import link_of, net_summary
 
 ALPHA, RATE, PER_STEP = 1e-3, 12.5e6, 2.0
 

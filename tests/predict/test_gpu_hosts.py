@@ -5,8 +5,8 @@ from gpu_hosts import BATCH, GPU_HOST, RESNET, a_gpu_observation, a_gpu_profile
 from test_nccl_tests import ONE, TWO
 from world import asked
 
-from steptime.model.nccl import OTHER_STEP, STEP
 from steptime.predict.links import device_link
+from steptime.predict.model.nccl import OTHER_STEP, STEP
 from steptime.predict.nccl_output import parse_nccl_tests
 from steptime.predict.nccl_tests import fit_tables
 from steptime.predict.observation import Deployment

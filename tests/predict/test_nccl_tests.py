@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 from steptime.errors import UsageError
-from steptime.model.nccl import STEP
+from steptime.predict.model.nccl import STEP
 from steptime.predict.nccl_output import parse_nccl_tests, read_nccl_tests
 from steptime.predict.nccl_tests import fit_tables
 

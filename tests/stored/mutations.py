@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from steptime.measurements.store import Store
 from steptime.measurements.summary import summarise
-from steptime.model.measured_links import stored_links
+from steptime.predict.model.measured_links import stored_links
 
 Line = tuple[str, int]
 """The file in the results folder and the number of the line."""

@@ -164,7 +164,7 @@ def _print_found(folder: Path, *, as_json: bool) -> None:
     from steptime.cli.report import report_console
     from steptime.measurements.net.form import SCHEMA, NetSummary
     from steptime.measurements.store import Store
-    from steptime.model.measured_links import stored_links
+    from steptime.predict.model.measured_links import stored_links
 
     store = Store.open(folder)
     found = stored_links(store) or NetSummary(rows=[])

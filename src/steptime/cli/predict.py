@@ -29,7 +29,7 @@ _GAP = 2
 def _complete_keys(incomplete: str) -> list[str]:
     from steptime.catalog.strategies import STRATEGIES
     from steptime.catalog.workloads.table import LIBRARY
-    from steptime.model.devices import DEVICES
+    from steptime.predict.model.devices import DEVICES
     from steptime.predict.query import KEYS
 
     values = {"strategy": STRATEGIES, "workload": LIBRARY, "device": ["cpu", "cuda", *DEVICES]}

@@ -88,7 +88,7 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 @cache
 def machine_id() -> str | None:
-    """Return what tells this machine from others of its kind and name; None where the system has no machine-id.
+    """Return an id of this machine that no other of its kind and name has; None without a machine-id.
 
     It is a hash, since machine-id(5) asks programs to keep the id itself to themselves.
     """

@@ -96,7 +96,7 @@ class LaunchRecord(StoredRecord, abc.ABC):
     """Hosts that were not heard any more, so that the launch proves nothing and is repeated. One of
     them has died; srun forwards nothing of the others then."""
     machine: str | None = None
-    """``machine_id`` of the machine that ran the launch; None where the system has none, and in older records."""
+    """``machine_id`` of the machine that ran the launch; None if the system has none, and in older records."""
 
     @property
     @abc.abstractmethod

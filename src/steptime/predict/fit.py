@@ -11,7 +11,6 @@ from steptime.errors import StoreError
 from steptime.measurements.interval import t_quantile
 from steptime.measurements.record_fields import first_mistake
 from steptime.measurements.store import Store
-from steptime.model.policies import has_own_policy, has_policy
 from steptime.predict.compute_fit import ComputeFit, fit_computing
 from steptime.predict.importance_sampling import (
     OVERLAP,
@@ -30,6 +29,7 @@ from steptime.predict.links import (
     prior_spread,
 )
 from steptime.predict.machine_effects import MachineEffects, effects_of
+from steptime.predict.model.policies import has_own_policy, has_policy
 from steptime.predict.nccl_output import NcclTable
 from steptime.predict.nccl_tests import fit_tables
 from steptime.predict.observation import GroupKey, Observation

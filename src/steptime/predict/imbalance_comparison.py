@@ -11,7 +11,7 @@ from steptime.catalog.strategies import strategy_named
 from steptime.measurements.ablation.form import Imbalance
 from steptime.measurements.model_form import FrameworkImbalance, ModelComparison, ModelledStep
 from steptime.measurements.summary_form import TrialSummary
-from steptime.model.imbalance import slowdown
+from steptime.predict.model.imbalance import slowdown
 from steptime.predict.model_comparison import (
     best_models,
     geometric_mean,

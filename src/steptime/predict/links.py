@@ -8,9 +8,9 @@ import numpy as np
 from steptime.catalog.strategies import strategy_named
 from steptime.measurements.net.form import NetRow
 from steptime.measurements.net.records import NetLaunch
-from steptime.model.link_catalogue import LINKS, LinkSheet, inner_link_of
-from steptime.model.measured_links import link_of, net_summary
-from steptime.model.nccl import LAUNCH, OTHER_STEP, STEP
+from steptime.predict.model.link_catalogue import LINKS, LinkSheet, inner_link_of
+from steptime.predict.model.measured_links import link_of, net_summary
+from steptime.predict.model.nccl import LAUNCH, OTHER_STEP, STEP
 from steptime.predict.observation import Deployment, GroupKey, Observation
 from steptime.predict.profile import LinkEstimate, LinkSource, Machine, NetLink
 

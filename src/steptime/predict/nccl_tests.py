@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.model.collectives import Link
-from steptime.model.link_catalogue import LINKS, inner_link_of
-from steptime.model.nccl import NcclLinks, nccl_cost
 from steptime.predict.links import ANY_FRAMEWORK
+from steptime.predict.model.collectives import Link
+from steptime.predict.model.link_catalogue import LINKS, inner_link_of
+from steptime.predict.model.nccl import NcclLinks, nccl_cost
 from steptime.predict.nccl_output import NcclTable
 from steptime.predict.posterior import Array
 from steptime.predict.profile import NetLink

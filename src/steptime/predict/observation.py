@@ -22,8 +22,8 @@ from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.record_kinds import ABLATION, TIMING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
-from steptime.model.traffic import AS_PLANNED, Traffic
 from steptime.predict.machine_effects import crossed_token_buckets, preemptions_of
+from steptime.predict.model.traffic import AS_PLANNED, Traffic
 from steptime.study.trial import ServerPlacement, Trial
 
 # A profile holds the numbers of groups and deployments: their bounds are those of any trial, and are tested when a

@@ -11,14 +11,14 @@ from steptime.catalog.workloads.costs import Costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.datasets.builtins import BUILTINS
 from steptime.measurements.json_form import Interval
-from steptime.model.devices import transfer
-from steptime.model.layer_work import work_of
-from steptime.model.policies import has_own_policy, has_policy, option_mistake
-from steptime.model.traffic import AS_PLANNED, ignored_option
 from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.machine_effects import combined
+from steptime.predict.model.devices import transfer
+from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.policies import has_own_policy, has_policy, option_mistake
+from steptime.predict.model.traffic import AS_PLANNED, ignored_option
 from steptime.predict.observation import BUCKET, Deployment, GroupKey
 from steptime.predict.posterior import DRAWS, Array, bounds, draw_factors
 from steptime.predict.profile import MeasuredConfiguration, Profile, ProfileGroup

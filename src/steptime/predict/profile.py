@@ -21,11 +21,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from steptime.catalog.strategies import STRATEGIES
 from steptime.errors import FileError, StoreError, choices_message
-from steptime.model.collectives import LIBRARIES
-from steptime.model.nccl import Medium
-from steptime.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.plain_file import write_whole
 from steptime.predict.machine_effects import NO_EFFECTS, MachineEffects
+from steptime.predict.model.collectives import LIBRARIES
+from steptime.predict.model.nccl import Medium
+from steptime.predict.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.observation import (
     Deployment,
     EndSeconds,

@@ -10,10 +10,10 @@ from steptime.catalog.loaders import NATIVE, SYNTHETIC
 from steptime.catalog.strategies import SINGLE, STRATEGIES, strategy_named
 from steptime.catalog.workloads.table import LIBRARY
 from steptime.errors import UsageError, choices_message
-from steptime.model.collectives import LIBRARIES
-from steptime.model.devices import DEVICES
-from steptime.model.link_catalogue import LINKS
-from steptime.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
+from steptime.predict.model.collectives import LIBRARIES
+from steptime.predict.model.devices import DEVICES
+from steptime.predict.model.link_catalogue import LINKS
+from steptime.predict.model.traffic import COMPRESSIONS, SHARDS, WIDTHS
 from steptime.predict.profile import Profile
 from steptime.study.trial import ServerPlacement
 from steptime.units import parse_bit_rate, parse_duration, parse_share

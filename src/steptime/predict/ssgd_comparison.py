@@ -14,13 +14,13 @@ from steptime.errors import SteptimeError
 from steptime.measurements.model_form import Limit, ModelComparison, ModelledStep, Remedy
 from steptime.measurements.store import Store
 from steptime.measurements.summary_form import TrialSummary
-from steptime.model.compute import layer_shares
-from steptime.model.layer_work import work_of
-from steptime.model.policies import has_policy
-from steptime.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
 from steptime.phases import PHASES
 from steptime.predict.fit import machine_of
 from steptime.predict.links import measured_link, net_links
+from steptime.predict.model.compute import layer_shares
+from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.policies import has_policy
+from steptime.predict.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
 from steptime.predict.model_comparison import (
     arithmetic_mean,
     best_models,

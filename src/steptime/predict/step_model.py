@@ -11,19 +11,19 @@ import numpy as np
 
 from steptime.catalog.workloads.costs import Costs, costs
 from steptime.catalog.workloads.table import build_workload
-from steptime.model.collectives import Link
-from steptime.model.compute import pass_seconds, turns
-from steptime.model.imbalance import WorkerSpread
-from steptime.model.interconnect import Interconnect
-from steptime.model.layer_work import work_of
-from steptime.model.overlap import input_wait
-from steptime.model.policies import StepGraph, step_graph
-from steptime.model.traffic import with_traffic
 from steptime.phases import HIDDEN
+from steptime.predict.model.collectives import Link
+from steptime.predict.model.compute import pass_seconds, turns
+from steptime.predict.model.imbalance import WorkerSpread
+from steptime.predict.model.interconnect import Interconnect
+from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.overlap import input_wait
+from steptime.predict.model.policies import StepGraph, step_graph
+from steptime.predict.model.traffic import with_traffic
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.posterior import Array
-from steptime.simulate.configuration import Durations, WorkerGroup
-from steptime.simulate.simulate import Phases, simulate
+from steptime.predict.simulate.configuration import Durations, WorkerGroup
+from steptime.predict.simulate.simulate import Phases, simulate
 from steptime.worker.communication import PolicyContext
 
 Parameters = Mapping[str, Array]

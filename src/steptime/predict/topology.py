@@ -13,10 +13,6 @@ from steptime.catalog.strategies import strategy_named
 from steptime.catalog.workloads.costs import memory_bytes
 from steptime.catalog.workloads.layers import Workload
 from steptime.catalog.workloads.table import build_workload
-from steptime.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
-from steptime.model.link_catalogue import BELIEVED, LINKS
-from steptime.model.policies import has_policy
-from steptime.model.traffic import Traffic
 from steptime.predict.links import (
     LATENCIES,
     LINK_SOURCES,
@@ -32,6 +28,10 @@ from steptime.predict.links import (
     unknown_card,
 )
 from steptime.predict.machine_effects import NO_EFFECTS, RAMP_S, TICK_S, MachineEffects
+from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link
+from steptime.predict.model.link_catalogue import BELIEVED, LINKS
+from steptime.predict.model.policies import has_policy
+from steptime.predict.model.traffic import Traffic
 from steptime.predict.observation import Deployment, GroupKey
 from steptime.predict.profile import LinkEstimate, Machine, MeasuredConfiguration, Profile
 from steptime.predict.query import Query

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from steptime.model.collectives import Link
 from steptime.predict.curve.job_models import (
     INFORMED,
     PERCENT_OF_PEAK,
@@ -17,6 +16,7 @@ from steptime.predict.curve.job_models import (
     ssgd,
     wait_free,
 )
+from steptime.predict.model.collectives import Link
 
 MEASURED = np.array([1.0, 2.0, 4.0, 8.0])
 ASKED = np.array([16.0, 64.0])

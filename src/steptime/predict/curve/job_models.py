@@ -15,11 +15,11 @@ from scipy.optimize import least_squares  # type: ignore[import-untyped]  # scip
 
 from steptime.catalog.workloads.costs import costs
 from steptime.catalog.workloads.table import LIBRARY, build_workload
-from steptime.model.collectives import Link, ring
-from steptime.model.overlap import finish
 from steptime.predict.curve.curve import PointsAsked, ScalingCurve
 from steptime.predict.curve.facts import LAYERS_OF_UNKNOWN, facts_of, layers_of, workload_of
 from steptime.predict.curve.reference_models import Array, fit_terms
+from steptime.predict.model.collectives import Link, ring
+from steptime.predict.model.overlap import finish
 
 FORWARD_SHARE = 1 / 3
 """Of a step's computing: the backward pass computes gradients of weights and of inputs, twice the forward's work."""

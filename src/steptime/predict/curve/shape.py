@@ -9,10 +9,10 @@ spread over all hosts before any had two, those beyond the measured ones share c
 
 import numpy as np
 
-from steptime.model.overlap import exposed
 from steptime.predict.curve.curve import Array, ScalingCurve
 from steptime.predict.curve.facts import Facts, facts_of
 from steptime.predict.curve.priors import INDEX, PARAMETERS
+from steptime.predict.model.overlap import exposed
 
 _FULL_HOST = 8
 _MOST_EXPONENT = 2.0

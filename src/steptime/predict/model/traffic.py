@@ -9,7 +9,7 @@ within hosts.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from steptime.model.policies import StepGraph
+from steptime.predict.model.policies import StepGraph
 from steptime.worker.communication import Gather, PlannedMessage
 
 WIDTHS: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.collectives import Real
-from steptime.model.compute import Shares, layer_shares
-from steptime.model.imbalance import BALANCED, WorkerSpread
-from steptime.model.interconnect import Interconnect
-from steptime.model.policies import StepGraph
+from steptime.predict.model.collectives import Real
+from steptime.predict.model.compute import Shares, layer_shares
+from steptime.predict.model.imbalance import BALANCED, WorkerSpread
+from steptime.predict.model.interconnect import Interconnect
+from steptime.predict.model.policies import StepGraph
 
 Array = NDArray[np.float64]
 

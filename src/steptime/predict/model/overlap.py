@@ -6,7 +6,7 @@ Source of both formulas for communication: S. Shi et al., arXiv 1805.03812 and 1
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.collectives import Real
+from steptime.predict.model.collectives import Real
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.collectives import Real
+from steptime.predict.model.collectives import Real
 
 Array = NDArray[np.float64]
 

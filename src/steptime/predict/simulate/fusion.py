@@ -66,7 +66,8 @@ class Readiness:
         last = np.maximum(found - 1, 0)
         found = found - ((found > 0) & (self.begin + self.lasting * values[last] > look))
         counts = np.concatenate([[0], np.searchsorted(self.shares[0], values, side="right")])
-        return np.maximum(counts[found], least)
+        there: NDArray[np.intp] = np.maximum(counts[found], least)
+        return there
 
     def _halved(self, look: Array, least: NDArray[np.intp]) -> NDArray[np.intp]:
         count = self.shares.shape[1]

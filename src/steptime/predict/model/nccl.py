@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.collectives import Link, Real
+from steptime.predict.model.collectives import Link, Real
 
 Array = NDArray[np.float64]
 Medium = Literal["nvlink", "pcie", "network"]

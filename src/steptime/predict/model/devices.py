@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from steptime.measurements.json_form import Interval
-from steptime.model.compute import roofline
+from steptime.predict.model.compute import roofline
 
 _TERA, _GIGA, _GIBI = 1e12, 1e9, 1024.0**3
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.collectives import (
+from steptime.predict.model.collectives import (
     ALLREDUCE,
     Link,
     Real,
@@ -16,7 +16,7 @@ from steptime.model.collectives import (
     ring,
     star,
 )
-from steptime.model.nccl import NcclLinks, nccl_cost
+from steptime.predict.model.nccl import NcclLinks, nccl_cost
 
 Array = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def communication_cost(operation: str, sizes: Real, workers: Real, interconnect:
     Every algorithm is linear in latency and in bytes per second, so that its two parts are the formula without bytes
     and the formula without latency.
 
-    >>> from steptime.model.collectives import Link
+    >>> from steptime.predict.model.collectives import Link
     >>> communication_cost("allreduce", 1e9, 4, Interconnect(Link(1e9, 0.001))).total
     array([1.506])
     """

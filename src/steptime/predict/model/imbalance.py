@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr  # type: ignore[import-untyped]  # scipy ships no types
 
-from steptime.model.collectives import Real
+from steptime.predict.model.collectives import Real
 
 _GRID = 4001
 _REACH = 9.0

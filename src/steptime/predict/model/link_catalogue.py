@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from steptime.model.collectives import Link
-from steptime.model.nccl import STEP, Medium
+from steptime.predict.model.collectives import Link
+from steptime.predict.model.nccl import STEP, Medium
 
 _GIGA = 1e9
 _REACHED, _TCP_REACHED = 0.96, 0.85

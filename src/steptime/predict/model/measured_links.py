@@ -15,7 +15,7 @@ from steptime.measurements.net.records import NetLaunch, NetSetting
 from steptime.measurements.net.times import MessageTimes, message_times, size_time
 from steptime.measurements.pooled_conditions import pooled_versions, versions_of
 from steptime.measurements.store import Store
-from steptime.model.collectives import OPERATIONS, Link
+from steptime.predict.model.collectives import OPERATIONS, Link
 
 _FEWEST_SIZES = 2
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.overlap import finish
+from steptime.predict.model.overlap import finish
 
 Array = NDArray[np.float64]
 

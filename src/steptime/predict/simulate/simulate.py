@@ -5,12 +5,18 @@ from dataclasses import dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from steptime.model.compute import Shares
-from steptime.model.interconnect import Interconnect
-from steptime.model.policies import StepGraph
 from steptime.phases import HIDDEN
-from steptime.simulate.configuration import Configurations, Durations, WorkerGroup, readiness_by_arithmetic, shares_of
-from steptime.simulate.overlap import costs_alone, simulate_exchange
+from steptime.predict.model.compute import Shares
+from steptime.predict.model.interconnect import Interconnect
+from steptime.predict.model.policies import StepGraph
+from steptime.predict.simulate.configuration import (
+    Configurations,
+    Durations,
+    WorkerGroup,
+    readiness_by_arithmetic,
+    shares_of,
+)
+from steptime.predict.simulate.overlap import costs_alone, simulate_exchange
 
 Array = NDArray[np.float64]
 
