@@ -21,9 +21,9 @@ from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
 from steptime.predict.machine_effects import RAMP_S, TICK_S, crossed_token_buckets, preemptions_of
 from steptime.predict.model.collectives import SOCKET_RENDEZVOUS_BYTES, Link, Real
+from steptime.predict.model.compute import work_of
 from steptime.predict.model.imbalance import WorkerSpread
 from steptime.predict.model.interconnect import Interconnect, Switch
-from steptime.predict.model.layer_work import work_of
 from steptime.predict.model.measured_links import net_summary
 from steptime.predict.model.policies import StepGraph, step_graph
 from steptime.predict.simulate.configuration import Durations, WorkerGroup

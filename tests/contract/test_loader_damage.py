@@ -13,9 +13,9 @@ from loader_feeds import Feed, faults, shared_loaders
 
 from steptime.catalog.loaders import LOADERS, NATIVE, SYNTHETIC
 from steptime.catalog.manifest import load_manifests
+from steptime.datasets.creation import open_dataset
 from steptime.datasets.dataset import Dataset
 from steptime.datasets.loader_settings import loader_json
-from steptime.datasets.lookup import open_dataset
 from steptime.datasets.stored_forms import STORED_FORMS, store
 from steptime.worker.batches import worker_order
 from steptime.worker.samples import read_index

@@ -12,7 +12,6 @@ ROOT = SOURCE.parents[1]
 FILES = sorted(SOURCE.rglob("*.py"))
 NOUNS_IN_ING = {
     "importance_sampling",
-    "loader_timing",
     "message_timing",
     "training",
     "ping",

@@ -21,11 +21,11 @@ from steptime.datasets.creation import (
     find_builtin,
     made_dataset,
     make,
+    open_dataset,
     read_marker,
     write_marker,
 )
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
 from steptime.process_identity import ProcessIdentity, start_ticks
 

@@ -9,7 +9,7 @@ import pytest
 from image_folders import cut_off, write_folder, write_image
 from PIL import Image
 
-from steptime.datasets.lookup import open_dataset
+from steptime.datasets.creation import open_dataset
 from steptime.datasets.picture_files import broken_images
 from steptime.errors import DatasetError
 

@@ -21,8 +21,8 @@ from image_folders import (
 )
 from PIL import Image
 
+from steptime.datasets.creation import open_dataset
 from steptime.datasets.dataset import Contents, LeftOut
-from steptime.datasets.lookup import open_dataset
 from steptime.errors import DatasetError
 
 ADVICE = "(frameworks decode these differently, or not at all: save them as jpg or png)"

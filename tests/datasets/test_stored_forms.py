@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from steptime.datasets import record_files, stored_forms
+from steptime.datasets.creation import open_dataset
 from steptime.datasets.dataset import Dataset
-from steptime.datasets.lookup import open_dataset
 from steptime.datasets.record_files import checksums, recordio_entry
 from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
 from steptime.errors import DatasetError

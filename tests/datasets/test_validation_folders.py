@@ -9,7 +9,7 @@ from image_folders import cut_off, write_folder
 from PIL import Image
 
 from steptime.datasets import validation
-from steptime.datasets.lookup import open_dataset
+from steptime.datasets.creation import open_dataset
 from steptime.datasets.validation import split
 from steptime.errors import DatasetError
 

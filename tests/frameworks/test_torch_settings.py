@@ -153,7 +153,7 @@ def test_a_compile_that_this_machine_cannot_do_is_refused_with_what_to_install(t
     code = f"""
 import shutil, sysconfig
 {lost}
-from steptime.libraries.torch.compilation import compiled_loss
+from steptime.libraries.torch.session import compiled_loss
 try:
     compiled_loss(print, job, "cpu")
 except RuntimeError as error:
@@ -167,7 +167,7 @@ except RuntimeError as error:
 @pytest.mark.parametrize(("device", "compiled"), [("cpu", False), ("cuda", True)])
 def test_auto_compiles_where_it_was_found_to_pay(tmp_path, device, compiled):
     code = """
-from steptime.libraries.torch.compilation import compiled_loss
+from steptime.libraries.torch.session import compiled_loss
 print(json.dumps(compiled_loss(lambda inputs, targets: inputs, job, device)[1]["compile"]))
 """
     job = check_job("pytorch", "single", "lenet5", options={"compile": "auto"})

@@ -10,7 +10,7 @@ from steptime.catalog.manifest import load_manifests
 from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.errors import SteptimeError
-from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.compute import work_of
 from steptime.predict.model.policies import BROUGHT_BY, has_own_policy, has_policy, policies_in, policies_of, step_graph
 from steptime.worker.communication import CommunicationPlan, Gradient, LayerWork, PolicyContext, Work
 from steptime.worker.policies import PLAINEST

@@ -3,7 +3,7 @@
 import pytest
 
 from steptime.catalog.workloads.table import build_workload
-from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.compute import work_of
 from steptime.predict.model.policies import step_graph
 from steptime.worker.communication import PolicyContext
 

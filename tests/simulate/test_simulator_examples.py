@@ -1,4 +1,4 @@
-"""The examples in the docstrings of the simulator and of the step graph are true."""
+"""The examples in the docstrings of the simulator and of the models are true."""
 
 import doctest
 import pkgutil
@@ -6,13 +6,10 @@ from importlib import import_module
 
 import pytest
 
-import steptime.model
-import steptime.simulate
-
 MODULES = [
     module.name
-    for package in (steptime.simulate, steptime.model)
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    for package in ("steptime.predict.simulate", "steptime.predict.model")
+    for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}.")
 ]
 
 

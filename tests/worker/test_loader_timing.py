@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from steptime.worker.clock import HostClock
-from steptime.worker.loader_timing import run_loader
+from steptime.worker.timing import run_loader
 
 JOB = {
     "framework": "standin",

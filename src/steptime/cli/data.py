@@ -94,7 +94,7 @@ def _make_stored(name: str, folder: Path, to: str, images: int | None, pixels: t
     from steptime.catalog.loaders import LOADERS
     from steptime.cli.console import stderr_console
     from steptime.cli.progress import LiveObserver
-    from steptime.datasets.lookup import open_dataset
+    from steptime.datasets.creation import open_dataset
     from steptime.datasets.stored_forms import store, stored_bytes
     from steptime.errors import DatasetError
     from steptime.runner.progress import SampleProgress

@@ -27,7 +27,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print parameters and held-out errors as JSON.")] = False,
 ) -> None:
     """Fit each phase of a step to what was measured, and say how wrong the fit is on points that it did not see."""
-    from steptime.cli.results import open_results
+    from steptime.cli.arguments import open_results
     from steptime.predict.held_out import fit_with_holdout
     from steptime.predict.nccl_output import read_nccl_tests
     from steptime.predict.nccl_tests import fit_tables

@@ -60,7 +60,7 @@ class ReportedResults:
 
 def read_report(folder: Path) -> ReportedResults:
     """Return what the report of ``folder`` shows; raises StoreError when the folder cannot be read."""
-    from steptime.cli.results import open_results
+    from steptime.cli.arguments import open_results
     from steptime.measurements.summary import summarise
     from steptime.predict.model.measured_links import stored_links
     from steptime.predict.study_predictions import with_models

@@ -22,8 +22,8 @@ def status(
 
     This reads the results folder only: it may be another host that runs the study, such as the node of a Slurm job.
     """
+    from steptime.cli.arguments import open_results
     from steptime.cli.console import PlainConsole
-    from steptime.cli.results import open_results
     from steptime.cli.streams import warn
     from steptime.cli.tables import print_rows
     from steptime.measurements.progress import run_progress, run_state

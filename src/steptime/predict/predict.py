@@ -15,8 +15,8 @@ from steptime.phases import HIDDEN, PHASES
 from steptime.predict.extrapolation import Extrapolation, ratio_outside
 from steptime.predict.importance_sampling import OVERLAP, overlap_prior
 from steptime.predict.machine_effects import combined
+from steptime.predict.model.compute import work_of
 from steptime.predict.model.devices import transfer
-from steptime.predict.model.layer_work import work_of
 from steptime.predict.model.policies import has_own_policy, has_policy, option_mistake
 from steptime.predict.model.traffic import AS_PLANNED, ignored_option
 from steptime.predict.observation import BUCKET, Deployment, GroupKey

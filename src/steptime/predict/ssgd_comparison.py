@@ -17,8 +17,7 @@ from steptime.measurements.summary_form import TrialSummary
 from steptime.phases import PHASES
 from steptime.predict.fit import machine_of
 from steptime.predict.links import measured_link, net_links
-from steptime.predict.model.compute import layer_shares
-from steptime.predict.model.layer_work import work_of
+from steptime.predict.model.compute import layer_shares, work_of
 from steptime.predict.model.policies import has_policy
 from steptime.predict.model.synchronous_sgd import MODELS, LinearCost, StepParts, merged, wait_free
 from steptime.predict.model_comparison import (

@@ -13,10 +13,9 @@ from steptime.catalog.workloads.costs import Costs, costs
 from steptime.catalog.workloads.table import build_workload
 from steptime.phases import HIDDEN
 from steptime.predict.model.collectives import Link
-from steptime.predict.model.compute import pass_seconds, turns
+from steptime.predict.model.compute import pass_seconds, turns, work_of
 from steptime.predict.model.imbalance import WorkerSpread
 from steptime.predict.model.interconnect import Interconnect
-from steptime.predict.model.layer_work import work_of
 from steptime.predict.model.overlap import input_wait
 from steptime.predict.model.policies import StepGraph, step_graph
 from steptime.predict.model.traffic import with_traffic

@@ -15,7 +15,7 @@ from steptime.measurements.model_form import (
 from steptime.measurements.summary_form import Summary
 from steptime.report.charts.chart import Figure, Spec, picture
 from steptime.report.charts.marks import Marks, parts
-from steptime.report.charts.prediction import prediction_bands
+from steptime.report.charts.scaling import prediction_bands
 from steptime.report.number_format import UNKNOWN, Shown, count, listed, number, percent, ratio
 from steptime.report.section import Figures, Part, Section, text_table
 

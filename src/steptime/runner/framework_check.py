@@ -22,8 +22,8 @@ from steptime.catalog.manifest import Manifest
 from steptime.catalog.plugins import OWN
 from steptime.catalog.strategies import SINGLE, STRATEGIES
 from steptime.catalog.workloads.table import LIBRARY
+from steptime.datasets.creation import open_dataset
 from steptime.datasets.loader_settings import loader_json
-from steptime.datasets.lookup import open_dataset
 from steptime.measurements.ablation.accounts import MARKS
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown

@@ -10,10 +10,9 @@ from steptime.catalog.cuda_build import CudaBuild
 from steptime.catalog.loaders import NATIVE, SYNTHETIC, loader_named
 from steptime.catalog.manifest import Manifest, load_manifests
 from steptime.datasets.builtins import BUILTINS, PYTHONS, REQUIREMENTS, VERIFY
-from steptime.datasets.creation import builtin_folder, find_builtin, make
+from steptime.datasets.creation import builtin_folder, find_builtin, make, open_dataset
 from steptime.datasets.dataset import Dataset, require_batch
 from steptime.datasets.loader_settings import loader_json
-from steptime.datasets.lookup import open_dataset
 from steptime.datasets.stored_forms import STORED_FORMS, find_stored, store, stored_bytes, stored_folder
 from steptime.datasets.validation import Split, split
 from steptime.environments.cache import cache_folder

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional
 
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
-from steptime.worker.loader_timing import run_loader
 from steptime.worker.message_timing import run_message_timing
 from steptime.worker.precision import limit_libraries, require_precision
 from steptime.worker.process_context import Job, ProcessContext
@@ -20,7 +19,7 @@ from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile, open_plain
 from steptime.worker.tether import HelperWatch, die_with_parent, last_line
 from steptime.worker.threads import found_threads
-from steptime.worker.timing import run_timed
+from steptime.worker.timing import run_loader, run_timed
 from steptime.worker.training import run_training
 
 if TYPE_CHECKING:
