@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import steptime
-from steptime.phases import HIDDEN, IN_TIME, NAMES, PHASES
+from steptime.phases import HIDDEN, IN_TIME, MARKS, NAMES, PHASES
+from steptime.worker.ablated_step import MARKS as MARKS_OF_WORKERS
 
 SOURCE = Path(steptime.__file__).parent
 TABLE = "phases.py"
@@ -20,7 +21,7 @@ PASSES = {"forward", "backward"}
 EXCHANGE = {"comm_exposed", "sync_wait"}
 ALLOWED: dict[str, tuple[set[str], str]] = {
     "measurements/ablation/stages.py": ({*NAMES} - {"residual"}, "measures phases as differences of stages"),
-    "measurements/ablation/accounts.py": (EXCHANGE, "measures both phases that the mark of an exchange ends"),
+    "measurements/ablation/accounts.py": (EXCHANGE | {"h2d"}, "measures the phases that a mark ends"),
     "measurements/ablation/breakdown.py": (EXCHANGE | {"h2d"}, "knows where a phase cannot occur"),
     "measurements/ablation/records.py": (PASSES, "names the stages that are divided by"),
     "measurements/chrome_trace.py": (EXCHANGE, "splits the mark of an exchange at the last arrival"),
@@ -89,3 +90,7 @@ def test_both_orders_have_every_phase_once():
 
 def test_phases_of_a_page_have_colours_of_their_own():
     assert len({phase.colour for phase in (*PHASES, HIDDEN)}) == len(PHASES) + 1
+
+
+def test_frameworks_set_the_marks_of_the_table_in_its_order():
+    assert MARKS == MARKS_OF_WORKERS

@@ -7,7 +7,7 @@ import pytest
 from launch_phases import launch_of
 from simulated import a_trial
 
-from steptime.measurements.ablation.accounts import marked_phases
+from steptime.measurements.ablation.accounts import covered_by, marked_phases
 from steptime.measurements.ablation.breakdown import break_down, closing_phases
 from steptime.measurements.ablation.form import Phase
 from steptime.measurements.ablation.records import AblationLaunch
@@ -140,7 +140,7 @@ def test_of_two_accounts_that_differ_the_marks_are_taken_where_they_close():
     }
     empty = dict.fromkeys(("h2d", "update"))
     taken = closing_phases({**by_ablation, **empty}, {**native, **empty}, 0.100, {"input_wait"})
-    assert taken["input_wait"] == native["input_wait"]
+    assert taken["input_wait"] == native["input_wait"].model_copy(update={"low_s": 0.010, "high_s": 0.030})
 
 
 def test_accounts_that_were_not_shown_to_differ_are_chosen_by_their_width_alone():
@@ -149,3 +149,29 @@ def test_accounts_that_were_not_shown_to_differ_are_chosen_by_their_width_alone(
     empty = dict.fromkeys(("h2d", "update"))
     taken = closing_phases({"input_wait": wide, **empty}, {"input_wait": narrow, **empty}, 0.030, set())
     assert taken["input_wait"] == narrow
+
+
+@pytest.mark.parametrize(
+    ("marks", "exchanging", "covered"),
+    [
+        (["input", "forward", "backward", "update"], False, "input_wait; forward; backward; update"),
+        (["input", "h2d", "forward"], True, "input_wait; h2d; forward"),
+        (["input", "backward", "exchange"], True, "input_wait; forward + backward; comm_exposed + sync_wait"),
+        (["exchange", "update"], True, "input_wait + forward + backward + comm_exposed + sync_wait; update"),
+        (["input", "update"], True, "input_wait; forward + backward + comm_exposed + sync_wait + update"),
+    ],
+)
+def test_what_passes_between_two_marks_is_all_phases_between_them(marks, exchanging, covered):
+    assert "; ".join(map(" + ".join, covered_by(marks, exchanging=exchanging))) == covered
+
+
+def test_an_exchange_without_a_mark_in_front_gives_no_phase_of_its_own():
+    launch = marked_launch()
+    marks = ["input", "exchange", "update"]
+    kept = [0, *(1 + MARKS.index(mark) for mark in marks)]
+    workers = [
+        replace(worker, marks=marks, marked=[[row[index] for index in kept] for row in worker.marked])
+        for worker in launch.workers
+    ]
+    found = marked_phases(replace(launch, workers=workers), synchronous=True)
+    assert set(found) == {"input_wait", "update"}

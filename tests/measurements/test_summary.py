@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from simulated import a_check, a_failure, a_launch, a_store, a_trial, a_worker
 
+from steptime.catalog.cluster import cluster_for
 from steptime.measurements.summary import summarise
 
 CONTRACT = {
@@ -151,6 +152,21 @@ def test_another_batch_or_framework_is_no_baseline(store):
     assert of(summarise(store), two).efficiency.baseline_workers == 2
 
 
+@pytest.mark.parametrize(
+    ("shares", "delay_s", "baseline"),
+    [({}, 0.0, 1), ({0: 0.5}, 0.0, None), ({1: 0.5}, 0.0, 1), ({}, 0.01, 1)],
+    ids=["alike", "a slow host", "another host is slow", "a slow link, which one worker does not use"],
+)
+def test_a_worker_on_a_slow_host_is_no_baseline_of_workers_on_fast_ones(store, shares, delay_s, baseline):
+    slow = cluster_for(workers=1, own_servers=0, cpu_shares=shares, delay_s=delay_s)
+    measured(store, 0.1, launcher="emulated", cluster=slow)
+    fast = cluster_for(workers=2, own_servers=0)
+    two = measured(store, 0.1, workers=2, strategy="allreduce", launcher="emulated", cluster=fast)
+
+    found = of(summarise(store), two).efficiency
+    assert found.baseline_workers == (baseline or 2)
+
+
 def test_another_variable_or_another_number_of_cores_is_no_baseline(store):
     measured(store, 0.1, environment_variables={"KMP_BLOCKTIME": "1"})
     measured(store, 0.1, cores_per_worker=2)
@@ -224,14 +240,15 @@ def test_more_threads_than_cores_are_flagged_and_servers_count(store):
     assert "more workers than cores" in of(summary, full).flags
 
 
-def test_noise_is_flagged_with_its_share_of_the_launches(store):
+def test_noise_is_flagged_with_its_share_of_the_launches_and_its_amount(store):
     trial = a_trial()
     store.add_trial(trial)
     for number in range(3):
-        marks = ["noisy: foreign CPU load above 0.1 core"] if number == 1 else []
-        store.append(a_launch(trial, number, [0.1] * 20, flags=marks))
+        marks = ["noisy: foreign CPU load above 0.1 core"] if number else []
+        noise = {"foreign_cpu_cores": (0.02, 0.31, 1.52)[number]}
+        store.append(a_launch(trial, number, [0.1] * 20, flags=marks, noise=noise))
     found = of(summarise(store), trial)
-    assert found.flags == ["noisy: foreign CPU load above 0.1 core (1 of 3 launches)"]
+    assert found.flags == ["noisy: foreign CPU load above 0.1 core (2 of 3 launches: 0.31 to 1.5 cores)"]
     assert found.status == "ok"
 
 

@@ -79,3 +79,13 @@ def test_a_device_is_idle_at_every_barrier_of_several_workers(monkeypatch):
 @pytest.mark.parametrize(("device", "workers"), [("cuda", 1), ("cpu", 2)], ids=["alone", "on a processor"])
 def test_who_meets_nobody_or_has_no_device_runs_ahead_as_in_training(monkeypatch, device, workers):
     assert any(unfinished_at_barriers(monkeypatch, device, workers))
+
+
+@pytest.mark.parametrize("marks", [("backward", "forward"), ("forward", "reduce"), ("input", "input")])
+def test_marks_that_a_step_cannot_have_are_refused(marks):
+    """Before a step is run, since the time between them would go to a wrong phase."""
+    device = DeviceSession(QueuedDevice())
+    stages = dict.fromkeys(STAGES, device.step)
+    device.ablate = lambda: SimpleNamespace(stages=lambda: stages, marks=marks)
+    with pytest.raises(ValueError, match=r"marks of a step are some of input, h2d, forward, .* in this order"):
+        ablation.run_ablation(device, {"seed": 1, "schedule": {}}, SimpleNamespace(workers=1), SimpleNamespace())

@@ -13,14 +13,15 @@ import numpy as np
 import steptime
 from steptime.catalog.strategies import strategy_named
 from steptime.errors import UsageError, choices_message
+from steptime.measurements.ablation.accounts import covered_by
 from steptime.measurements.ablation.breakdown import break_down
 from steptime.measurements.ablation.form import StepBreakdown
-from steptime.measurements.ablation.records import AblationLaunch
+from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import aligned, uncertainty_s
 from steptime.measurements.jsonlines import json_text
 from steptime.measurements.record_kinds import ABLATION
 from steptime.measurements.store import Store
-from steptime.phases import IN_TIME, NAMES, OF_MARK
+from steptime.phases import EXCHANGED, IN_TIME, NAMES
 from steptime.study.trial import Trial
 
 Event = dict[str, Any]
@@ -84,6 +85,7 @@ def trace(trial: Trial, launches: Sequence[AblationLaunch]) -> dict[str, Any] | 
 def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
     workers = launch.workers
     ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
+    covered = covered_by(workers[0].marks, exchanging="exchange" in workers[0].stages)
     arrivals = None
     if len(workers) > 1 and strategy_named(trial.strategy).synchronous and "exchange" in workers[0].marks:
         arrivals = ends[..., workers[0].marks.index("exchange")].max(axis=0)
@@ -96,9 +98,9 @@ def _marked(trial: Trial, launch: AblationLaunch) -> Iterator[Event]:
         for step, times in enumerate(own):
             args = {"step": step}
             rows["step"].append((f"step {step}", times[0], times[-1], args))
-            for mark, begin, end in zip(worker.marks, times[:-1], times[1:], strict=True):
-                if mark in OF_MARK:
-                    rows[OF_MARK[mark]].append((OF_MARK[mark], begin, end, args))
+            for phases, begin, end in zip(covered, times[:-1], times[1:], strict=True):
+                if phases != EXCHANGED:
+                    rows[phases[0]].append((TOGETHER.join(phases), begin, end, args))
                 else:
                     for name, since, until in _exchange(begin, end, None if last is None else last[step], apart_s):
                         rows[name].append((name, since, until, args))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from steptime.catalog.cluster import Cluster
 from steptime.catalog.strategies import strategy_named
 from steptime.measurements.comparison import Measured
 from steptime.measurements.summary_form import TrialSummary
@@ -33,8 +34,8 @@ def baseline_of(trial: Trial, candidates: Sequence[Measured]) -> Measured | None
     """Return the point that ``trial`` is compared with; None when only larger ones were measured.
 
     That is the trial with the fewest workers of the same strategy and options, or with the strategy ``single``,
-    which is what one worker does without the strategy's wrapping. Of two with as few workers the one of the same
-    strategy is taken.
+    which is what one worker does without the strategy's wrapping, on hosts that are among its own. Of two with as few
+    workers the one of the same strategy is taken.
     """
     comparable = [
         each
@@ -43,6 +44,7 @@ def baseline_of(trial: Trial, candidates: Sequence[Measured]) -> Measured | None
         and each.trial.workers <= trial.workers
         and (strategy_named(each.trial.strategy).single_baseline or _same_strategy(each.trial, trial))
         and _same_tier(each.trial, trial)
+        and _same_hosts(each.trial.cluster, trial.cluster)
     ]
 
     def preference(each: Measured) -> tuple[int, bool, bool]:
@@ -59,6 +61,18 @@ def _same_tier(one: Trial, other: Trial) -> bool:
     """Whether both are of one tier, or compute alike: with the same values of the options that both have."""
     shared = one.options.keys() & other.options.keys()
     return one.tuning == other.tuning or all(one.options[name] == other.options[name] for name in shared)
+
+
+def _same_hosts(baseline: Cluster | None, other: Cluster | None) -> bool:
+    """Whether the hosts of the baseline's workers are among the other's, behind the same links where they use any."""
+    if baseline is None or other is None:
+        return baseline is other
+    count = baseline.worker_hosts
+    mine, others = baseline.hosts[:count], other.hosts[:count]
+    if count == 1:
+        return baseline.kind == other.kind and mine[0].cpu_share == others[0].cpu_share
+    settings = ("kind", "workers_per_host", "delay_s")
+    return mine == others and all(getattr(baseline, name) == getattr(other, name) for name in settings)
 
 
 def ideal_throughput(trials: Sequence[TrialSummary]) -> list[tuple[int, float]]:

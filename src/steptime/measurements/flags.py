@@ -3,11 +3,11 @@
 A flag never removes a measurement.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from steptime.catalog.options import Tuning
+from steptime.measurements.noise import amount
 from steptime.measurements.pooled_conditions import (
     ScheduledLaunch,
     pooled_hosts,
@@ -52,7 +52,7 @@ def trial_flags(
     busy = trial.workers * trial.threads + trial.servers
     if cores is not None and trial.device == "cpu" and busy > cores:
         found.append(OVERCOMMITTED)
-    found += counted([launch.flags for launch in launches])
+    found += counted([launch.flags for launch in launches], [launch.noise for launch in launches])
     apart = [launch for launch in ablations if launch.status == "ok"]
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
@@ -80,10 +80,19 @@ def set_aside_flags(found: Sequence[SetAside]) -> list[str]:
     return [f"{RECORDS_SET_ASIDE}: {reasons_counted(found)}"] if found else []
 
 
-def counted(flags: Sequence[Sequence[str]]) -> list[str]:
-    """Return every flag of some launches with how many have it; ``flags`` are those of each launch."""
-    counts = Counter(flag for own in flags for flag in own if flag != OVERCOMMITTED)
-    return [f"{flag} ({count} of {len(flags)} launches)" for flag, count in sorted(counts.items())]
+def counted(flags: Sequence[Sequence[str]], noise: Sequence[Mapping[str, float | None]] = ()) -> list[str]:
+    """Return every flag of some launches with how many have it, and how much of what it is about.
+
+    Args:
+        flags: of each launch.
+        noise: of each launch; empty if unknown.
+    """
+    found = []
+    for flag in sorted({flag for own in flags for flag in own if flag != OVERCOMMITTED}):
+        having = [index for index, own in enumerate(flags) if flag in own]
+        much = amount(flag, [noise[index] for index in having]) if noise else ""
+        found.append(f"{flag} ({len(having)} of {len(flags)} launches{f': {much}' if much else ''})")
+    return found
 
 
 Varied = dict[tuple[str, str, Tuning], set[str]]

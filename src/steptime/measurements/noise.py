@@ -175,6 +175,33 @@ def worst(hosts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None
     return found
 
 
+_RULES = (
+    ("foreign_cpu_cores", FOREIGN_CORES, "noisy: foreign CPU load above 0.1 core"),
+    ("steal_share", STEAL_SHARE, "noisy: more than 1% of the CPU time was stolen by the host"),
+    ("thermal_throttles", 0.0, "throttled: the CPU was too hot"),
+    ("cgroup_throttled_share", THROTTLED_SHARE, "throttled: a container's CPU quota"),
+    ("gpu_throttled_share", THROTTLED_SHARE, "throttled: a GPU's heat or power limit"),
+    ("swapped_in_pages", 0.0, "noisy: memory was swapped in"),
+)
+"""A quantity, the most of it that is usual, and the flag of a launch that has more."""
+
+
+def amount(flag: str, noise: Sequence[Mapping[str, float | None]]) -> str:
+    """Return how much of what a flag is about launches had: ``0.3 to 1.5 cores``; empty if it is not about an amount.
+
+    Args:
+        flag: of each of the launches.
+        noise: of each of them.
+    """
+    name = next((name for name, _, sentence in _RULES if sentence == flag), "")
+    known = [value for each in noise if (value := each.get(name)) is not None]
+    if not known or not name.endswith(("_cores", "_share")):
+        return ""
+    factor, unit = (1.0, "cores") if name.endswith("_cores") else (100.0, "%")
+    least, most = (f"{factor * value:.2g}" for value in (min(known), max(known)))
+    return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
+
+
 def flags(noise: Mapping[str, float | None], workers: int, cores: int, threads: int) -> list[str]:
     """Return what a reader must know about a launch, in a few words each.
 
@@ -187,15 +214,7 @@ def flags(noise: Mapping[str, float | None], workers: int, cores: int, threads: 
     found = []
     if workers * threads > cores:
         found.append("more workers than cores")
-    rules = (
-        ("foreign_cpu_cores", FOREIGN_CORES, "noisy: foreign CPU load above 0.1 core"),
-        ("steal_share", STEAL_SHARE, "noisy: more than 1% of the CPU time was stolen by the host"),
-        ("thermal_throttles", 0.0, "throttled: the CPU was too hot"),
-        ("cgroup_throttled_share", THROTTLED_SHARE, "throttled: a container's CPU quota"),
-        ("gpu_throttled_share", THROTTLED_SHARE, "throttled: a GPU's heat or power limit"),
-        ("swapped_in_pages", 0.0, "noisy: memory was swapped in"),
-    )
-    for name, limit, sentence in rules:
+    for name, limit, sentence in _RULES:
         value = noise.get(name)
         if value is not None and value > limit:
             found.append(sentence)

@@ -82,9 +82,10 @@ class Trial(BaseModel):
         data = self.dataset or "synthetic data"
         workers = "1 worker" if self.workers == 1 else f"{self.workers} workers"
         cluster = f", {self.cluster.in_words()}" if self.cluster else ""
+        optimizer = "" if self.optimizer == Optimizer() else f", {self.optimizer.in_words}"
         return (
             f"{self.workload} ({size}), {data} by the {self.loader} loader, {workers}, "
-            f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{cluster}"
+            f"batch {self.batch_per_worker} per worker, {self.precision}, {self.device}{optimizer}{cluster}"
         )
 
     @property

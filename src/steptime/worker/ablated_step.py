@@ -11,12 +11,17 @@ Requirements, which every ablated step meets:
 import abc
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+MARKS = ("input", "h2d", "forward", "backward", "exchange", "update")
+"""The marks that a step may have, in the order in which it passes them."""
+
 
 class AblatedStep(abc.ABC):
     """One session's step with stages taken away; made by ``Session.ablate``, in ablation runs only."""
 
     marks: Tuple[str, ...] = ()
-    """The phases whose ends ``marked_step`` marks, in their order; empty where no marked step exists.
+    """Those of ``MARKS`` that ``marked_step`` marks, in their order; empty where no marked step exists.
+
+    A mark that follows another directly ends one phase; left out, its phase counts to the next one's.
 
     ``input`` (the batch is there), ``h2d``, ``forward``, ``backward`` (all gradients of this worker are computed: it
     has arrived where the exchange needs it), ``exchange`` (the last gradient came back) and ``update``.

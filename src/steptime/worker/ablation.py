@@ -8,7 +8,7 @@ import random
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, cast
 
-from steptime.worker.ablated_step import AblatedStep
+from steptime.worker.ablated_step import MARKS, AblatedStep
 from steptime.worker.clock import StepClock
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
@@ -124,6 +124,11 @@ class _MarkedSteps(object):
     def __init__(self, ablated: Optional[AblatedStep]) -> None:
         self._ablated = cast("AblatedStep", ablated)  # None only where no step is marked
         self.phases = ablated.marks if ablated is not None else ()
+        if list(self.phases) != [mark for mark in MARKS if mark in self.phases]:
+            raise ValueError(
+                "marks of a step are some of %s, in this order; %s gives %s"
+                % (", ".join(MARKS), type(ablated).__name__, ", ".join(map(repr, self.phases)))
+            )
         self.ends: List[List[float]] = []
         self.transfers: List[List[Any]] = []
         self.native: List[Dict[str, Any]] = []

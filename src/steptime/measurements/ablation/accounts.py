@@ -9,15 +9,15 @@ from steptime.measurements.ablation.interval import over_blocks
 from steptime.measurements.ablation.records import TOGETHER, AblationLaunch
 from steptime.measurements.ablation.stages import Array, StageTimes, aligned, uncertainty_s
 from steptime.measurements.json_form import Interval
-from steptime.phases import EXCHANGED, NAMES, OF_MARK
+from steptime.phases import EXCHANGED, IN_TIME, NAMES, OF_MARK, REST
 
 
 def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, float]:
     """Return the phases of one launch in seconds, as means over workers and marked steps; empty without marks.
 
-    A phase lasts from the end of the one before to its own. Of a synchronous exchange, what passes until the last
-    worker has all its gradients is `sync_wait`, and the rest is `comm_exposed`; where the clocks of hosts cannot
-    tell arrivals apart, neither is given.
+    A phase lasts from the end of the one before to its own; what passes between two marks and holds several phases
+    gives none of them. Of a synchronous exchange, what passes until the last worker has all its gradients is
+    `sync_wait`, and the rest is `comm_exposed`; where the clocks of hosts cannot tell arrivals apart, neither is given.
     """
     workers = [worker for worker in launch.workers if worker.marked]
     if not workers or len(workers) < len(launch.workers):
@@ -25,8 +25,9 @@ def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, flo
     ends = np.stack([aligned(worker, worker.marked) for worker in workers])  # workers x steps x (start, marks)
     gaps = np.diff(ends, axis=-1)
     marks = workers[0].marks
-    phases = {OF_MARK[mark]: float(gaps[..., index].mean()) for index, mark in enumerate(marks) if mark in OF_MARK}
-    if "exchange" not in marks:
+    covered = covered_by(marks, exchanging="exchange" in workers[0].stages)
+    phases = {phase: float(gaps[..., index].mean()) for index, (phase, *others) in enumerate(covered) if not others}
+    if EXCHANGED not in covered:
         return phases
     exchange = float(gaps[..., marks.index("exchange")].mean())
     if len(workers) == 1 or not synchronous:
@@ -38,11 +39,27 @@ def marked_phases(launch: AblationLaunch, *, synchronous: bool) -> dict[str, flo
     return {**phases, "sync_wait": wait, "comm_exposed": exchange - wait}
 
 
+def covered_by(marks: Sequence[str], *, exchanging: bool) -> list[tuple[str, ...]]:
+    """Return, for each mark, the phases between it and the one before: several where one between them has no mark.
+
+    Args:
+        marks: of a step, in their order (worker/ablated_step.py).
+        exchanging: whether the step exchanges anything.
+    """
+    found = []
+    left = [name for name in IN_TIME if name != REST]
+    for mark in marks:
+        ends = OF_MARK.get(mark, EXCHANGED[0])
+        passed, left = left[: left.index(ends) + 1], left[left.index(ends) + 1 :]
+        # A copy to the device has a mark wherever there is a device.
+        absent = ({"h2d"} - {ends}) | (set() if exchanging or mark == "exchange" else set(EXCHANGED))
+        found.append(tuple(sorted((name for name in passed if name not in absent), key=NAMES.index)))
+    return found
+
+
 TOLERANCE = 0.02
 """Of a step: what may lie between two accounts that agree, as much as phases may leave of a step that they explain."""
 MARKS = "marks"
-_EXCHANGE = TOGETHER.join(EXCHANGED)
-"""What ends with the mark ``exchange``."""
 
 AccountTimes = dict[tuple[str, str], Array]
 """By source and phases the seconds of each block, means over workers and steps."""
@@ -113,8 +130,8 @@ def _marks(launch: AblationLaunch, stage_times: StageTimes) -> Iterator[tuple[st
             continue
         passed = np.diff(np.array(worker.marked), axis=-1)
         blocks = [block.mean(axis=0) for block in np.split(passed, ends[:-1])]
-        for index, mark in enumerate(worker.marks):
-            yield OF_MARK.get(mark, _EXCHANGE), np.array([block[index] for block in blocks])
+        for index, phases in enumerate(covered_by(worker.marks, exchanging="exchange" in worker.stages)):
+            yield TOGETHER.join(phases), np.array([block[index] for block in blocks])
 
 
 def _of_ablation(by_ablation: Mapping[str, Array | None], phases: str) -> Array | None:

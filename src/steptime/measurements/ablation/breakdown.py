@@ -91,8 +91,8 @@ def closing_phases(
     """Return one account of each phase: of two that differ, the account with which the phases sum to the step.
 
     Of all ways to choose between accounts that were shown to differ, the way is taken whose sum is nearest to the step;
-    of two as near, the way that takes more of the accounts that are known more narrowly. The account that is not taken
-    stays in ``Breakdown.accounts``.
+    of two as near, the way that takes more of the accounts that are known more narrowly. The interval of a phase whose
+    accounts differ reaches to both, which stay in ``Breakdown.accounts``.
 
     Args:
         by_ablation: phases by the ablation, None if it cannot tell them.
@@ -109,7 +109,17 @@ def closing_phases(
     fixed = sum(phase.value_s for name, phase in chosen.items() if phase and name not in choices)
     ways = product(*choices.values())  # the preferred accounts come first, and min takes the first of equals
     nearest = min(ways, key=lambda way: abs(fixed + sum(phase.value_s for phase in way) - step_s))
-    return {**chosen, **dict(zip(choices, nearest, strict=True))}
+    taken = zip(choices, nearest, strict=True)
+    return {**chosen, **{name: _reaching(phase, *choices[name]) for name, phase in taken}}
+
+
+def _reaching(phase: form.Phase, *accounts: form.Phase) -> form.Phase:
+    """Return a phase whose interval reaches to all ``accounts`` of it: one of them is wrong, and which is a guess."""
+    lows, highs = ([getattr(each, end) for each in accounts] for end in ("low_s", "high_s"))
+    values = [each.value_s for each in accounts]
+    low = min(values + [each for each in lows if each is not None])
+    high = max(values + [each for each in highs if each is not None])
+    return phase.model_copy(update={"low_s": low, "high_s": high})
 
 
 def _better(name: str, by_ablation: form.Phase | None, native: form.Phase | None) -> form.Phase | None:

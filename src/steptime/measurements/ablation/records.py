@@ -7,7 +7,7 @@ from typing import ClassVar
 from steptime.measurements.evidence import ClockReadings, WorkerEvidence
 from steptime.measurements.record_fields import STRICT, Bytes, Count, Duration, Facts, Quantity, Seconds
 from steptime.measurements.stored_record import TrialLaunch, record_reader
-from steptime.phases import NAMES
+from steptime.phases import MARKS, NAMES
 
 TOGETHER = " + "
 """Between the names of phases that one duration covers."""
@@ -112,6 +112,8 @@ def _stage_mistake(worker: WorkerAblation, first: WorkerAblation) -> str | None:
 def _mark_mistake(worker: WorkerAblation, first: WorkerAblation) -> str | None:
     if not worker.clocks or any(not clock.keys() >= _CLOCK for clock in worker.clocks):
         return "clocks: no comparison of clocks"
+    if worker.marks != [mark for mark in MARKS if mark in worker.marks]:
+        return f"marks: not some of {', '.join(MARKS)}, in this order"
     if worker.marks != first.marks or {len(row) for row in worker.marked} - {len(worker.marks) + 1}:
         return "marked: not a start and the end of each of the first worker's marks"
     if len(worker.marked) != len(first.marked):
