@@ -134,6 +134,12 @@ CASES = {
     ),
     "loader: a rank twice": (loading(rank=0), PAIR, "workers", "the ranks 0, 0"),
     "loader: backwards": (loading((1.1, 1.0)), PAIR, "clock", "went back by 100 ms"),
+    "a clock that notes the call": (
+        timed(usage={"wall_s": 1.9}),
+        PAIR,
+        "unfilled",
+        "its steps took 300 ms by their clock, and a process counted 1.9 s for them",
+    ),
     "loader: too late": (loading((1.0, 99.0)), PAIR, "duration", "in a launch of 1 min"),
     "loader: threads": (loading(threads=3), PAIR, "facts", "3 threads, not 1"),
     "loader: another host": (loading(host="b"), PAIR, "host", "worker 1 ran on b"),

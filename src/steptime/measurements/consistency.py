@@ -96,6 +96,7 @@ def misfit(record: LaunchRecord, configuration: Configuration) -> Misfit | None:
         ("steps", lambda: _steps_mistake(workers)),
         ("clock", lambda: _clock_mistake(workers)),
         ("duration", lambda: _duration_mistake(workers, record.wall_s)),
+        ("unfilled", lambda: _unfilled_mistake(workers)),
         ("host", lambda: _shared_clock_mistake(workers, record.wall_s)),
     )
     for reason, mistake in tests:  # each takes for granted what those before it have shown
@@ -233,6 +234,33 @@ def _duration_mistake(workers: Sequence[WorkerEvidence], wall_s: float) -> str |
             if limit is not None and _too_long(seconds, limit):
                 times = f"{format_seconds(seconds)} where it counted {format_seconds(limit)}"
                 return f"worker {worker.rank} measured {times}"
+    return None
+
+
+_STEPS_AHEAD = 2.0
+"""Steps that may be under way when a process begins to count: a device's clock starts when they are over."""
+_OVERHEAD = 0.1
+"""Of the counted seconds, that may lie around the steps."""
+
+
+def _unfilled_mistake(workers: Sequence[WorkerEvidence]) -> str | None:
+    """A clock that notes when a step was asked for, and not when it was over, leaves most of the seconds out.
+
+    The longest of the workers is looked at: a process that computes for several counts the seconds for all of them.
+    """
+    for parts in zip(*(worker.readings for worker in workers), strict=True):
+        counted = min((part.within_s for part in parts if part.within_s is not None), default=None)
+        seconds, steps = max(
+            ((part.moments[-1] - part.moments[0], len(part.moments) - 1) for part in parts if part.moments),
+            default=(0.0, 0),
+        )
+        if counted is None or not steps:
+            continue
+        if counted - seconds > _STEPS_AHEAD * seconds / steps + _OVERHEAD * counted + _LEAST_S:
+            times = (
+                f"{format_seconds(seconds)} by their clock, and a process counted {format_seconds(counted)} for them"
+            )
+            return f"its steps took {times}"
     return None
 
 

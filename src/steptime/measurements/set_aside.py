@@ -7,7 +7,9 @@ from typing import Literal
 
 from steptime.measurements.json_form import JsonForm
 
-Reason = Literal["damaged", "other_trial", "repeated", "workers", "host", "facts", "steps", "clock", "duration"]
+Reason = Literal[
+    "damaged", "other_trial", "repeated", "workers", "host", "facts", "steps", "clock", "duration", "unfilled"
+]
 REASONS: dict[Reason, str] = {
     "damaged": "damaged",
     "other_trial": "of another trial",
@@ -18,6 +20,7 @@ REASONS: dict[Reason, str] = {
     "steps": "with different numbers of steps",
     "clock": "with a clock that goes back",
     "duration": "longer than their launch",
+    "unfilled": "with steps much shorter than the time that they took",
 }
 """Why a line is not used, in the order in which it is examined."""
 
@@ -30,8 +33,8 @@ class SetAside(JsonForm):
     line: int
     """From 1."""
     reason: Reason
-    """``damaged``, ``other_trial``, ``repeated``, ``workers``, ``host``, ``facts``, ``steps``, ``clock`` or
-    ``duration``."""
+    """``damaged``, ``other_trial``, ``repeated``, ``workers``, ``host``, ``facts``, ``steps``, ``clock``,
+    ``duration`` or ``unfilled``."""
     message: str
     """What is wrong, in one sentence."""
 
