@@ -114,7 +114,8 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     support = manifest.strategies[job["strategy"]]
     interpreter = python or interpreter_for(job["framework"], job.get("loader", {}).get("kind", "synthetic"))
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
-    make_run_folder(run_folder, manifest.folder, {**job, "script": script}, manifest.libraries, manifest.name)
+    scripted = {**job, "script": script, "learns": True} if script else {**job, "script": script}
+    make_run_folder(run_folder, manifest.folder, scripted, manifest.libraries, manifest.name)
     if script:
         adapter = run_folder / "steptime" / "frameworks" / manifest.name / "adapter.py"
         adapter.rename(adapter.with_name("scripted.py"))

@@ -58,6 +58,7 @@ from steptime.measurements.summary_form import (
     TrialSummary,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
+from steptime.measurements.timed_losses import WarmLosses, deviating, warm_losses
 from steptime.measurements.verdicts import TrialVerdict, current_checks
 from steptime.study.trial import Trial
 
@@ -86,6 +87,7 @@ class _Result:
     """Good launches of the loader alone."""
     training: TrainingSummary | None
     set_aside: list[SetAside]
+    warm_losses: WarmLosses
 
 
 def summarise(store: Store) -> Summary:
@@ -103,6 +105,9 @@ def summarise(store: Store) -> Summary:
     for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
+    for trial_id, reason in deviating([each.warm_losses for each in ranked.values()]).items():
+        del ranked[trial_id]
+        verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]
     varied = varied_options([each.trial for each in results])
     trials = [
@@ -239,6 +244,7 @@ def _result(
         training=training_summary(trial, trainings),
         alone=alone,
         set_aside=set_aside,
+        warm_losses=warm_losses(trial, ok),
     )
 
 

@@ -84,7 +84,7 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
     times_messages = job["mode"] == "net"
     if context.role != "worker":
         serve = framework.function("serve_back_end" if times_messages else "serve")
-        served = serve(job, context)
+        served = serve(of_adapter(job), context)
         records.write("threads", **dict(found_threads(), **(served or {})))
         return
     if times_messages:
@@ -97,7 +97,7 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
 
     started = time.monotonic()
     with HelperWatch(end, needed=job.get("loader", {}).get("processes", 0) > 0) as helpers:
-        session = framework.open_session(job, context)
+        session = framework.open_session(of_adapter(job), context)
         try:
             require_variables(job)
             facts, opened_in_s = session.facts(), time.monotonic() - started
@@ -112,6 +112,18 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
             raise
     session.close()
     records.write("done")
+
+
+def of_adapter(job: Job) -> Job:
+    """Return the job as an adapter sees it, which must not depend on whether its steps are timed or checked.
+
+    ``mode`` and ``schedule`` are left out. Instead, ``ablated`` is whether the step will be broken down, and ``learns``
+    whether the learning rate may change, outputs are asked for and the state is kept.
+    """
+    seen = {name: value for name, value in job.items() if name not in ("mode", "schedule")}
+    seen["ablated"] = job["mode"] == "ablation"
+    seen.setdefault("learns", job["mode"] == "train" or bool(job.get("schedule", {}).get("rates")))
+    return seen
 
 
 def _end_without_helper(reason: str, context: ProcessContext, records: RecordFile) -> None:

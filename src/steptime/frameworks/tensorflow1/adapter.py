@@ -149,7 +149,7 @@ def _batches(job, context):
         batches: Any = loaders.GraphSyntheticBatches(job, context.rank)
     else:
         batches = loaders.GraphNativeBatches(job, context)
-    if job["mode"] != "ablation":
+    if not job["ablated"]:
         return batches
     from steptime.frameworks.tensorflow1.ablation import HeldBatches
 

@@ -24,7 +24,7 @@ def build_network(job, where=None, kept_at=None):
 
 def may_learn(job):
     """Whether a job may change the learning rate, evaluate and keep its state: the timed graphs do none of these."""
-    return job["mode"] not in ("time", "ablation")
+    return job["learns"]
 
 
 def rate_of(tf1, job):
@@ -194,7 +194,7 @@ class GraphServers(object):
             loss, pairs = build_gradients(self.network, optimizer, self.batches.tensors)
             update = self._update(optimizer, decayed(settings, pairs), rate)
             self.fetches = [loss] + update + self.network.running
-            self._own: Any = build_network(job, mine) if job["mode"] == "ablation" else None
+            self._own: Any = build_network(job, mine) if job["ablated"] else None
             if self._own:
                 loss, own_pairs = build_gradients(self._own, optimizer, self.batches.tensors)
                 self.stages = dict(stage_fetches(self._own, loss, own_pairs), exchange=self.fetches)
