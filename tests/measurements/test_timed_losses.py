@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import a_launch, a_store, a_trial, a_worker
+from simulated import a_check, a_launch, a_store, a_trial, a_worker
 
 from steptime.measurements.summary import summarise
 
@@ -13,13 +13,19 @@ RIGHT = (2.889802, 3.278326)
 ROUNDED = (2.889803, 3.278327)
 
 
-def unranked(tmp_path, losses, **changes):
-    """Return why trials have no rank, by framework; ``losses`` are those of both workers, by framework."""
+def unranked(tmp_path, losses, rounding=5e-6, **changes):
+    """Return why trials have no rank, by framework; ``losses`` are those of both workers, by framework.
+
+    Their checks showed ``rounding`` of an update; None for no check.
+    """
     store = a_store(tmp_path / "results")
     rng = np.random.default_rng(1)
     for framework, own in losses.items():
         trial = a_trial(**{"framework": framework, "strategy": "allreduce", "workers": 2, **changes})
         store.add_trial(trial)
+        if rounding is not None:
+            about = {"framework": framework, "strategy": trial.strategy, "workers": 2, "trials": [trial.id]}
+            store.append_equivalence(a_check(**about, update_rounding=rounding, update_error=rounding))
         for number in range(3):
             times = 0.1 * np.exp(rng.normal(0.0, 0.01, 30))
             workers = [
@@ -57,6 +63,13 @@ def test_one_worker_that_differs_is_found(tmp_path):
 )
 def test_right_runs_are_ranked(losses, tmp_path):
     assert unranked(tmp_path, losses) == {}
+
+
+@pytest.mark.parametrize("rounding", [0.0077, None], ids=["ResNet-50's rounding", "nothing was checked"])
+def test_nothing_is_claimed_of_networks_that_amplify_rounding(rounding, tmp_path):
+    losses = {"pytorch": (2.0640, 2.7661), "chainer": (2.0631, 2.7660), "mxnet": (2.155, 2.7008)}
+
+    assert unranked(tmp_path, losses, rounding) == {}
 
 
 def test_workers_that_do_not_wait_for_each_other_have_losses_of_their_own(tmp_path):

@@ -2,9 +2,18 @@
 
 import os
 
+import numpy as np
 import pytest
 
-from steptime.worker.precision import PROBE, limit_libraries, precision_of, require_precision
+from steptime.worker.precision import (
+    PROBE,
+    computed_in,
+    identity_kernel,
+    limit_libraries,
+    precision_of,
+    probe_size,
+    require_precision,
+)
 
 
 @pytest.mark.parametrize(
@@ -12,6 +21,7 @@ from steptime.worker.precision import PROBE, limit_libraries, precision_of, requ
     [
         (PROBE, "float32", "fp32"),
         (PROBE, "torch.float32", "fp32"),
+        (PROBE + 2.0**-17, "float32", "fp32"),
         (1.0, "torch.float32", "tf32"),
         (1.0, "bfloat16", "bf16"),
         (1.0, "torch.float16", "fp16"),
@@ -26,6 +36,21 @@ def test_a_product_of_another_precision_than_the_job_is_refused_by_name():
     products = {"matrix products": (PROBE, "float32"), "convolutions": (1.0, "float32")}
     with pytest.raises(RuntimeError, match="to be fp32, and the framework computed convolutions in tf32"):
         require_precision("fp32", products)
+
+
+def test_a_library_may_compute_in_fp32_where_tf32_is_allowed():
+    products = {"matrix products": (PROBE, "float32"), "convolutions": (1.0, "float32")}
+    assert require_precision("tf32", products) == "tf32"
+    assert computed_in(products) == "convolutions tf32, matrix products fp32"
+    with pytest.raises(RuntimeError, match="to be tf32, and the framework computed convolutions in bf16"):
+        require_precision("tf32", {"convolutions": (1.0, "bfloat16")})
+
+
+def test_products_on_a_gpu_are_large_enough_for_its_libraries_to_use_tf32():
+    size = probe_size("cuda")
+    assert (size.matrix, size.channels, size.kernel) == (1024, 256, 3)
+    assert identity_kernel(size)[:, :, 1, 1].tolist() == np.eye(256).tolist()
+    assert identity_kernel(size).sum() == 256
 
 
 def test_products_of_the_jobs_precision_pass():

@@ -58,8 +58,14 @@ from steptime.measurements.summary_form import (
     TrialSummary,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
-from steptime.measurements.timed_losses import WarmLosses, deviating, warm_losses
-from steptime.measurements.verdicts import TrialVerdict, current_checks
+from steptime.measurements.verdicts import (
+    TrialVerdict,
+    WarmLosses,
+    current_checks,
+    deviating,
+    roundings,
+    warm_losses,
+)
 from steptime.study.trial import Trial
 
 
@@ -105,7 +111,8 @@ def summarise(store: Store) -> Summary:
     for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
-    for trial_id, reason in deviating([each.warm_losses for each in ranked.values()]).items():
+    rounding = roundings([each.trial for each in ranked.values()], current_checks(store.trials(), store.equivalence()))
+    for trial_id, reason in deviating([each.warm_losses for each in ranked.values()], rounding).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
     points = [_measured(each) for each in ranked.values()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Callable, Dict, Mapping, Optional
 from steptime.worker.ablation import run_ablation
 from steptime.worker.check import run_check
 from steptime.worker.message_timing import run_message_timing
-from steptime.worker.precision import limit_libraries, require_precision
+from steptime.worker.precision import computed_in, limit_libraries, require_precision
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile, open_plain
@@ -101,7 +101,10 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
         try:
             require_variables(job)
             facts, opened_in_s = session.facts(), time.monotonic() - started
-            facts["precision"] = require_precision(job["precision"], session.probe_precision())
+            products = session.probe_precision()
+            facts["precision"] = require_precision(job["precision"], products)
+            if job["precision"] == "tf32":
+                facts["computed_in"] = computed_in(products)
             records.write("session", facts=facts, opened_in_s=opened_in_s)
             _MODES[job["mode"]](session, job, context, records)
             helpers.stop()

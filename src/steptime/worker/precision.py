@@ -13,15 +13,46 @@ one, in the way its steps multiply, and the result tells.
 """
 
 import os
-from typing import Any, Dict, Tuple
+from typing import TYPE_CHECKING, Any, Dict, NamedTuple, Tuple
 
 from steptime.worker.process_context import Job
 
+if TYPE_CHECKING:
+    import numpy
+
 PROBE = 1.0 + 2.0**-12
 """A number of 13 bits: float32 keeps it, and the other formats round it to 1."""
-SIZE = 64
-"""Rows and columns of the matrices that are multiplied: enough for tensor cores to be used."""
+_ROUNDED = 2.0**-16
+"""How far a product in float32 may be from ``PROBE``, as where it is put together from products of shorter numbers."""
 _TYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+
+
+class ProbeSize(NamedTuple):
+    """The arrays that are multiplied: square matrices, and square images of as many channels as come out."""
+
+    matrix: int
+    channels: int
+    image: int
+    kernel: int
+
+
+def probe_size(device: str) -> ProbeSize:
+    """Return the sizes with which a device computes as it does in training.
+
+    cuBLAS uses TF32 for products of at least 16 rows whose other sides are at least 512, and cuDNN chooses its
+    algorithm by the channels and the kernel.
+    """
+    return ProbeSize(64, 64, 64, 1) if device == "cpu" else ProbeSize(1024, 256, 64, 3)
+
+
+def identity_kernel(size: ProbeSize) -> "numpy.ndarray":
+    """Return the kernel of a convolution that changes nothing but the border, float32: out, in, height, width."""
+    import numpy
+
+    kernel = numpy.zeros((size.channels, size.channels, size.kernel, size.kernel), numpy.float32)
+    middle = size.kernel // 2
+    kernel[:, :, middle, middle] = numpy.eye(size.channels)
+    return kernel
 
 
 def limit_libraries(job: Job) -> None:
@@ -45,11 +76,11 @@ def precision_of(value: float, element_type: Any) -> str:
         element_type: the name of its type, as ``float32`` or ``torch.float32``.
     """
     name = _TYPES.get(str(element_type).rsplit(".", 1)[-1], str(element_type))
-    return "tf32" if name == "fp32" and value != PROBE else name
+    return "tf32" if name == "fp32" and abs(value - PROBE) > _ROUNDED else name
 
 
 def require_precision(wanted: str, products: Dict[str, Tuple[float, Any]]) -> str:
-    """Return ``wanted`` if all products were computed in it.
+    """Return ``wanted`` if all products were computed in it; a library may use fp32 where TF32 is allowed.
 
     Args:
         wanted: the job's precision.
@@ -57,11 +88,17 @@ def require_precision(wanted: str, products: Dict[str, Tuple[float, Any]]) -> st
 
     Raises RuntimeError that names what was computed otherwise.
     """
+    allowed = ("tf32", "fp32") if wanted == "tf32" else (wanted,)
     found = {what: precision_of(*product) for what, product in products.items()}
-    wrong = ["%s in %s" % (what, found[what]) for what in sorted(found) if found[what] != wanted]
+    wrong = ["%s in %s" % (what, found[what]) for what in sorted(found) if found[what] not in allowed]
     if wrong:
         raise RuntimeError(
             "the precision is to be %s, and the framework computed %s; a variable of the shell, as "
             "NVIDIA_TF32_OVERRIDE or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, may say so" % (wanted, ", ".join(wrong))
         )
     return wanted
+
+
+def computed_in(products: Dict[str, Tuple[float, Any]]) -> str:
+    """Return ``convolutions tf32, matrix products fp32``: the precision of each product, as a fact of the launch."""
+    return ", ".join("%s %s" % (what, precision_of(*products[what])) for what in sorted(products))

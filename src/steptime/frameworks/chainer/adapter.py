@@ -7,7 +7,7 @@ import numpy
 from steptime.worker.clock import EventClock, HostClock
 from steptime.worker.framework import Framework, require_fp32, require_own_device
 from steptime.worker.imperative import ImperativeSession
-from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
@@ -187,10 +187,14 @@ class ChainerSession(ImperativeSession):
 
     def probe_precision(self):
         xp, functions = self._device.xp, self._chainer.functions
-        one, images = xp.eye(SIZE, dtype="float32"), xp.full((1, SIZE, SIZE, SIZE), PROBE, "float32")
+        size = probe_size("cuda" if self._cuda else "cpu")
+        one, images = (
+            xp.eye(size.matrix, dtype="float32"),
+            xp.full((1, size.channels, size.image, size.image), PROBE, "float32"),
+        )
         products = {
-            "matrix products": functions.linear(images[0, 0], one),
-            "convolutions": functions.convolution_2d(images, one[:, :, None, None]),
+            "matrix products": functions.linear(xp.full_like(one, PROBE), one),
+            "convolutions": functions.convolution_2d(images, xp.asarray(identity_kernel(size))),
         }
         return {what: (float(product.array.ravel()[0]), product.dtype) for what, product in products.items()}
 

@@ -7,7 +7,7 @@ import os
 from typing import Any, Callable
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
-from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.precision import PROBE, identity_kernel, probe_size
 
 
 def import_jax(threads, device, local_rank, precision="fp32"):
@@ -71,13 +71,15 @@ class JaxNetwork(object):
         """Return the products of ``Session.probe_precision``, computed as in the forward pass."""
         import jax
 
-        one = self._np.eye(SIZE, dtype=self._type)
-        images = self._np.full((1, SIZE, SIZE, SIZE), PROBE, self._type)
+        size = probe_size("cpu" if jax.default_backend() == "cpu" else "cuda")
+        one = self._np.eye(size.matrix, dtype=self._type)
+        images = self._np.full((1, size.image, size.image, size.channels), PROBE, self._type)
+        kernel = self._np.asarray(identity_kernel(size).transpose(2, 3, 1, 0), self._type)
         order = ("NHWC", "HWIO", "NHWC")
         convolve = jax.jit(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "VALID", dimension_numbers=order))
         products = {
-            "matrix products": jax.jit(self._np.matmul)(images[0, 0], one),
-            "convolutions": convolve(images, one[None, None]),
+            "matrix products": jax.jit(self._np.matmul)(self._np.full_like(one, PROBE), one),
+            "convolutions": convolve(images, kernel),
         }
         return {what: (float(product.ravel()[0]), str(product.dtype)) for what, product in products.items()}
 

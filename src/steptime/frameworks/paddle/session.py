@@ -13,7 +13,7 @@ from steptime.frameworks.paddle.network import WorkloadLayer, loss_of
 from steptime.frameworks.paddle.optimizers import open_optimizer
 from steptime.frameworks.paddle.workers import bucket_values, data_parallel, join_group, leave_group
 from steptime.worker.imperative import ImperativeSession
-from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.threads import compute_threads
 from steptime.worker.weights import initial_weights
 
@@ -123,10 +123,11 @@ class PaddleSession(ImperativeSession):
         return self.layer.weights()
 
     def probe_precision(self):
-        one, images = paddle.eye(SIZE), paddle.full([1, SIZE, SIZE, SIZE], PROBE)
+        size = probe_size("cpu")
+        images = paddle.full([1, size.channels, size.image, size.image], PROBE)
         products = {
-            "matrix products": images[0, 0] @ one,
-            "convolutions": paddle.nn.functional.conv2d(images, one.reshape([SIZE, SIZE, 1, 1])),
+            "matrix products": paddle.full([size.matrix, size.matrix], PROBE) @ paddle.eye(size.matrix),
+            "convolutions": paddle.nn.functional.conv2d(images, paddle.to_tensor(identity_kernel(size))),
         }
         return {what: (float(product.flatten()[0]), product.dtype) for what, product in products.items()}
 

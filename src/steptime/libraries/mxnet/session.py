@@ -17,7 +17,7 @@ from steptime.libraries.mxnet.optimizers import optimizer_state, set_optimizer_s
 from steptime.libraries.mxnet.startup import BULK_VARIABLE
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
-from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.threads import compute_threads
@@ -99,12 +99,17 @@ class MXNetSession(Session):
         mxnet.nd.waitall()
 
     def probe_precision(self) -> Dict[str, Tuple[float, Any]]:
-        one = mxnet.nd.array(numpy.eye(SIZE), ctx=self._mx_device)
-        images = mxnet.nd.full((1, SIZE, SIZE, SIZE), PROBE, ctx=self._mx_device)
-        kernel = one.reshape((SIZE, SIZE, 1, 1))
+        device = self._mx_device
+        size = probe_size(device.device_type)
+        one = mxnet.nd.array(numpy.eye(size.matrix), ctx=device)
+        rows = mxnet.nd.full((size.matrix, size.matrix), PROBE, ctx=device)
+        images = mxnet.nd.full((1, size.channels, size.image, size.image), PROBE, ctx=device)
+        kernel = mxnet.nd.array(identity_kernel(size), ctx=device)
+        shape = (size.kernel, size.kernel)
         products = {
-            "matrix products": mxnet.nd.dot(images[0, 0], one),
-            "convolutions": mxnet.nd.Convolution(images, kernel, kernel=(1, 1), num_filter=SIZE, no_bias=True),
+            # Not nd.dot, which automatic mixed precision leaves in float32.
+            "matrix products": mxnet.nd.FullyConnected(rows, one, num_hidden=size.matrix, no_bias=True),
+            "convolutions": mxnet.nd.Convolution(images, kernel, kernel=shape, num_filter=size.channels, no_bias=True),
         }
         return {
             what: (float(product.reshape(-1)[0].asscalar()), numpy.dtype(product.dtype).name)

@@ -5,7 +5,7 @@ from typing import Any, Callable
 import numpy
 
 from steptime.worker.image_layout import ORDER_IS_FREE, flat_orders, to_canonical, to_own
-from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.precision import PROBE, identity_kernel, probe_size
 
 
 class TensorFlowNetwork(object):
@@ -120,11 +120,15 @@ class TensorFlowNetwork(object):
     def probe(self):
         """Return the products of ``Session.probe_precision``, computed from values of the type of activations."""
         tf = self._tf
-        one = tf.eye(SIZE, dtype=self._type)
-        images = tf.fill((1, SIZE, SIZE, SIZE), tf.cast(PROBE, self._type))
+        size = probe_size("cuda" if tf.config.list_physical_devices("GPU") else "cpu")
+        probe = tf.cast(PROBE, self._type)
+        images = tf.fill((1, size.image, size.image, size.channels), probe)
+        kernel = tf.cast(identity_kernel(size).transpose(2, 3, 1, 0), self._type)
         products = {
-            "matrix products": tf.matmul(images[0, 0], one),
-            "convolutions": tf.nn.conv2d(images, one[None, None], 1, "VALID"),
+            "matrix products": tf.matmul(
+                tf.fill((size.matrix, size.matrix), probe), tf.eye(size.matrix, dtype=self._type)
+            ),
+            "convolutions": tf.nn.conv2d(images, kernel, 1, "VALID"),
         }
         return {
             what: (float(tf.cast(tf.reshape(product, [-1])[0], tf.float32)), product.dtype.name)

@@ -18,7 +18,7 @@ from steptime.libraries.torch.network import TorchWorkload
 from steptime.libraries.torch.strategy import channels_innermost
 from steptime.worker.ablated_step import AblatedStep
 from steptime.worker.clock import StepClock
-from steptime.worker.precision import PROBE, SIZE
+from steptime.worker.precision import PROBE, identity_kernel, probe_size
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
@@ -142,12 +142,14 @@ class TorchForward(object):
             device: a ``torch.device``.
             weights_type: of the weights and inputs that the forward pass multiplies.
         """
-        ones = torch.eye(SIZE, device=device, dtype=weights_type)
-        images = torch.full((1, SIZE, SIZE, SIZE), PROBE, device=device, dtype=weights_type)
+        size = probe_size(device.type)
+        ones = torch.eye(size.matrix, device=device, dtype=weights_type)
+        images = torch.full((1, size.channels, size.image, size.image), PROBE, device=device, dtype=weights_type)
+        kernel = torch.from_numpy(identity_kernel(size)).to(device, weights_type)
         with self._precision(), torch.no_grad():
             products = {
-                "matrix products": images[0, 0] @ ones,
-                "convolutions": functional.conv2d(images, ones[:, :, None, None]),
+                "matrix products": torch.full_like(ones, PROBE) @ ones,
+                "convolutions": functional.conv2d(images, kernel),
             }
         return {what: (float(product.flatten()[0]), product.dtype) for what, product in products.items()}
 
