@@ -40,6 +40,10 @@ def test_the_build_is_the_newest_that_the_driver_runs(driver, name):
     [
         ("mxnet", machine((9, 0), "580.65.06"), "no intermediate code that a driver could compile for Hopper or newer"),
         ("pytorch", machine((9, 0), "470.57.02"), "needs the driver 525.60.13 or newer, and this machine has 470"),
+        ("tensorflow", machine((7, 0), "580.65.06"), "code from compute capability 7.5 on, and a device here has 7.0"),
+        ("tensorflow", machine((12, 0), "580.65.06"), "runs up to compute capability 9.0, and a device here has 12.0"),
+        ("jax", machine((7, 0), "580.65.06"), "code from compute capability 7.5 on, and a device here has 7.0"),
+        ("chainer", machine((10, 0), "580.65.06"), "runs up to compute capability 9.0, and a device here has 10.0"),
         ("tensorflow1", machine((7, 0), "580.65.06"), "CUDA 10.0, of whose libraries the package index has none"),
         ("cntk", Accelerators(), "machine code up to compute capability 7.5 only"),
     ],

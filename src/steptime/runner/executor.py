@@ -38,6 +38,7 @@ _NO_MEMORY = (
     "cuda_error_out_of_memory",
     "resource_exhausted",
     "cudamalloc",
+    "status_alloc_failed",
     "oom when allocating",
     "out of memory",
     "can't allocate memory",
@@ -46,8 +47,8 @@ _NO_MEMORY = (
     "std::bad_alloc",
     "failed to allocate",
 )
-"""What torch, TensorFlow, JAX, CuPy and MXNet say when a device is full (never heard, but read in their sources), and
-what they and numpy say of the host's memory."""
+"""What torch, TensorFlow, JAX, CuPy, MXNet, cuBLAS and cuDNN write when a device is full (never seen, but read in their
+sources), and what they and numpy write about the host's memory."""
 _PORT_TAKEN = ("address already in use", "eaddrinuse", "errno: 98", "errno 98")
 
 
