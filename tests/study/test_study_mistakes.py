@@ -99,7 +99,7 @@ ONE_MISTAKE = [
     ),
     pytest.param(
         TOP + "environments: {mxnet: {kind: conda}}",
-        "race.yaml:3: environments.mxnet.kind: unknown kind of environment 'conda' (choices: existing, venv)",
+        "race.yaml:3: environments.mxnet.kind: unknown kind of environment 'conda' (choices: core, existing, uv, venv)",
         id="unknown environment kind",
     ),
     pytest.param(
