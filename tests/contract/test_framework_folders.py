@@ -69,7 +69,7 @@ help = "how large something is, in values"
 def test_an_option_without_bounds_takes_every_value_of_its_type(tmp_path, lines):
     (tmp_path / "framework.toml").write_text(ONE_OPTION + lines)
     option = load_manifest(tmp_path / "framework.toml").options["size"]
-    assert option.facts.mistake("size", option.default) is None
+    assert option.mistake("size", option.default) is None
 
 
 @pytest.mark.parametrize(
