@@ -78,7 +78,7 @@ def break_down(
         instrumentation=_paired(all_stage_times, "marked", "step"),
         against_timing=_against(steps, timed_mean_s),
         clock_uncertainty_s=max(uncertainty_s(each.workers) for each in good),
-        flags=counted([each.flags for each in good]),
+        flags=counted([each.flags for each in good], [each.noise for each in good]),
     )
 
 
