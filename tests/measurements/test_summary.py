@@ -240,6 +240,13 @@ def test_more_threads_than_cores_are_flagged_and_servers_count(store):
     assert "more workers than cores" in of(summary, full).flags
 
 
+@pytest.mark.parametrize(("checked", "flags"), [(4, []), (3, ["checked with 3 of 4 workers"])])
+def test_a_trial_that_was_checked_with_fewer_workers_is_flagged(store, checked, flags):
+    trial = measured(store, 0.1, workers=4, strategy="allreduce")
+    store.append_equivalence(a_check(strategy="allreduce", workers=checked, trials=[trial.id]))
+    assert [flag for flag in of(summarise(store), trial).flags if "checked" in flag] == flags
+
+
 def test_noise_is_flagged_with_its_share_of_the_launches_and_its_amount(store):
     trial = a_trial()
     store.add_trial(trial)

@@ -17,7 +17,7 @@ from steptime.runner.equivalence import oracle
 from steptime.runner.equivalence.check import Checker
 from steptime.runner.equivalence.distance import norm, relative_distance
 from steptime.runner.equivalence.oracle import Oracle, Truth, _diverges
-from steptime.runner.equivalence.probes import Probe, probes, rounds_of
+from steptime.runner.equivalence.probes import Probe, check_trial, probes, rounds_of
 from steptime.runner.equivalence.verdict import Findings
 from steptime.runner.executor import Executor
 from steptime.runner.jobs import check_job
@@ -239,6 +239,11 @@ def test_a_synchronous_strategy_is_checked_as_trained_and_with_all_terms():
     found = list(probes(trial("allreduce", 3), WORKLOAD, 5, 3))
     assert [each.trial.optimizer.weight_decay > 0 for each in found] == [False, True, False]
     assert {each.trial.workers for each in found} == {3}
+
+
+@pytest.mark.parametrize(("timed", "checked"), [(1, 1), (4, 4), (8, 8), (64, 8)])
+def test_as_many_workers_are_checked_as_are_timed_up_to_eight(timed, checked):
+    assert check_trial(trial(workers=timed), load_manifests()["pytorch"]).workers == checked
 
 
 def test_a_large_workload_takes_fewer_steps():

@@ -63,6 +63,7 @@ from steptime.measurements.verdicts import (
     WarmLosses,
     current_checks,
     deviating,
+    fewer_checked,
     roundings,
     warm_losses,
 )
@@ -111,7 +112,9 @@ def summarise(store: Store) -> Summary:
     for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
-    rounding = roundings([each.trial for each in ranked.values()], current_checks(store.trials(), store.equivalence()))
+    checks = current_checks(store.trials(), store.equivalence())
+    results = [replace(each, flags=[*each.flags, *fewer_checked(each.trial, checks)]) for each in results]
+    rounding = roundings([each.trial for each in ranked.values()], checks)
     for trial_id, reason in deviating([each.warm_losses for each in ranked.values()], rounding).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "not_equivalent", "reason": reason}}
@@ -152,7 +155,7 @@ def summarise(store: Store) -> Summary:
         sites=site_forms(
             [launch for each in results if each.estimate for launch in each.estimate.launches], store.get("sites") or {}
         ),
-        equivalence=[_equivalence_summary(each) for each in current_checks(store.trials(), store.equivalence())],
+        equivalence=[_equivalence_summary(each) for each in checks],
         datasets=[_dataset(name, value) for name, value in (store.get("datasets") or {}).items()],
         skipped=(store.get("skipped") or {}).get("lines", []),
         problems=store.problems,

@@ -63,6 +63,12 @@ def roundings(trials: Sequence[Trial], checks: Sequence[EquivalenceResult]) -> d
     return found
 
 
+def fewer_checked(trial: Trial, checks: Sequence[EquivalenceResult]) -> list[str]:
+    """Return the flag of a trial that was checked with fewer workers than it was timed with."""
+    own = [each.workers for each in checks if each.workload == trial.workload and concerns(each, trial)]
+    return [f"checked with {max(own)} of {trial.workers} workers"] if own and max(own) < trial.workers else []
+
+
 def deviating(trials: Sequence[WarmLosses], rounding: Mapping[str, float]) -> dict[str, str]:
     """Return why trials did not train what the others of their group train, by trial id.
 

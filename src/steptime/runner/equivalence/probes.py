@@ -22,8 +22,8 @@ from steptime.study.trial import Trial
 _BATCH = 8
 """Samples per worker: enough for batch statistics, small enough for the reference. With two, as a trial may have, batch
 normalisation is all but a sign where images have become one pixel, and rounding decides over gradients."""
-_WORKERS = 3
-"""At most: with two a wrong order or share can look right, with three it cannot."""
+_WORKERS = 8
+"""At most; below, as many as are timed, since an exchange may leave out whoever is behind the third."""
 _MOMENTUM = 0.9
 """Where a trial has none, so that a missing one would show."""
 _WEIGHT_DECAY = 0.1
@@ -107,7 +107,7 @@ class Probe:
 
 
 def check_trial(trial: Trial, manifest: Manifest) -> Trial:
-    """Return the check that stands for ``trial``: few workers, a small batch, whatever its own is, synthetic input.
+    """Return the check that stands for ``trial``: a small batch, whatever its own is, and synthetic input.
 
     Workers of emulated hosts are checked on this host, those of a site on as many of its hosts as there are workers,
     or on one where the trial has one.
