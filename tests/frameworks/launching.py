@@ -290,7 +290,9 @@ def _options(manifest: Manifest, strategy: str, given: Mapping[str, OptionValue]
 
 def _read_back(folder: Path, outcome: LaunchOutcome) -> LaunchResult:
     records = {
-        path.stem: [json.loads(line) for line in path.read_text().splitlines()] for path in folder.glob("*-*.jsonl")
+        # A process that is killed may leave half a line, which readers pass over.
+        path.stem: [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+        for path in folder.glob("*-*.jsonl")
     }
     weights, seen = _arrays(folder, "weights"), _arrays(folder, "seen")
     stderr = {path.stem: path.read_text(errors="replace") for path in sorted(folder.glob("*.launch"))}
