@@ -72,6 +72,14 @@ def test_nothing_is_claimed_of_networks_that_amplify_rounding(rounding, tmp_path
     assert unranked(tmp_path, losses, rounding) == {}
 
 
+@pytest.mark.parametrize("workload", ["alexnet", "of-a-plug-in-that-is-gone"])
+def test_nothing_is_claimed_of_networks_with_dropout(workload, tmp_path):
+    """PyTorch and DeepSpeed draw the same masks, and MXNet others."""
+    losses = {"pytorch": RIGHT, "deepspeed": RIGHT, "mxnet": (2.17, 3.9)}
+
+    assert unranked(tmp_path, losses, workload=workload, input_shape=(3, 224, 224)) == {}
+
+
 def test_workers_that_do_not_wait_for_each_other_have_losses_of_their_own(tmp_path):
     losses = {"pytorch": RIGHT, "chainer": ROUNDED, "mxnet": (2.17, 3.9)}
 

@@ -15,6 +15,8 @@ from typing import Literal, TypedDict
 
 from steptime.catalog.loaders import SYNTHETIC
 from steptime.catalog.strategies import strategy_named
+from steptime.catalog.workloads.table import build_workload
+from steptime.errors import PluginError, WorkloadError
 from steptime.measurements.records import EquivalenceResult, Launch
 from steptime.study.trial import Trial
 
@@ -73,7 +75,8 @@ def deviating(trials: Sequence[WarmLosses], rounding: Mapping[str, float]) -> di
     """Return why trials did not train what the others of their group train, by trial id.
 
     A trial is named where at least two others agree with each other and none of its losses is near theirs. Strategies
-    whose workers do not wait for each other, or exchange something else, have losses of their own.
+    whose workers do not wait for each other, or exchange something else, have losses of their own, and networks with
+    dropout have those of their library.
 
     Args:
         trials: those that would be ranked.
@@ -90,11 +93,22 @@ def deviating(trials: Sequence[WarmLosses], rounding: Mapping[str, float]) -> di
     found: dict[str, str] = {}
     for (_, _, steps), group in groups.items():
         apart = max(_AGREE, _GROWTH * max(rounding[trial_id] for trial_id in group))
+        if len(group) <= _FEWEST_OTHERS or _draws_masks(next(each.trial for each in trials if each.trial.id in group)):
+            continue
         for trial_id, own in group.items():
             others = [losses for other, each in group.items() if other != trial_id for losses in each]
-            if len(group) > _FEWEST_OTHERS and (reason := _difference(own, others, steps, apart)):
+            if reason := _difference(own, others, steps, apart):
                 found[trial_id] = reason
     return found
+
+
+def _draws_masks(trial: Trial) -> bool:
+    """Whether the network has dropout, whose masks each library draws by itself, or cannot be built here."""
+    try:
+        workload = build_workload(trial.workload, trial.input_shape, trial.classes)
+    except (WorkloadError, PluginError):
+        return True
+    return any(layer.kind == "dropout" for layer in workload.layers)
 
 
 def _difference(
