@@ -105,7 +105,7 @@ def test_each_number_of_helpers_is_checked():
 @pytest.mark.parametrize(
     ("framework", "strategy", "checked"),
     [
-        ("mxnet", "ps_sync", ("ps_sync", 3)),
+        ("mxnet", "ps_sync", ("ps_sync", 8)),
         ("mxnet", "ps_async", ("ps_async", 1)),
         ("cntk", "onebit", ("onebit", 1)),
         ("cntk", "block_momentum", ("single", 1)),
