@@ -75,14 +75,14 @@ def _smaller(by):
     return change
 
 
-def _skipping(every):
-    """Take only one of so many steps."""
+def _skipping(every, whole=0):
+    """Take only one of so many steps, behind so many whole ones."""
 
     def wrap(step, _):
         count = [0]
 
         def taken():
-            if count[0] % every == 0:
+            if count[0] < whole or count[0] % every == 0:
                 step()
             count[0] += 1
 
@@ -114,6 +114,7 @@ _ORDERS = {"the same batch again and again": _first_again}
 _STEPS = {
     "nine of ten steps not taken": _skipping(10),
     "every second step not taken": _skipping(2),
+    "every second step not taken from the 20th on": _skipping(2, 20),
 }
 FAULTS = [*_JOBS, *_ORDERS, *_STEPS, "a clock that notes the dispatch"]
 
