@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
 import numpy as np
 
 from steptime.measurements.accuracy.results import accuracy_of, loss_of, seconds_of
-from steptime.measurements.launch_times import first_steady_step, is_timed, step_times
+from steptime.measurements.launch_times import first_steady_steps, is_timed, step_times
 from steptime.measurements.record_kinds import TIMING, TRAINING
 from steptime.measurements.records import Launch
 from steptime.measurements.store import Store
@@ -154,17 +154,16 @@ def _worker_steps(store: Store) -> "pl.DataFrame":
 
 def _frame(
     launches: Iterable[tuple[Trial, Launch]],
-    columns_of: Callable[[Trial, Launch], Iterator[dict[str, Any]]],
+    columns_of: Callable[[Iterable[tuple[Trial, Launch]]], Iterator[dict[str, Any]]],
     schema: Mapping[str, Any],
 ) -> "pl.DataFrame":
     """Return one table of the columns of several launches: one of each launch would cost more than its steps."""
     import polars as pl  # noqa: PLC0415 - as above
 
     parts: dict[str, list[Any]] = {name: [] for name in schema}
-    for trial, launch in launches:
-        for columns in columns_of(trial, launch):
-            for name, values in columns.items():
-                parts[name].append(values)
+    for columns in columns_of(launches):
+        for name, values in columns.items():
+            parts[name].append(values)
     whole = {
         name: np.concatenate(each) if each and isinstance(each[0], np.ndarray) else list(chain.from_iterable(each))
         for name, each in parts.items()
@@ -197,21 +196,24 @@ def _epochs(store: Store) -> Iterator[tuple[Any, ...]]:
                 yield trial.id, run.seed, number, accuracy_of(epoch), loss_of(epoch), passed, rate
 
 
-def _step_columns(trial: Trial, launch: Launch) -> Iterator[dict[str, Any]]:
-    times = step_times(launch, trial.strategy)
-    size = len(times)
-    start = first_steady_step(times) if is_timed(launch, times) else size
-    yield {
-        **_names(trial, launch, size),
-        "step": np.arange(size),
-        "end_s": np.cumsum(times),
-        "step_time_s": times,
-        "steady": np.arange(size) >= start,
-    }
+def _step_columns(launches: Iterable[tuple[Trial, Launch]]) -> Iterator[dict[str, Any]]:
+    steps = [(trial, launch, step_times(launch, trial.strategy)) for trial, launch in launches]
+    timed = [index for index, (_, launch, times) in enumerate(steps) if is_timed(launch, times)]
+    starts = dict(zip(timed, first_steady_steps([steps[index][2] for index in timed]), strict=True))
+    for index, (trial, launch, times) in enumerate(steps):
+        size = len(times)
+        yield {
+            **_names(trial, launch, size),
+            "step": np.arange(size),
+            "end_s": np.cumsum(times),
+            "step_time_s": times,
+            "steady": np.arange(size) >= starts.get(index, size),
+        }
 
 
-def _worker_columns(trial: Trial, launch: Launch) -> Iterator[dict[str, Any]]:
-    for worker in launch.workers:
+def _worker_columns(launches: Iterable[tuple[Trial, Launch]]) -> Iterator[dict[str, Any]]:
+    found = ((trial, launch, worker) for trial, launch in launches for worker in launch.workers)
+    for trial, launch, worker in found:
         ends = np.asarray([worker.origin_s, *worker.ends_s])
         size = len(worker.ends_s)
         yield {

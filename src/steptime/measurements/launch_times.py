@@ -152,9 +152,9 @@ def reduce_times(launches: Sequence[NDArray[np.float64]], blocks: Sequence[int] 
     ]
 
 
-def first_steady_step(times: NDArray[np.float64]) -> int:
-    """Return the index in the step ``times`` of a launch with which its steady part begins."""
-    return _steady_parts([times])[0].start
+def first_steady_steps(launches: Sequence[NDArray[np.float64]]) -> list[int]:
+    """Return the index in the step times of each launch with which its steady part begins."""
+    return [part.start for part in _steady_parts(launches)]
 
 
 @dataclass(frozen=True)
