@@ -6,7 +6,8 @@
 
 Results folders are the stored studies with lines that are swapped, repeated, flipped, reordered, dropped, doubled, or
 come from another study. Texts are the output of nccl-tests with rows that are cut, interrupted, of 0 bytes or of
-another operation; tables of curves as spreadsheets write them; and profiles with a number replaced. The truth behind
+another operation; tables of curves as spreadsheets write them; profiles with a number replaced; and folders of images
+with files that are no samples. The truth behind
 each is known. A mutant is
 
 - ``silent``: a number that is not the truth's is used, and nothing names its place;
@@ -21,6 +22,7 @@ import contextlib
 import io
 import json
 import math
+import os
 import shutil
 import sys
 import tempfile
@@ -32,9 +34,11 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from steptime.cli.app import run_program
-from steptime.errors import UsageError
+from steptime.datasets.image_folder import scan
+from steptime.errors import DatasetError, UsageError
 from steptime.predict.curve.curve import EvidenceError
 from steptime.predict.curve.table import read_own_curves
 from steptime.predict.nccl_output import parse_nccl_tests
@@ -47,6 +51,7 @@ from stored_studies import STUDIES, unpacked
 
 _ROUNDING = 0.01
 """Between a time and what a table prints of it."""
+_HALF = 0.5
 NUMBERS = (0, -1, 1e-320, 1e308, -1e308, float("nan"), float("inf"), 10**400, "1", None, True)
 
 
@@ -214,6 +219,53 @@ def curve_mutants(tally: Tally, count: int, start: int) -> None:
         tally.add(f"curve {kind}", "used" if right else "silent", f"{found} for {truth}\n{text}")
 
 
+STRANGERS = ("format", "deeper", "dangling", "litter", "broken", "outside", "text", "pipe")
+
+
+def add_stranger(kind: str, place: Path, name: str, random: Random) -> None:
+    """Put a file that is no sample into a folder of a class."""
+    if kind in {"format", "outside"}:
+        ending = random.choice((".webp", ".bmp", ".gif", ".tiff")) if kind == "format" else ".png"
+        Image.new("L", (9, 9)).save(place / (name + ending))
+    elif kind == "deeper":
+        (place / "below").mkdir(exist_ok=True)
+        Image.new("L", (9, 9)).save(place / "below" / f"{name}.png")
+    elif kind == "dangling":
+        (place / f"{name}.png").symlink_to("nowhere")
+    elif kind == "pipe":
+        os.mkfifo(place / f"{name}.png")
+    else:
+        stranger = {"litter": f"._{name}.png", "broken": f"{name}.png", "text": f"{name}.txt"}[kind]
+        (place / stranger).write_bytes(b"no picture")
+
+
+def image_mutants(tally: Tally, count: int, start: int) -> None:
+    """Put files that are no samples into folders of images; every file must be used or counted by its reason."""
+    for number in range(count):
+        random = drawn(f"images {start} {number}")
+        folder = Path(f"images-{number}")
+        top = folder / "train" if random.random() < _HALF else folder
+        classes = [top / name for name in "abcd"[: random.randint(2, 4)]]
+        truth = {each: random.randint(1, 4) for each in classes}
+        for place, amount in truth.items():
+            place.mkdir(parents=True)
+            for index in range(amount):
+                Image.new("L", (9, 9), random.randrange(256)).save(place / f"{index}.png")
+        kind, extra, place = random.choice(STRANGERS), random.randint(1, 5), random.choice(classes)
+        for index in range(extra):
+            add_stranger(kind, top if kind == "outside" else place, f"x{index}", random)
+        try:
+            found = scan(f"./{folder}", folder.absolute(), Path("cache"), skip_broken=random.random() < _HALF)
+        except DatasetError as error:
+            named = folder.name in str(error)
+            tally.add(f"images {kind}", "refused" if named else "silent", str(error))
+            continue
+        contents = found.contents
+        counted = sum(each.count for each in contents.left_out)
+        right = (contents.samples, contents.classes) == (sum(truth.values()), len(classes)) and counted == extra
+        tally.add(f"images {kind}", "set_aside" if right else "silent", f"{contents} for {truth} and {extra} {kind}")
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - JSON
     """Yield the path of every number below ``value``, of a list of draws the first."""
     if isinstance(value, dict):
@@ -286,15 +338,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print what mutants came to, as JSON; return 1 where a wrong number was used silently."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folders", type=int, default=2000, help="mutants of results folders")
-    parser.add_argument("--texts", type=int, default=2000, help="mutants of nccl-tests, curves and profiles")
+    parser.add_argument("--texts", type=int, default=2000, help="mutants of texts, profiles and image folders")
     parser.add_argument("--seed", type=int, default=0)
     chosen = parser.parse_args(arguments)
-    tally, each = Tally(), -(-chosen.texts // 3)
+    tally, each = Tally(), -(-chosen.texts // 4)
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         whole = {study: unpacked(study, Path(name) / study) for study in STUDIES}
         OTHERS[:] = whole.values()
         nccl_mutants(tally, each, chosen.seed)
         curve_mutants(tally, each, chosen.seed)
+        image_mutants(tally, each, chosen.seed)
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             run_program(["fit", str(whole["four-frameworks"]), "-o", "profile.json"])
         profile = json.loads(Path("profile.json").read_text())

@@ -256,3 +256,13 @@ def test_every_file_of_a_folder_is_used_or_counted(
         return
     counted = contents.samples + contents.validation + sum(each.count for each in contents.left_out)
     assert counted == leaves(root / "mine")
+
+
+def test_loose_images_in_train_do_not_make_it_a_class(root: Path, cache: Path) -> None:
+    """With a folder for validation, ``train`` and ``val`` were two classes; without one, ``train`` was the only one."""
+    write_folder(root / "train")
+    write_many(root / "train", ["0.jpg", "1.jpg"])
+    with pytest.raises(DatasetError, match="has 2 images in train beside folders of images; move them into a class"):
+        said(root, cache)
+    write_folder(root / "val", each=2)
+    assert said(root, cache) == "mine: 6 images of 2 classes, 4 for validation; left out: 2 outside of any class"

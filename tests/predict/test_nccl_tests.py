@@ -226,6 +226,15 @@ def test_a_row_that_nccls_log_interrupts_is_passed_over():
     assert "interrupted" in passed_over(text)[0]
 
 
+def test_what_follows_the_log_within_a_row_is_no_row_of_its_own():
+    """Its channel and its number of elements were taken for bytes and elements: a row of 2 bytes."""
+    row = "  64  node:12:34 [0] NCCL INFO Channel 00/02 16 float sum -1 287.21 0.00 0.00 0 287.21 0.00 0.00 0\n"
+    text = ONE.replace("       65536  ", row + "       65536  ")
+
+    assert only(text).rows == only(ONE).rows
+    assert "interrupted" in passed_over(text)[0]
+
+
 def test_a_row_at_which_a_file_ends_early_is_passed_over():
     text = ONE[: ONE.index("8244.5")]
 

@@ -163,7 +163,9 @@ def _layout(name: str, folder: Path) -> _TrainingLayout | None:
     """Return how a folder is laid out that has classes in ``train`` and a folder for validation; None for others."""
     try:
         training = _entries(folder / TRAINING) if (folder / TRAINING).is_dir() else _Entries()
-        if training.images or not training.folders:
+        # Images beside folders of images belong to no class; beside folders without any, they are a class themselves.
+        loose = training.images and not _has_images(folder / TRAINING, training.folders)
+        if loose or not training.folders:
             return None
         top = _entries(folder)
         beside = {each: _entries(folder / each) for each in top.folders if each in VALIDATION}
@@ -185,6 +187,12 @@ def _layout(name: str, folder: Path) -> _TrainingLayout | None:
     ]
     flat = [each for each in wanted if each not in split and (beside[each].images or _lost(unused[each]))]
     classes = [each for each, entries in beside.items() if entries.images and each not in VALIDATION]
+    if not split and not flat and not [each for each in classes if each != TRAINING] and training.images:
+        message = (
+            f"the dataset {name} has {len(training.images)} images in {TRAINING} beside folders of images; move them "
+            f"into a class, and name {name}/{TRAINING}"
+        )
+        raise DatasetError(message)
     if not split and (classes or not flat):
         return None
     counts: Counts = top.left_out + Counter({("outside_class", ""): len(top.images)})

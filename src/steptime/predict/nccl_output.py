@@ -246,7 +246,7 @@ def _add_row(run: _NcclRun, row: re.Match[str], number: int, found: _FoundBeside
         run.passed_rows += 1
         return
     place = f"{found.place}, line {number}"
-    if _INTERRUPTED.search(rest):
+    if _INTERRUPTED.search(row.string):
         found.passed_over.append(f"{place}: the row is interrupted by NCCL's log and not used")
         return
     if len(size_text) > len(f"{_LARGEST:.0f}"):
