@@ -136,7 +136,7 @@ def test_steps_that_only_vary_have_no_period(phi, spread):
 
 
 def test_equal_steps_have_no_stalls():
-    assert not excess_s(np.full(50, 0.25)).any()
+    assert not excess_s([np.full(50, 0.25)])[0].any()
     assert find_stalls([np.full(50, 0.25)], 0.25, 0.25) is None
 
 

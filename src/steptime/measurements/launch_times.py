@@ -1,6 +1,6 @@
 """The step times of one launch, from the step ends of its workers, and their mean with its standard error."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from steptime.catalog.strategies import strategy_named
 from steptime.measurements.records import Launch, WorkerSteps
-from steptime.measurements.stalls import excess_s, period_of, stall_candidates
+from steptime.measurements.stalls import by_length, excess_s, periods_of
 from steptime.measurements.warmup import find_steady_rows, inefficiencies
 
 _MIN_UPDATES = 2
@@ -168,33 +168,16 @@ class _SteadyPart:
 
 def _steady_parts(launches: Sequence[NDArray[np.float64]]) -> list[_SteadyPart]:
     starts = [0] * len(launches)
-    for indices, rows in _by_length(launches):
-        for index, row, steady in zip(indices, rows, find_steady_rows(rows), strict=True):
-            starts[index] = steady.start if row[steady.start :].sum() > 0.0 else 0
-    parts: list[_SteadyPart] = [_SteadyPart(start, None, _NONE) for start in starts]
-    for indices, rows in _by_length([times[start:] for times, start in zip(launches, starts, strict=True)]):
-        stalling, regular = stall_candidates(rows)
-        none = np.zeros(rows.shape[1])
-        for index, row, stalls, again in zip(indices, rows, stalling.tolist(), regular.tolist(), strict=True):
-            excess = excess_s(row) if stalls else none
-            period = period_of([row], [excess]) if again else None
-            start = starts[index] if period is None else starts[index] + len(row) % period
-            parts[index] = _SteadyPart(
-                start, period, excess if start == starts[index] else excess_s(launches[index][start:])
-            )
+    for indices, rows in by_length(launches):
+        for index, row, found in zip(indices, rows, find_steady_rows(rows), strict=True):
+            starts[index] = found.start if row[found.start :].sum() > 0.0 else 0
+    steady = [times[start:] for times, start in zip(launches, starts, strict=True)]
+    excesses = excess_s(steady)
+    parts = []
+    for times, start, excess, period in zip(launches, starts, excesses, periods_of(steady, excesses), strict=True):
+        later = start if period is None else start + (len(times) - start) % period
+        parts.append(_SteadyPart(later, period, excess if later == start else excess_s([times[later:]])[0]))
     return parts
-
-
-_NONE = np.empty(0)
-
-
-def _by_length(series: Sequence[NDArray[np.float64]]) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-    """Yield the indices of series of one length, and these as the rows of one array."""
-    groups: dict[int, list[int]] = {}
-    for index, each in enumerate(series):
-        groups.setdefault(len(each), []).append(index)
-    for indices in groups.values():
-        yield indices, np.stack([series[index] for index in indices])
 
 
 def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[np.float64]:
@@ -216,7 +199,7 @@ def without_period(series: NDArray[np.float64], period: int | None) -> NDArray[n
 def _errors(series: Sequence[NDArray[np.float64]]) -> list[float]:
     """Return the standard error of the mean of each series, whose neighbours hang together."""
     found = [0.0] * len(series)  # one step has no spread
-    for indices, rows in _by_length(series):
+    for indices, rows in by_length(series):
         size = rows.shape[1]
         if size > 1:
             tails = rows[:, -_LONGEST:]

@@ -4,7 +4,7 @@ They are where the mean of a launch's steps and their median part. Nothing here 
 mean of all steps, whatever this finds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from steptime.measurements.json_form import JsonForm
 from steptime.measurements.warmup import shortest_s
 
 Array = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _QUICK, _USUAL = 0.05, 0.25
 """Shares of the steps that are quicker than the two between which the spread of usual steps is read: half of all steps
@@ -66,67 +65,83 @@ class Stalls(JsonForm):
     """Steps from one stall to the next, where they come regularly."""
 
 
-def excess_s(times: Array) -> Array:
-    """Return by how many seconds each step is longer than the usual ones where it is a stall, and 0 elsewhere."""
-    if len(times) < _FEWEST_STEPS:
-        return np.zeros(len(times))
-    ordered = np.sort(times)
-    shortest = shortest_s(quantile_of(ordered, 0.5))
-    ordered_logs = np.log(np.maximum(ordered, shortest))
-    quick, usual = (quantile_of(ordered_logs, share) for share in (_QUICK, _USUAL))
-    deviation = (usual - quick) / (_NORMAL_QUICK - _NORMAL_USUAL)
-    centre = usual + _NORMAL_USUAL * deviation
-    limit = centre + max(_LEAST, _DEVIATIONS * deviation)
-    if ordered_logs[-1] <= limit or ordered_logs[0] > limit:
-        return np.zeros(len(times))
-    long = np.log(np.maximum(times, shortest)) > limit
-    excess = times - times[~long].mean()
-    # Usual steps that are just beyond the limit do not count where there are much longer ones.
-    return np.where(long & (excess > _NEGLIGIBLE * np.median(excess[long])), excess, 0.0)
+def excess_s(launches: Sequence[Array]) -> list[Array]:
+    """Return by how many seconds each step of each launch is longer than the usual ones; 0 where it is no stall."""
+    found = [np.zeros(len(each)) for each in launches]
+    for indices, times in by_length(launches):
+        if times.shape[1] < _FEWEST_STEPS:
+            continue
+        ordered = np.sort(times, axis=1)
+        shortest = shortest_s(quantiles_of(ordered, 0.5))[:, None]
+        ordered_logs = np.log(np.maximum(ordered, shortest))
+        quick, usual = (quantiles_of(ordered_logs, share) for share in (_QUICK, _USUAL))
+        deviation = (usual - quick) / (_NORMAL_QUICK - _NORMAL_USUAL)
+        limit = usual + _NORMAL_USUAL * deviation + np.maximum(_LEAST, _DEVIATIONS * deviation)
+        long = np.log(np.maximum(times, shortest)) > limit[:, None]
+        for row in np.flatnonzero((ordered_logs[:, -1] > limit) & (ordered_logs[:, 0] <= limit)).tolist():
+            excess = times[row] - times[row][~long[row]].mean()
+            # Usual steps that are just beyond the limit do not count where there are much longer ones.
+            counts = long[row] & (excess > _NEGLIGIBLE * np.median(excess[long[row]]))
+            found[indices[row]] = np.where(counts, excess, 0.0)
+    return found
 
 
-def stall_candidates(times: Array) -> tuple[Flags, Flags]:
-    """Return for which rows of step times ``excess_s`` can find a stall, and for which ``period_of`` can find a period.
+def by_length(series: Sequence[Array]) -> Iterator[tuple[list[int], Array]]:
+    """Yield the indices of series of one length, and these as the rows of one array."""
+    groups: dict[int, list[int]] = {}
+    for index, each in enumerate(series):
+        groups.setdefault(len(each), []).append(index)
+    for indices in groups.values():
+        yield indices, np.stack([series[index] for index in indices])
 
-    Neither misses one; in the rows that remain, both are asked. A look at thousands of short rows together takes a
-    fraction of the time that a look at each takes, and few rows have stalls that come regularly.
+
+def periods_of(launches: Sequence[Array], excesses: Sequence[Array]) -> list[int | None]:
+    """Return ``period_of`` of each launch by itself.
+
+    Few launches have stalls that come regularly. A look at the ranks of thousands of short ones together leaves those
+    out in which there cannot be a period.
     """
-    rows, size = times.shape
-    if size < _FEWEST_STEPS:
-        return np.zeros(rows, dtype=bool), np.zeros(rows, dtype=bool)
-    ordered = np.sort(times, axis=1)
-    shortest = np.array([shortest_s(median) for median in _quantiles(ordered, _MIDDLE).tolist()])
-    logs = np.log(np.maximum(ordered, shortest[:, None]))
-    quick, usual = (_quantiles(logs, share) for share in (_QUICK, _USUAL))
-    deviation = (usual - quick) / (_NORMAL_QUICK - _NORMAL_USUAL)
-    limit = usual + _NORMAL_USUAL * deviation + np.maximum(_LEAST, _DEVIATIONS * deviation)
-    long = (logs > limit[:, None] - _ROUNDING).sum(axis=1)
+    found: list[int | None] = [None] * len(launches)
+    for indices, times in by_length(launches):
+        if times.shape[1] < _FEWEST_STEPS:
+            continue
+        visible = _may_be_visible(times) if times.shape[1] <= _SHORT_SERIES else np.ones(len(times), dtype=bool)
+        for index, seen in zip(indices, visible.tolist(), strict=True):
+            if seen or np.count_nonzero(excesses[index]) >= _FEWEST:
+                found[index] = period_of([launches[index]], [excesses[index]])
+    return found
+
+
+def _may_be_visible(times: Array) -> NDArray[np.bool_]:
+    """Return which rows of short series may have a period that their ranks show: none is missed."""
+    size = times.shape[1]
     ranks = np.argsort(np.argsort(times, axis=1), axis=1) / size
-    last = min(size // 3, size // _FEWEST - 1)
     centred = ranks - ranks.mean(axis=1, keepdims=True)
-    pairs = size - np.arange(last + 1)
-    products = np.stack([(centred[:, : size - lag] * centred[:, lag:]).sum(axis=1) for lag in range(last + 1)], axis=1)
-    correlation = products / pairs / (products[:, :1] / size)
-    visible = (correlation[:, 2:] >= max(_VISIBLE, _BY_CHANCE / float(np.sqrt(size))) - _ROUNDING).any(axis=1)
-    return (long > 0) & (long < size), visible | (long >= _FEWEST)
+    lags = range(min(size // 3, size // _FEWEST - 1) + 1)
+    products = np.stack([(centred[:, : size - lag] * centred[:, lag:]).sum(axis=1) for lag in lags], axis=1)
+    correlation = products / (size - np.arange(len(lags))) / (products[:, :1] / size)
+    found: NDArray[np.bool_] = (correlation[:, 2:] >= _visible(size) - _ROUNDING).any(axis=1)
+    return found
 
 
-def _quantiles(ordered: Array, share: float) -> Array:
-    """Return ``quantile_of`` of each row."""
-    place = share * (ordered.shape[1] - 1)
-    below = min(int(place), ordered.shape[1] - 2)
-    low, high, part = ordered[:, below], ordered[:, below + 1], place - below
+def _visible(steps: int) -> float:
+    """Return the correlation of all steps with those one period later that is no chance."""
+    return max(_VISIBLE, _BY_CHANCE / float(np.sqrt(steps)))
+
+
+def quantiles_of(ordered: Array, share: float) -> Array:
+    """Return a quantile of ascending values along the last axis, as ``numpy.quantile`` does, which takes long."""
+    place = share * (ordered.shape[-1] - 1)
+    below = max(min(int(place), ordered.shape[-1] - 2), 0)
+    low, high = ordered[..., below], ordered[..., min(below + 1, ordered.shape[-1] - 1)]
+    part = place - below
     found: Array = low + (high - low) * part if part < _MIDDLE else high - (high - low) * (1.0 - part)
     return found
 
 
 def quantile_of(ordered: Array, share: float) -> float:
-    """Return a quantile of values in ascending order, as ``numpy.quantile`` does, which takes long for a few values."""
-    place = share * (len(ordered) - 1)
-    below = min(int(place), len(ordered) - 2) if len(ordered) > 1 else 0
-    low, high = float(ordered[below]), float(ordered[min(below + 1, len(ordered) - 1)])
-    part = place - below
-    return low + (high - low) * part if part < _MIDDLE else high - (high - low) * (1.0 - part)
+    """Return ``quantiles_of`` of one series."""
+    return float(quantiles_of(ordered, share))
 
 
 def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None) -> int | None:
@@ -142,7 +157,7 @@ def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None
         excesses: their ``excess_s``, where it is known.
     """
     if excesses is None:
-        excesses = [excess_s(each) for each in launches]
+        excesses = excess_s(launches)
     begun = sum(int(np.count_nonzero((each > 0.0) & (np.roll(each, 1) <= 0.0))) for each in excesses if np.any(each))
     found, steps, clipped = None, sum(map(len, launches)), np.zeros(0)
     if begun >= _FEWEST:
@@ -154,7 +169,7 @@ def period_of(launches: Sequence[Array], excesses: Sequence[Array] | None = None
         # Of ranks, in which a few long stalls weigh no more than other steps.
         ranks = [np.argsort(np.argsort(each)) / len(each) for each in launches if len(each)]
         correlation = _autocorrelation(ranks, steps // _FEWEST)
-        found = _peak(correlation, max(_VISIBLE, _BY_CHANCE / float(np.sqrt(steps))))
+        found = _peak(correlation, _visible(steps))
     if found is None and begun >= _FEWEST_JITTERED:
         found = _peak(clipped, _REGULAR, jitter=1)
     return found
@@ -214,7 +229,7 @@ def find_stalls(launches: Sequence[Array], mean_s: float, median_s: float) -> St
         mean_s: the trial's mean step.
         median_s: its median.
     """
-    excesses = [excess_s(each) for each in launches]
+    excesses = excess_s(launches)
     period = period_of(launches, excesses)
     total, steps = sum(float(each.sum()) for each in launches), sum(map(len, launches))
     found = [seconds for each in excesses for seconds in each[each > 0.0].tolist()]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ _VALUES_AT_ONCE = 1 << 17
 """Of all starts of the rows that are looked at together: what fits a processor's cache."""
 
 
+Medians = TypeVar("Medians", float, NDArray[np.float64])
+
+
 @dataclass(frozen=True)
 class Steady:
     """The steady part of a series: what to drop before it, and how strongly its steps hang together."""
@@ -29,9 +33,10 @@ class Steady:
     """How many independent steps the steady part is worth: its length over g."""
 
 
-def shortest_s(median_s: float) -> float:
+def shortest_s(median_s: Medians) -> Medians:
     """Return the seconds that a shorter step counts as where logarithms are taken: on the clock it may have none."""
-    return max(_SHORT * median_s, float(np.finfo(np.float64).tiny))
+    seconds: Medians = np.maximum(_SHORT * median_s, np.finfo(np.float64).tiny)
+    return seconds
 
 
 def find_steady(times: NDArray[np.float64]) -> Steady:
@@ -63,7 +68,7 @@ def find_steady_rows(times: NDArray[np.float64]) -> list[Steady]:
         # As numpy.median does, which takes long for a few values.
         middle = np.partition(rows, [(size - 1) // 2, size // 2], axis=1)
         medians = (middle[:, (size - 1) // 2] + middle[:, size // 2]) / 2.0
-        logs = np.log(np.maximum(rows, np.array([shortest_s(median) for median in medians.tolist()])[:, None]))
+        logs = np.log(np.maximum(rows, shortest_s(medians)[:, None]))
         points = logs[:, : size - size % width].reshape(len(rows), -1, width).mean(axis=2)
         effective = _effective(points, starts, logs, width)
         for each, best in zip(effective, np.argmax(effective, axis=1).tolist(), strict=True):
