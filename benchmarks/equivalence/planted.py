@@ -95,12 +95,12 @@ FAULTS = [
 ]
 
 
-def planted_manifest(manifest: Manifest, fault: str, folder: Path) -> Manifest:
-    """Return ``manifest`` with a copy of the framework's folder in which ``fault`` is planted."""
+def planted_manifest(manifest: Manifest, fault: str, folder: Path, adapter: str = "planted_adapter.py") -> Manifest:
+    """Return ``manifest`` with a copy of the framework's folder in which ``adapter`` plants ``fault``."""
     copied = folder / manifest.name
     shutil.copytree(manifest.folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
     (copied / "adapter.py").rename(copied / "unplanted.py")
-    shutil.copy(_HERE / "planted_adapter.py", copied / "adapter.py")
+    shutil.copy(_HERE / adapter, copied / "adapter.py")
     (copied / "plant.json").write_text(json.dumps({"fault": fault}))
     return manifest.model_copy(update={"folder": copied})
 

@@ -12,8 +12,6 @@ adapter in the run folder.
 
 import argparse
 import csv
-import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +21,7 @@ from pathlib import Path
 from configurations import Bench, installed, loading, trial_of
 from planted_timed_adapter import FAULTS
 
-from steptime.catalog.manifest import Manifest
+from planted import planted_manifest
 from steptime.catalog.strategies import STRATEGIES
 from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.consistency import misfit
@@ -67,22 +65,14 @@ class Timed:
         with tempfile.TemporaryDirectory(prefix="planted-timed-") as folder:
             executor = self.bench.executor
             if fault is not None:
-                planted = _planted(executor.manifests[trial.framework], fault, Path(folder))
+                own = executor.manifests[trial.framework]
+                planted = planted_manifest(own, fault, Path(folder), "planted_timed_adapter.py")
                 executor = replace(executor, manifests={**executor.manifests, trial.framework: planted})
             result = executor.launch(trial, job, Path(folder) / "launch-0", pinned=False)
             fields = executor.record_fields(trial, result)
             workers = [] if result.reason else worker_steps(result.collected, trial.workers)
         fields |= {"trial": trial.id, "schedule": _SCHEDULE.to_json(), "commands": result.outcome.commands}
         return Launch(**fields, launch=0, block=0, workers=workers)
-
-
-def _planted(manifest: Manifest, fault: str, folder: Path) -> Manifest:
-    copied = folder / manifest.name
-    shutil.copytree(manifest.folder, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    (copied / "adapter.py").rename(copied / "unplanted.py")
-    shutil.copy(_HERE / "planted_timed_adapter.py", copied / "adapter.py")
-    (copied / "plant.json").write_text(json.dumps({"fault": fault}))
-    return manifest.model_copy(update={"folder": copied})
 
 
 def verdict(trial: Trial, launch: Launch, others: Sequence[tuple[Trial, Launch]]) -> tuple[str, str]:

@@ -7,8 +7,7 @@
 Results folders are the stored studies with lines that are swapped, repeated, flipped, reordered, dropped, doubled, or
 come from another study. Texts are the output of nccl-tests with rows that are cut, interrupted, of 0 bytes or of
 another operation; tables of curves as spreadsheets write them; profiles with a number replaced; and folders of images
-with files that are no samples. The truth behind
-each is known. A mutant is
+with files that are no samples. The truth behind each is known. A mutant is
 
 - ``silent``: a number that is not the truth's is used, and nothing names its place;
 - ``set_aside``: the numbers are the truth's without what was named;

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 AUTO = "auto"
-"""The launcher that a study's hosts and strategies need."""
+"""What fits, of launchers as of the other things that a study names: here, what its hosts and strategies need."""
 EMULATED = "emulated"
 LAUNCHERS: Mapping[str, tuple[str, ...]] = {
     EMULATED: ("cluster",),

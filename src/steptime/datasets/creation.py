@@ -21,8 +21,6 @@ from steptime.datasets.dataset import Dataset
 from steptime.datasets.image_folder import scan
 from steptime.errors import DatasetError, choices_message
 
-__all__ = ["Dataset", "open_dataset"]
-
 
 def open_dataset(name: str, cache: Path, *, skip_broken: bool = False) -> Dataset:
     """Return a built-in dataset that has been made, or a user's folder of images, looked through.

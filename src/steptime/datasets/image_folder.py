@@ -187,7 +187,7 @@ def _layout(name: str, folder: Path) -> _TrainingLayout | None:
     ]
     flat = [each for each in wanted if each not in split and (beside[each].images or _lost(unused[each]))]
     classes = [each for each, entries in beside.items() if entries.images and each not in VALIDATION]
-    if not split and not flat and not [each for each in classes if each != TRAINING] and training.images:
+    if training.images and not (split or flat or classes):
         message = (
             f"the dataset {name} has {len(training.images)} images in {TRAINING} beside folders of images; move them "
             f"into a class, and name {name}/{TRAINING}"

@@ -66,7 +66,7 @@ class Stalls(JsonForm):
 
 
 def excess_s(launches: Sequence[Array]) -> list[Array]:
-    """Return by how many seconds each step of each launch is longer than the usual ones; 0 where it is no stall."""
+    """Return by how many seconds each step of each launch is longer than the usual ones; 0 elsewhere."""
     found = [np.zeros(len(each)) for each in launches]
     for indices, times in by_length(launches):
         if times.shape[1] < _FEWEST_STEPS:
@@ -125,7 +125,7 @@ def _may_be_visible(times: Array) -> NDArray[np.bool_]:
 
 
 def _visible(steps: int) -> float:
-    """Return the correlation of all steps with those one period later that is no chance."""
+    """Return the correlation of all steps with those one period later that chance does not give."""
     return max(_VISIBLE, _BY_CHANCE / float(np.sqrt(steps)))
 
 

@@ -64,6 +64,7 @@ class Store:
         self._folder = PlainFolder(path)
         self._lock = FolderLock(path / "run.lock")
         self._trials: dict[str, Trial] | None = None
+        self._machine_id = cache(self._read_machine_id)
 
     def folder_around(self, path: Path) -> PlainFolder:
         """Return the folder below which no link is followed to ``path``: this one, or that of a path outside."""
@@ -214,12 +215,13 @@ class Store:
                         )
                         raise StoreError(message)
             self._folder.write(self.path / "machine.json", _pretty(machine))
+            self._machine_id.cache_clear()
 
     def machine(self) -> dict[str, Any] | None:
         """Return the fingerprint of the machine that runs the study; None when none was given."""
         return self._files.json_object(self.path / "machine.json")
 
-    def _machine_id(self) -> str | None:
+    def _read_machine_id(self) -> str | None:
         found = (self.machine() or {}).get("id")
         return found if isinstance(found, str) else None
 

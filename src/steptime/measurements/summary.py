@@ -107,13 +107,15 @@ def summarise(store: Store) -> Summary:
         _result(store, trial, _cores(machine), kept, implementations) for trial in sorted(store.trials(), key=_order)
     ]
     spreads = pool_spread({each.trial.id: each.estimate.launches for each in alone if each.estimate})
-    results = [_with_spread(each, spreads.get(each.trial.id)) for each in alone]
+    checks = current_checks(store.trials(), store.equivalence())
+    results = [
+        replace(spread, flags=[*spread.flags, *fewer_checked(spread.trial, checks)])
+        for spread in (_with_spread(each, spreads.get(each.trial.id)) for each in alone)
+    ]
     ranked = {each.trial.id: each for each in results if each.estimate and each.trial.id not in verdicts}
     for trial_id, reason in incomparable(_measured(each) for each in ranked.values()).items():
         del ranked[trial_id]
         verdicts = {**verdicts, trial_id: {"status": "unranked", "reason": reason}}
-    checks = current_checks(store.trials(), store.equivalence())
-    results = [replace(each, flags=[*each.flags, *fewer_checked(each.trial, checks)]) for each in results]
     rounding = roundings([each.trial for each in ranked.values()], checks)
     for trial_id, reason in deviating([each.warm_losses for each in ranked.values()], rounding).items():
         del ranked[trial_id]

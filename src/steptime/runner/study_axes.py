@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from steptime.catalog.launchers import AUTO
 from steptime.catalog.loaders import NATIVE, SYNTHETIC
 from steptime.catalog.manifest import Manifest
 from steptime.catalog.options import OptionValue, Tuning
@@ -22,7 +23,6 @@ from steptime.study.study import (
 )
 from steptime.study.training import TrainChoice, Training
 
-AUTO = "auto"
 ALL = "all"
 _WITH_RULES = ("workloads", "batch_per_worker", "global_batch", "options", "environment_variables")
 PLAIN_AXES = tuple(axis.name for axis in AXES if axis.name not in (*_WITH_RULES, *TRAIN_AXES))

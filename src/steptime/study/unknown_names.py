@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from steptime.catalog.launchers import AUTO
 from steptime.errors import choices_message
 from steptime.study.document import Document, Mistake, Path
 from steptime.study.known_names import KnownNames
 from steptime.study.study import ENVIRONMENT_KINDS
 
-AUTO = "auto"
 ALL = "all"
 
 
