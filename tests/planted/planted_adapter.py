@@ -37,11 +37,15 @@ class _Pauses:
 
 
 def _pausing(session, place, plant):
-    """A pause before the computation of some steps, whichever worker it happens to."""
+    """A pause before the computation of one step of every ``every``, at random which: no worker pauses more often."""
     stream, sleep = random.Random(1000 + place.rank), _Pauses(place, plant["seconds"])
+    due = []
 
     def pause(*_):
-        if stream.random() < plant["probability"]:
+        if not due:
+            due.extend(index == 0 for index in range(plant["every"]))
+            stream.shuffle(due)
+        if due.pop():
             sleep()
 
     session._built.module.register_forward_pre_hook(pause)

@@ -16,7 +16,7 @@ from steptime.measurements.ablation.form import Phase, StepBreakdown
 pytestmark = [pytest.mark.alone, pytest.mark.flaky(reruns=1)]
 
 LENET5_BYTES = 4 * 61_706
-PAUSE = {"cause": "pauses", "probability": 0.25, "seconds": 0.08}
+PAUSE = {"cause": "pauses", "every": 4, "seconds": 0.08}
 LOADER = {"cause": "slow loader", "seconds": 0.03}
 UPDATE = {"cause": "long update", "seconds": 0.03}
 
@@ -61,7 +61,7 @@ def slow_host(folder: Path) -> list[Plant]:
 
 
 def pauses(folder: Path) -> list[Plant]:
-    """Two workers of one host, of which either may pause in any step."""
+    """Two workers of one host, of which each pauses in one step of every four."""
     return [breakdown_of(folder, "lenet5", batch=64, workers=2, cause=PAUSE, seconds=12.0)]
 
 
@@ -119,7 +119,7 @@ def test_pauses_at_random_are_transient_and_nobodys_fault(measured):
 def test_what_others_wait_for_pauses_is_what_their_chance_says(measured):
     found = measured(pauses)[0]
     # Of two workers one pauses alone with the chance 2 p (1 - p), and the mean worker waits half of it.
-    chance = PAUSE["probability"]
+    chance = 1 / PAUSE["every"]
     assert agrees(found.breakdown.phases["sync_wait"], found.planted_s() * chance * (1.0 - chance))
 
 
