@@ -144,10 +144,10 @@ def own(folder, rows, columns="workers,step_time_s"):
     return found
 
 
-@pytest.fixture
-def bare(tmp_path):
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
     """The forecast of a table that has workers and times alone."""
-    return own(tmp_path, [f"{count},{seconds}" for count, seconds in INSIDE.items()])
+    return own(tmp_path_factory.mktemp("bare"), [f"{count},{seconds}" for count, seconds in INSIDE.items()])
 
 
 def ratio_of(found):

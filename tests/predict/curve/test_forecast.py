@@ -16,9 +16,10 @@ def table(tmp_path, text):
     return path
 
 
-@pytest.fixture
-def found(tmp_path):
-    (one,) = forecast(read_own_curves(table(tmp_path, "workers,step_time_s,role\n" + ROWS)), [4, 16, 64])
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    path = table(tmp_path_factory.mktemp("own"), "workers,step_time_s,role\n" + ROWS)
+    (one,) = forecast(read_own_curves(path), [4, 16, 64])
     return one
 
 
