@@ -4,6 +4,7 @@ Run as a program (``python tether.py mpiexec …``), it tethers itself and then 
 outlives ``exec``, which lets the runner tether launchers that have no such option.
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -57,6 +58,8 @@ class HelperWatch(object):
         """Watch unless ``needed`` is false: a worker without helpers has no further thread."""
         self._died = died
         self._stopped = threading.Event()
+        self._task = "none"
+        """The kernel's number of the thread."""
         self._thread = threading.Thread(target=self._watch, name="helper-watch", daemon=True) if needed else None
 
     def __enter__(self) -> "HelperWatch":  # noqa: PYI034 - Python 3.6 has no Self
@@ -72,8 +75,14 @@ class HelperWatch(object):
         self._stopped.set()
         if self._thread:
             self._thread.join()
+            # Python is done with a thread before the kernel is, whose threads are counted next.
+            until = time.monotonic() + _GRACE_S
+            while os.path.exists("/proc/self/task/" + self._task) and time.monotonic() < until:
+                time.sleep(0.001)
 
     def _watch(self) -> None:
+        with contextlib.suppress(OSError):  # not Linux
+            self._task = os.path.basename(os.readlink("/proc/thread-self"))
         seen = {}  # type: Dict[int, Any]
         while not self._stopped.is_set():
             seen.update((id(each), each) for each in _started_processes())
