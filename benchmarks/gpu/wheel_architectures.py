@@ -3,6 +3,9 @@
 ::
 
     python benchmarks/gpu/wheel_architectures.py WHEEL_OR_LIBRARY…
+    python benchmarks/gpu/wheel_architectures.py --locked    # fetch what benchmarks/gpu/wheels.csv lacks, and add it
+
+``wheels.csv`` has every locked wheel with GPU code; tests hold the frameworks' manifests against it.
 
 A library keeps its GPU code in fat binaries (the ELF section ``.nv_fatbin``): machine code for one architecture
 (``sm_80`` runs on compute capability 8.0 and on later ones of the same major number) and intermediate code
@@ -11,14 +14,25 @@ struct ``fatBinaryHeader`` in ``fatbinary_section.h`` of the CUDA toolkit; the h
 documented, and was read off against ``cuobjdump``.
 """
 
+import csv
+import hashlib
 import mmap
+import re
 import struct
+import subprocess
 import sys
 import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+
+_HERE = Path(__file__).parent
+FRAMEWORKS = _HERE.parents[1] / "src/steptime/frameworks"
+TABLE = _HERE / "wheels.csv"
+_FIELDS = ("distribution", "version", "sha256", "library", "machine_code", "intermediate_code")
+_OF_FRAMEWORKS = ("torch", "tensorflow", "jax-cuda12-plugin", "jax-cuda12-pjrt", "cupy-cuda12x", "mxnet-cu112")
+_PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(5, 36)), "manylinux2014", "manylinux2010", "manylinux1")
 
 _MAGIC = struct.pack("<I", 0xBA55ED50)
 _HEADER = struct.Struct("<IHHQ")
@@ -61,18 +75,82 @@ def libraries(path: Path) -> Iterator[tuple[str, Path]]:
                 found.unlink()
 
 
+def architectures(file: Path) -> Counter[str]:
+    """Return how many pieces of GPU code a library has for each architecture."""
+    if not file.stat().st_size:
+        return Counter()
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return Counter(pieces(content))
+
+
+def pinned(lock: Path) -> Iterator[tuple[str, str, list[str], list[str]]]:
+    """Yield distribution, version, digests and Pythons of each package of a lock that can have GPU code."""
+    text = lock.read_text()
+    pythons = re.findall(r"3\.\d+", next(line for line in text.splitlines() if line.startswith("# pythons:")))
+    for name, version, rest in re.findall(r"^([\w.-]+)==(\S+)(.*(?:\n    .*)*)", text, re.MULTILINE):
+        if name.startswith("nvidia-") or name in _OF_FRAMEWORKS:
+            yield name, version, re.findall(r"sha256:(\w+)", rest), pythons
+
+
+def read_table() -> list[dict[str, str]]:
+    """Return the rows of ``wheels.csv``."""
+    with TABLE.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add_locked() -> None:
+    """Fetch one after the other the locked wheels that the table lacks, and add a row for each library of theirs."""
+    rows = read_table() if TABLE.exists() else []
+    known = {(row["distribution"], row["version"]) for row in rows}
+    for lock in sorted(FRAMEWORKS.glob("*/requirements-*cuda*.lock")):
+        for name, version, digests, pythons in pinned(lock):
+            if (name, version) not in known:
+                rows += _fetched(name, version, digests, pythons)
+                known.add((name, version))
+                rows.sort(key=lambda row: tuple(row.values()))
+                with TABLE.open("w", newline="") as file:
+                    table = csv.DictWriter(file, _FIELDS, lineterminator="\n")
+                    table.writeheader()
+                    table.writerows(rows)
+
+
+def _fetched(name: str, version: str, digests: list[str], pythons: list[str]) -> list[dict[str, str]]:
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        command += [f"--platform={platform}_x86_64" for platform in _PLATFORMS]
+        command += [f"--python-version={pythons[0]}", f"--dest={scratch}", f"{name}=={version}"]
+        subprocess.run(command, check=True)
+        (wheel,) = Path(scratch).iterdir()
+        with wheel.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest not in digests:
+            message = f"{wheel.name} is not the file that is locked"
+            raise ValueError(message)
+        found = [(library, architectures(file)) for library, file in libraries(wheel)]
+    rows = [
+        (name, version, digest, Path(library).name, _numbers(counts, "sm"), _numbers(counts, "compute"))
+        for library, counts in found
+        if counts
+    ]
+    return [dict(zip(_FIELDS, row, strict=True)) for row in rows or [(name, version, digest, "", "", "")]]
+
+
+def _numbers(counts: Counter[str], kind: str) -> str:
+    return " ".join(map(str, sorted(int(each.split("_")[1]) for each in counts if each.startswith(f"{kind}_"))))
+
+
 def main(paths: list[Path]) -> None:
     """Print one line per library that has GPU code."""
     for path in paths:
         for name, file in libraries(path):
-            if not file.stat().st_size:
-                continue
-            with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                counts = Counter(pieces(content))
+            counts = architectures(file)
             if counts:
                 ordered = sorted(counts, key=lambda each: (each.split("_")[0], int(each.split("_")[1])))
                 print(f"{path.name}\t{name}\t{', '.join(f'{each} ({counts[each]})' for each in ordered)}")
 
 
 if __name__ == "__main__":
-    main(list(map(Path, sys.argv[1:])))
+    if sys.argv[1:] == ["--locked"]:
+        add_locked()
+    else:
+        main(list(map(Path, sys.argv[1:])))
