@@ -24,8 +24,8 @@ from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
 _COMPILERS = {"cpu": ("CXX", ("g++", "clang++")), "cuda": ("CC", ("gcc", "clang"))}
-"""By device: the variable that names a compiler, and those that are looked for. On devices Triton compiles the code that
-starts its kernels, which is C.
+"""By device: the variable that names a compiler, and those that are looked for. On devices Triton compiles the code
+that starts its kernels, which is C.
 """
 _PAYS_ON = ("cuda",)
 """Devices on which compiled steps are faster. On devices of CUDA they are by PyTorch's own guide. On processors (one
