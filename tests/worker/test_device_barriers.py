@@ -133,7 +133,7 @@ def test_the_time_in_which_a_host_issues_a_step_is_in_no_phase_of_a_device(monke
             device.now += 0.05
 
     monkeypatch.setattr(ablation, "Rendezvous", Meeting)
-    schedule = {"warmup_steps": 2, "seconds": 0.0, "min_blocks": 3, "max_blocks": 3, "max_steps": 2}
+    schedule = {"warmup_steps": 2, "seconds": 300.0, "min_blocks": 3, "max_blocks": 3, "max_steps": 9}
     job = {"device": "cuda", "schedule": schedule, "seed": 1}
     written: dict[str, Any] = {}
     records = SimpleNamespace(write=lambda _, **fields: written.update(fields))
