@@ -30,9 +30,7 @@ def net(
     sizes: Annotated[str, typer.Option(help="Of one worker's message, separated by commas.")] = _SIZES,
     operations: Annotated[
         str,
-        typer.Option(
-            help="allreduce, allreduce_queued, push_pull, incast, separated by commas [default: all of a back end]."
-        ),
+        typer.Option(help="Of allreduce, allreduce_queued, push_pull, incast, by commas [default: all of a back end]."),
     ] = "",
     launcher: Annotated[
         str,

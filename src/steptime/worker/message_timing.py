@@ -13,7 +13,6 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from steptime.worker.back_end import ADDED, FED, BackEnd, Message
-from steptime.worker.clock import StepClock
 from steptime.worker.framework import Framework
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
@@ -21,6 +20,8 @@ from steptime.worker.shared_file import RecordFile
 
 if TYPE_CHECKING:
     from numpy import ndarray
+
+    from steptime.worker.clock import StepClock
 
 
 _WARM_RUNS = 3
@@ -86,7 +87,7 @@ class _MessageTimer(object):
         self._context = context
         self._rendezvous = rendezvous
         self._messages: Dict[Tuple[str, int], Message] = {}
-        self._clocks: Dict[Tuple[str, int], StepClock] = {}
+        self._clocks: Dict[Tuple[str, int], "StepClock"] = {}
         self._visits = 0
         self.checks, self.wrong = 0, 0
         self.mistakes: List[str] = []
