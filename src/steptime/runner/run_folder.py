@@ -160,7 +160,7 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         ends_s=steps["ends_s"],
         loss_first=warmup["loss"],
         loss_last=steps["loss"],
-        facts={**session["facts"], **_found_threads(records)},
+        facts={**session["facts"], **_found_threads(records), "tick_s": steps.get("tick_s")},
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
         staleness=steps.get("staleness"),

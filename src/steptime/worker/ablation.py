@@ -18,6 +18,7 @@ from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
+from steptime.worker.timing import MOST_STRETCHES, more_warmup
 
 NESTED_STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
 """Each does what the one before does, and one thing more."""
@@ -41,7 +42,9 @@ def run_ablation(session: Session, job: Job, context: ProcessContext, records: R
     uncounted = {name: 1 + (session.batches_ahead() if name in _FROM_THE_LOADER else 0) for name in names}
     with Rendezvous(context) as rendezvous:
         timer = _StageTimer(session.clock(), rendezvous, stages, on_device=job["device"] != "cpu")
-        timer.run("step", schedule["warmup_steps"])
+        warm = timer.run("step", schedule["warmup_steps"])
+        for _ in range(MOST_STRETCHES if "warmup_seconds" in schedule else 0):
+            warm += timer.run("step", rendezvous.from_first(more_warmup(warm, schedule)))
         costs = {name: min(timer.run(name, _WARM_STEPS)) for name in names}
         blocks, steps = rendezvous.from_first(_plan(costs, uncounted, schedule))
         before = rendezvous.clock_offset()
