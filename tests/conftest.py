@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 # few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
 # pictures. `system_packages` is the list of what tests use of the system.
 _SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets")
-sys.path += [*(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
+sys.path += [str(HERE), *(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
 from system_packages import missing  # noqa: E402 - as is this

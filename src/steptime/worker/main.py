@@ -110,7 +110,8 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
             records.write("session", facts=facts, opened_in_s=opened_in_s)
             _MODES[job["mode"]](session, job, context, records)
             helpers.stop()
-            records.write("threads", **found_threads())
+            peak = session.device_peak_bytes()
+            records.write("threads", **dict(found_threads(), **({} if peak is None else {"device_peak_bytes": peak})))
         except BaseException:
             helpers.stop()
             session.abort()

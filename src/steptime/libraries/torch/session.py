@@ -255,6 +255,9 @@ class TorchSession(Session):
     def clock(self) -> StepClock:
         return self._device.clock()
 
+    def device_peak_bytes(self) -> Optional[int]:
+        return self._device.peak_bytes()
+
     def facts(self) -> Dict[str, Any]:
         facts = {
             "framework_version": torch.__version__,
