@@ -187,7 +187,7 @@ class ChainerSession(ImperativeSession):
         return facts
 
     def device_peak_bytes(self):
-        """Return the memory that CuPy's pool has taken, which it keeps: the most that was in use, and what is between."""
+        """Return the memory that CuPy's pool has taken, which it keeps."""
         return self._device.xp.get_default_memory_pool().total_bytes() if self._cuda else None
 
     def probe_precision(self):
