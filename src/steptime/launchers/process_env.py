@@ -140,8 +140,8 @@ def server_pins(request: Request) -> list[tuple[int, ...]]:
 def pins(request: Request) -> list[tuple[int, ...]]:
     """Return the cores of each worker: as many neighbours as it shall have, starting over when they run out.
 
-    Where the cores next to the workers' devices are known, a worker has its own among those of its device. A worker on a
-    device has its share of them: while one thread issues the work, others copy, read and communicate.
+    Where the cores next to the workers' devices are known, a worker has its own among those of its device. On a device
+    it has its share of them: while one thread issues the work, others copy, read and communicate.
     """
     if not request.cores:
         return []
