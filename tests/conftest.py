@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 # few lines that no launcher can tell from a real one, `small_study` a study for tests of a run, `image_folders` writes
 # pictures. `system_packages` is the list of what tests use of the system.
 _SHARED = ("frameworks", "end_to_end", "worker", "launchers", "corpus", "runner", "datasets")
-sys.path += [*(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
+sys.path += [str(HERE), *(str(HERE / folder) for folder in _SHARED), str(HERE.parent / ".ci")]
 
 from launching import interpreter_for  # noqa: E402 - found through the line above
 from system_packages import missing  # noqa: E402 - as is this
@@ -104,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--device",
         choices=["cuda"],
         help="run what needs a CUDA device and nothing else, in the frameworks' environments for CUDA; ends with a "
-        "table of what held. Without a device it says what it would run.",
+        "table of what held. A test that is skipped fails, so that without a device all do.",
     )
     parser.addoption("--quick", action="store_true", help="leave out what starts processes or takes long")
     parser.addoption("--skipped-to", type=Path, help="append the reason of each skipped test to this file, one a line")
@@ -139,7 +139,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = [item for item in items if item.get_closest_marker("cuda")]
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         config.stash[_CUDA_TESTS] = [item.nodeid for item in kept]
-        items[:] = kept if len(find_accelerators()) else []
+        items[:] = kept
     chosen = config.getoption("--frameworks")
     if chosen != "all":
         kept: list[pytest.Item] = []
@@ -164,29 +164,28 @@ def _framework_of(item: pytest.Item) -> str | None:
     return next((name for name in named if name in FRAMEWORKS and item.path.parent.name in _TRAINING), None)
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Let a run for a device that is not there end well: nothing failed."""
-    if session.config.getoption("--device") and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-        session.exitstatus = pytest.ExitCode.OK
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let a skipped test of a run for a device fail: what was asked for did not happen."""
+    report = yield
+    if report.skipped and item.config.getoption("--device"):
+        report.outcome = "failed"
+        report.longrepr = f"not run: {_reason(report)}"
+    return report
 
 
 def _show_held(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what of the code for CUDA devices held, test by test; without a device, what would have been run."""
+    """Say what of the code for CUDA devices held, test by test."""
     planned = config.stash.get(_CUDA_TESTS, [])
     found = find_accelerators()
     terminalreporter.section("on CUDA devices")
-    if not len(found):
-        names = ", ".join(sorted({each.split("::")[-1].split("[")[0] for each in planned}))
-        terminalreporter.line(
-            f"no CUDA device on this machine; on one that has some, {len(planned)} tests run: {names}"
-        )
-        return
-    terminalreporter.line(f"{', '.join(each.name for each in found.devices)}, driver {found.driver}")
-    outcomes = {"passed": "held", "failed": "did not hold", "error": "did not hold", "skipped": "not run"}
+    names = ", ".join(each.name for each in found.devices) or "no CUDA device on this machine"
+    terminalreporter.line(f"{names}, driver {found.driver}; {len(planned)} tests")
+    outcomes = {"passed": "held", "failed": "did not hold", "error": "did not hold"}
     for outcome, words in outcomes.items():
         for report in terminalreporter.stats.get(outcome, []):
-            why = f": {_reason(report)}" if outcome == "skipped" else ""
-            terminalreporter.line(f"{words:12}  {report.nodeid}{why}")
+            said = report.longrepr if isinstance(report.longrepr, str) else ""
+            terminalreporter.line(f"{words:12}  {report.nodeid}{f': {said}' if said else ''}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -7,8 +7,10 @@ import subprocess
 import pytest
 from program import PROGRAM, steptime
 
+from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.catalog.manifest import load_manifests
 from steptime.cli.app import run_program
+from steptime.runner import doctor
 
 
 def test_doctor_says_of_everything_whether_it_is_well(tmp_path):
@@ -70,6 +72,22 @@ def test_doctor_notes_the_shared_memory_of_a_container(tmp_path):
     assert found["status"] == "note"
     assert found["detail"].startswith("64 MiB free of 64 MiB in /dev/shm")
     assert "--shm-size" in found["fix"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "package"),
+    [({"which": lambda _: None}, "gcc"), ({"ask": lambda *_: (0, "/nowhere")}, "-dev")],
+    ids=["compiler", "headers"],
+)
+def test_doctor_notes_what_a_gpu_lacks_to_compile_its_kernels(monkeypatch, capsys, lost, package):
+    gpu = Accelerators((Accelerator("a GPU"),), "580.65.06")
+    monkeypatch.setattr(doctor, "find_accelerators", lambda: gpu)
+    for name, stand_in in lost.items():
+        monkeypatch.setattr(doctor.shutil if name == "which" else doctor, name, stand_in)
+    assert run_program(["doctor", "--json"]) == 0
+    found = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert found["cuda"]["detail"] == "a GPU, driver 580.65.06"
+    assert package in found["cuda compiler"]["fix"]
 
 
 def test_an_empty_cache_is_an_empty_list_of_environments(tmp_path):

@@ -16,8 +16,8 @@ SIZES = (1024, 1048572)
 ROUNDS, RUNS = 2, 3
 
 
-def exchange(folder, name: str, workers: int) -> LaunchResult:
-    """Run a back end once."""
+def exchange(folder, name: str, workers: int, operations: tuple[str, ...] = ()) -> LaunchResult:
+    """Run a back end once, with all its operations by default."""
     back_end = BACK_ENDS[name]
     servers = 2 if STRATEGIES[back_end.support.strategy].servers else 0
     setting = NetSetting(
@@ -26,7 +26,7 @@ def exchange(folder, name: str, workers: int) -> LaunchResult:
         strategy=back_end.support.strategy,
         options=back_end.options,
         device="cpu",
-        operations=tuple(back_end.support.operations),
+        operations=operations or tuple(back_end.support.operations),
         sizes=SIZES,
         workers=workers,
         servers=servers,
@@ -51,6 +51,13 @@ def test_every_sum_is_right_on_every_worker(tmp_path, framework, name, workers):
             assert 2 <= len(visit["ends_s"]) <= 1 + RUNS
             assert visit["ends_s"] == sorted(visit["ends_s"])
     assert result.record("session")["facts"]["framework_version"]
+
+
+@pytest.mark.framework("pytorch")
+def test_sums_are_right_that_nobody_waits_for_before_the_next(tmp_path):
+    """By the process group of NCCL's back end, on processors, where each call waits by itself."""
+    found = exchange(tmp_path, "gloo", 2, ("allreduce_queued",)).record("net")
+    assert (found["checks"], found["wrong"]) == (len(SIZES) * (1 + ROUNDS), 0), found["mistakes"]
 
 
 def test_names_are_those_of_one_room_each():

@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 from steptime.catalog.accelerators import Accelerator, Accelerators
 from steptime.catalog.manifest import load_manifests
-from steptime.cli.env import app
+from steptime.cli.env import _for_device, app
+from steptime.environments.locks import lock_of
 from steptime.errors import EnvironmentFailure
 from steptime.runner.preparation import all_environment_specs, environment_spec
 
@@ -33,6 +34,28 @@ def test_the_build_is_the_newest_that_the_driver_runs(driver, name):
     found = machine((9, 0), driver) if driver else Accelerators()
 
     assert environment_spec(load_manifests()["pytorch"], None, "cuda", found).name == name
+
+
+@pytest.mark.parametrize(
+    ("framework", "driver", "name"),
+    [
+        ("pytorch", "580.65.06", "pytorch-cuda-dali"),
+        ("pytorch", "535.104.05", "pytorch-cuda12-dali"),
+        ("jax", "580.65.06", "jax-cuda-dali"),
+        ("deepspeed", "580.65.06", "deepspeed-cuda-dali"),
+    ],
+)
+def test_dali_has_an_environment_with_each_build_of_the_same_toolkit(framework, driver, name):
+    spec = environment_spec(load_manifests()[framework], None, "cuda", machine((9, 0), driver), "dali")
+    assert spec.name == name
+    assert "nvidia.dali" in spec.verify
+    assert lock_of(spec.requirements).exists()
+
+
+def test_the_command_makes_the_environment_of_a_loader_for_the_device(monkeypatch):
+    monkeypatch.setattr("steptime.catalog.accelerators.find_accelerators", lambda: machine((9, 0), "580.65.06"))
+    (spec,), refused = _for_device(["pytorch-dali"], "cuda", everything=False)
+    assert (spec.name, refused) == ("pytorch-cuda-dali", {})
 
 
 @pytest.mark.parametrize(

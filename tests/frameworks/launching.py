@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from preloading import preloaded_interpreter
 
+from steptime.catalog.accelerators import Accelerators, find_accelerators
 from steptime.catalog.manifest import Manifest, OptionValue, load_manifests
 from steptime.catalog.optimizer import Optimizer
 from steptime.catalog.workloads.layers import Workload
@@ -61,11 +62,12 @@ class LaunchResult:
         return "\n".join(lines)
 
 
-def interpreter_for(framework: str, loader: str = "synthetic") -> Path:
+def interpreter_for(framework: str, loader: str = "synthetic", device: str = "cpu") -> Path:
     """Return the Python of a framework's environment, which has a loader's packages, or skip the test with the reason.
 
     ``STEPTIME_TEST_PYTHON_<NAME>`` names one; otherwise a ready environment of steptime's own cache is used. Tests
-    never install one: ``steptime env create`` does.
+    never install one: ``steptime env create`` does. Where the machine has CUDA devices, ``cuda`` is an environment
+    with a build for them; elsewhere a test of it is about what is refused.
     """
     if load_manifests()[framework].environment == "core":
         return Path(sys.executable)
@@ -75,11 +77,25 @@ def interpreter_for(framework: str, loader: str = "synthetic") -> Path:
         if not Path(given).exists():
             pytest.fail(f"{variable} names {given}, which does not exist")
         return Path(given)
+    found = find_accelerators() if device == "cuda" else Accelerators()
+    if len(found):
+        return _interpreter_on(found, framework, loader)
     ready = ready_interpreter(framework, loader=loader)
     if ready is None and own:
         pytest.skip(f"no environment for {framework} with {loader}: run 'steptime env create {framework}-{loader}'")
     if ready is None:
         pytest.skip(f"no environment for {framework}: run 'steptime env create {framework}' or set {variable}")
+    return ready
+
+
+def _interpreter_on(found: Accelerators, framework: str, loader: str) -> Path:
+    manifest = load_manifests()[framework]
+    if manifest.cuda_build(found) is None:
+        pytest.skip(manifest.no_cuda_reason(found))
+    ready = ready_interpreter(framework, device="cuda", accelerators=found, loader=loader)
+    if ready is None:
+        name = framework if loader == "synthetic" else f"{framework}-{loader}"
+        pytest.skip(f"no environment: steptime env create {name} --device cuda")
     return ready
 
 
@@ -112,7 +128,8 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     """
     manifest = load_manifests()[job["framework"]]
     support = manifest.strategies[job["strategy"]]
-    interpreter = python or interpreter_for(job["framework"], job.get("loader", {}).get("kind", "synthetic"))
+    loader = job.get("loader", {}).get("kind", "synthetic")
+    interpreter = python or interpreter_for(manifest.name, loader, job["device"])
     run_folder = folder / f"launch-{len(list(folder.glob('launch-*')))}"
     scripted = {**job, "script": script, "learns": True} if script else {**job, "script": script}
     make_run_folder(run_folder, manifest.folder, scripted, manifest.libraries, manifest.name)
@@ -133,7 +150,7 @@ def launch(  # noqa: PLR0913 - each is one degree of freedom of a launch
     )
     declared = {name: value for name, value in job["options"].items() if name in manifest.options}
     launcher = launcher_named(manifest.launcher_for(job["strategy"], declared))
-    own = job.get("loader", {}).get("kind") in manifest.loader_environments
+    own = loader in manifest.loader_environments or job["device"] == "cuda"
     if preloaded and not own and launcher.name == "local":
         request = replace(request, interpreter=preloaded_interpreter(manifest.name, interpreter, job["threads"]))
     return _read_back(run_folder, launcher.run(request))

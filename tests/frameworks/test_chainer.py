@@ -1,11 +1,13 @@
 """Chainer's settings take effect, and what it lacks is refused; what it trains, tests/contract looks at."""
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 from launching import LaunchResult, check_job, interpreter_for, launch, launch_ok, weight_errors
 
+import steptime
 from steptime.catalog.manifest import load_manifests
 
 pytestmark = pytest.mark.framework("chainer")
@@ -51,3 +53,65 @@ def installed_ideep() -> str:
     command = [str(interpreter_for("chainer")), "-c", code]
     asked = subprocess.run(command, capture_output=True, text=True, check=False)
     return asked.stdout.strip() or "not used"
+
+
+COUNTED = """
+import collections, contextlib, json, sys, types
+import numpy, chainer
+from chainer.backends import cuda
+from steptime.frameworks.chainer.loader import _converter
+
+counts = collections.Counter()
+
+
+class Stream(object):
+    null = None
+
+    def __init__(self, non_blocking=False):
+        pass
+
+    def wait_event(self, event):
+        counts["stream waits"] += 1
+
+
+class Event(object):
+    def synchronize(self):
+        counts["event waits"] += 1
+
+    def record(self, stream):
+        pass
+
+
+class Array(numpy.ndarray):
+    def set(self, values, stream):
+        self[...] = values
+
+
+def wait_for_device():
+    counts["device waits"] += 1
+
+
+Stream.null = Stream()
+runtime = types.SimpleNamespace(deviceSynchronize=wait_for_device)
+library = types.SimpleNamespace(runtime=runtime, alloc_pinned_memory=bytearray)
+cuda.cupy = types.SimpleNamespace(cuda=library, empty=lambda *how: numpy.empty(*how).view(Array))
+cuda.Stream, cuda.Event, cuda.get_device_from_id = Stream, Event, lambda _: contextlib.ExitStack()
+convert = _converter(types.SimpleNamespace(xp=cuda.cupy, device=types.SimpleNamespace(id=0)))
+right, by_step = True, []
+for step in range(6):
+    samples = [(numpy.full((1, 4, 4), 10 * step + k, "uint8"), numpy.int32(k)) for k in range(3)]
+    before = collections.Counter(counts)
+    pixels, labels = convert(samples)
+    right = right and pixels[:, 0, 0, 0].tolist() == [10 * step + k for k in range(3)] and labels.tolist() == [0, 1, 2]
+    by_step.append(dict(counts - before))
+print(json.dumps([right, by_step[-1]]))
+"""
+
+
+def test_a_batch_for_a_gpu_waits_for_a_stream_and_not_for_the_device() -> None:
+    """Counted on stand-ins of CuPy's stream, event and device, below Chainer's own copying."""
+    path = str(Path(steptime.__file__).parents[1])
+    code = f"import sys\nsys.path.insert(0, {path!r})\n{COUNTED}"
+    python = str(interpreter_for("chainer"))
+    done = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout) == [True, {"event waits": 1, "stream waits": 1}]

@@ -1,40 +1,67 @@
 """What every framework must do on a CUDA device; ``pytest --device cuda`` runs it on a machine that has one.
 
-Nothing here was ever run: no machine of the project has had a GPU. Each test is one claim of docs/gpu.md.
+Nothing here was ever run on one. Each test is one claim of docs/gpu.md. Frameworks without a build for the devices are
+none of its cases.
 """
 
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from image_files import digits
-from launching import check_job, launch, launch_ok, library_workload, timing_job, trial_of
+from launching import TOLERANCES, check_job, launch, launch_ok, library_workload, timing_job, trial_of, weight_error
 
-from steptime.catalog.accelerators import find_accelerators
+from steptime.catalog.accelerators import Accelerator, Accelerators, find_accelerators
 from steptime.catalog.manifest import load_manifests
+from steptime.catalog.strategies import strategy_named
 from steptime.runner.jobs import AblationSchedule, ablation_job
-from steptime.runner.preparation import ready_interpreter
 
 pytestmark = pytest.mark.cuda
-MANIFESTS = {name: manifest for name, manifest in load_manifests().items() if manifest.cuda}
+FOUND = find_accelerators()
+_PLANNED = FOUND if len(FOUND) else Accelerators((Accelerator("a GPU", capability=(8, 0)),), "580.65.06")
+"""The devices of this machine, or one that all builds run on, by which it is known what would be run."""
+MANIFESTS = {name: each for name, each in load_manifests().items() if each.cuda and each.cuda_build(_PLANNED)}
 PRECISIONS = [(name, each) for name, manifest in MANIFESTS.items() for each in manifest.cuda_precisions]
+STRATEGIES = [
+    (name, strategy, min(len(_PLANNED), 2, support.max_workers or 2))
+    for name, manifest in MANIFESTS.items()
+    for strategy, support in manifest.strategies.items()
+    if support.min_workers <= len(_PLANNED)
+]
+"""Framework, strategy and as many workers as it and the devices allow, two at most."""
 _CLOSE = {"fp32": 1e-3, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
 """Of a first loss, relative to the reference's."""
 
 
 @pytest.fixture(autouse=True)
-def in_the_cuda_environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launch in the framework's environment for CUDA, or skip the test with what is missing."""
-    found = find_accelerators()
-    if not len(found):
+def on_a_device() -> None:
+    """Skip the test where there is no device."""
+    if not len(FOUND):
         pytest.skip("no CUDA device on this machine")
-    name = request.getfixturevalue("name")
-    interpreter = ready_interpreter(name, device="cuda", accelerators=found)
-    if interpreter is None:
-        if load_manifests()[name].cuda_build(found) is None:
-            pytest.skip(load_manifests()[name].no_cuda_reason(found))
-        pytest.skip(f"no environment: steptime env create {name} --device cuda")
-    monkeypatch.setenv(f"STEPTIME_TEST_PYTHON_{name.upper()}", str(interpreter))
+
+
+@pytest.mark.parametrize("name", [name for name, each in load_manifests().items() if name not in MANIFESTS])
+def test_a_framework_that_is_left_out_says_why(name: str) -> None:
+    manifest = load_manifests()[name]
+    assert manifest.no_cuda_reason(FOUND)
+
+
+@pytest.mark.parametrize(("name", "strategy", "workers"), STRATEGIES)
+def test_a_strategy_on_devices_trains_as_on_processors(tmp_path: Path, name: str, strategy: str, workers: int) -> None:
+    """With the same weights and batches; where workers do not wait for each other, it trains at all."""
+    servers = 1 if strategy_named(strategy).servers else 0
+    how = {"workers": workers, "servers": servers}
+    job = check_job(name, strategy, "lenet5", workers=workers, device="cuda")
+    seen = launch_ok(tmp_path / "device", job, **how)
+    losses = seen.record("check")["losses"]
+    assert all(np.isfinite(losses))
+    if strategy_named(strategy).synchronous:
+        truth = launch_ok(tmp_path / "processor", {**job, "device": "cpu"}, **how)
+        right = truth.record("check")["losses"]
+        assert abs(losses[0] - right[0]) < _CLOSE["fp32"] * right[0]
+        rank = min(seen.weights)
+        assert weight_error(seen.weights[rank], truth.weights[rank])[0] < 10 * TOLERANCES["fp32"]["weights"]
 
 
 @pytest.mark.parametrize(("name", "precision"), PRECISIONS)

@@ -36,11 +36,11 @@ def losses(result: LaunchResult) -> list[float]:
     return found
 
 
-def in_framework(code: str, **values: Any) -> Any:
+def in_framework(code: str, device: str = "cpu", **values: Any) -> Any:
     """Run ``code`` in the framework's environment, with ``values`` as variables; return the JSON that it prints."""
     begin = f"import json, sys\nsys.path.insert(0, {str(Path(steptime.__file__).parents[1])!r})\n"
     begin += f"globals().update(json.loads({json.dumps(json.dumps(values))}))\n"
-    python = str(interpreter_for("pytorch"))
+    python = str(interpreter_for("pytorch", device=device))
     run = subprocess.run([python, "-"], input=begin + code, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(run.stdout)
 
@@ -54,7 +54,7 @@ def require_devices(count: int) -> None:
 @cache
 def cuda_devices() -> int:
     """How many CUDA devices torch sees."""
-    return int(in_framework("import torch; print(torch.cuda.device_count())"))
+    return int(in_framework("import torch; print(torch.cuda.device_count())", "cuda"))
 
 
 def test_parameters_are_those_of_the_workload() -> None:

@@ -174,6 +174,25 @@ print(json.dumps(compiled_loss(lambda inputs, targets: inputs, job, device)[1]["
     assert in_pytorch(tmp_path, code, job=job, device=device) is compiled
 
 
+@pytest.mark.framework("pytorch")
+@pytest.mark.parametrize(
+    ("lost", "package"),
+    [("shutil.which = lambda _: None", "gcc"), ("sysconfig.get_path = lambda _: '/nowhere'", "dev")],
+    ids=["compiler", "headers"],
+)
+def test_auto_leaves_compiling_for_a_device_out_where_the_machine_cannot_and_says_why(tmp_path, lost, package):
+    code = f"""
+import shutil, sysconfig
+{lost}
+from steptime.libraries.torch.session import compiled_loss
+print(json.dumps(compiled_loss(lambda inputs, targets: inputs, job, "cuda")[1]))
+"""
+    job = check_job("pytorch", "single", "lenet5", options={"compile": "auto"})
+    facts = in_pytorch(tmp_path, code, job=job)
+    assert facts["compile"] is False
+    assert package in facts["compile_left_out"]
+
+
 @pytest.mark.framework("horovod_pytorch")
 @pytest.mark.parametrize(("groups", "messages"), [(0, 0), (2, 2)])
 def test_horovod_groups_gradients_as_the_option_says(tmp_path, groups, messages):

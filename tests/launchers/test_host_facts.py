@@ -14,8 +14,8 @@ GPUS = {
     "0000:d8:00.0": ("NVIDIA A40", "GPU-9f000000-0000-0000-0000-000000000000", ""),
 }
 SMI = """\
-00000000:AF:00.0, NVIDIA A100-SXM4-40GB, GPU-1a2c0000-0000-0000-0000-000000000000, 8.0, 40960, 535.104.05
-00000000:3B:00.0, NVIDIA A100-SXM4-40GB, GPU-1a2b0000-0000-0000-0000-000000000000, 8.0, 40960, 535.104.05
+00000000:AF:00.0, NVIDIA A100-SXM4-40GB, GPU-1a2c0000-0000-0000-0000-000000000000, 8.0, 40960, 535.104.05, Disabled
+00000000:3B:00.0, NVIDIA A100-SXM4-40GB, GPU-1a2b0000-0000-0000-0000-000000000000, 8.0, 40960, 535.104.05, [N/A]
 """
 
 
@@ -76,6 +76,13 @@ def test_only_the_gpus_that_a_worker_sees_are_counted_in_its_order(asked, visibl
 def test_parts_of_divided_gpus_are_not_counted_and_that_is_said(asked):
     found = asked("MIG-1a2b0000-0000-0000-0000-000000000000")
     assert found["gpus"] == []
+    assert "(MIG)" in found["gpus_left_out"]
+
+
+def test_a_gpu_that_is_divided_is_not_counted_where_no_variable_names_a_part(asked):
+    """CUDA sees one part there, whatever the number of GPUs."""
+    found = asked(None, SMI.replace("Disabled", "Enabled"))
+    assert [gpu["cores"] for gpu in found["gpus"]] == [[0, 1]]
     assert "(MIG)" in found["gpus_left_out"]
 
 

@@ -168,3 +168,28 @@ def test_a_user_without_root_has_private_launches_and_stays_who_they_are(python,
         pytest.skip(done.stderr)
     assert json.loads(done.stdout) == [True, None, isolation.USER_NAMESPACE], done.stderr
     assert (folder / "user").read_text() == str(folder.stat().st_uid)
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"), [(isolation.NAMESPACE, False), (isolation.USER_NAMESPACE, True), (None, False)]
+)
+def test_the_device_file_of_cuda_is_made_outside_of_a_user_namespace(tmp_path, monkeypatch, kind, made):
+    """A program of the driver makes it; here one that stands in for it."""
+    program, file = tmp_path / "nvidia-modprobe", tmp_path / "nvidia-uvm"
+    program.write_text(f'#!/bin/sh\n[ "$*" = "-u -c=0" ] && : > {file}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(isolation, "DRIVER", tmp_path)
+    monkeypatch.setattr(isolation, "UNIFIED_MEMORY", file)
+
+    isolation.require_device_file(kind)
+
+    assert file.exists() is made
+
+
+def test_a_device_file_that_cannot_be_made_is_named_with_the_command(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(isolation, "DRIVER", tmp_path)
+    monkeypatch.setattr(isolation, "UNIFIED_MEMORY", tmp_path / "nvidia-uvm")
+    with pytest.raises(LaunchError, match=r"sudo nvidia-modprobe -u -c=0\), or set isolation: off"):
+        isolation.require_device_file(isolation.USER_NAMESPACE)

@@ -52,6 +52,22 @@ def test_a_worker_gets_cores_next_to_its_device():
     assert pins(asked) == [(2,), (0,), (3,)]
 
 
+@pytest.mark.parametrize(
+    ("workers", "cores_per_worker", "cores"),
+    [
+        (1, None, [(4, 5, 6, 7)]),
+        (2, None, [(4, 5, 6, 7), (0, 1, 2, 3)]),
+        (4, None, [(4, 5), (0, 1), (6, 7), (2, 3)]),
+        (2, 1, [(4,), (0,)]),
+    ],
+)
+def test_a_worker_on_a_gpu_has_its_share_of_the_cores_near_it(workers, cores_per_worker, cores):
+    """One of its threads issues the work; others copy batches, run the backward pass, compile and communicate."""
+    near = ((4, 5, 6, 7), (0, 1, 2, 3))
+    asked = {"cores": tuple(range(8)), "device_cores": near, "on_devices": True, "cores_per_worker": cores_per_worker}
+    assert pins(request(workers=workers, **asked)) == cores
+
+
 def test_workers_of_one_node_start_over_on_its_cores_when_they_run_out():
     assert pins(request(workers=3, threads=2, cores=(0, 1, 2, 3), device_cores=((2, 3),))) == [(2, 3)] * 3
 

@@ -16,8 +16,10 @@ class FakeNvml:
     class NVMLError(Exception):
         """As the library's own."""
 
-    def __init__(self, names: tuple[str, ...] = ("A100", "H100", "T4"), *, driver: bool = True) -> None:
-        self._names, self._driver = names, driver
+    def __init__(
+        self, names: tuple[str, ...] = ("A100", "H100", "T4"), *, driver: bool = True, divided: tuple[int, ...] = ()
+    ) -> None:
+        self._names, self._driver, self._divided = names, driver, divided
         self.open = False
 
     def nvmlInit(self) -> None:  # noqa: N802 - the library's name, as all below
@@ -49,12 +51,25 @@ class FakeNvml:
         return (8, 0) if isinstance(handle, str) else [(8, 0), (9, 0), (7, 5)][handle]
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
-        if handle in {2, "MIG-5c"}:
+        if handle == 2 or isinstance(handle, str):
             raise self.NVMLError
         return SimpleNamespace(total=[40, 80][handle] * 10**9)
 
     def nvmlDeviceGetPciInfo(self, handle: int | str) -> SimpleNamespace:  # noqa: N802
         return SimpleNamespace(busId=b"00000000:01:00.0" if isinstance(handle, str) else b"00000000:0%d:00.0" % handle)
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
+        if handle == 2:
+            raise self.NVMLError  # a device that cannot be divided
+        return [int(handle in self._divided), 0]
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, _: int) -> int:  # noqa: N802
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: int, index: int) -> str:  # noqa: N802
+        if (handle, index) not in {(0, 2), (0, 3), (1, 0)}:
+            raise self.NVMLError
+        return f"MIG-{handle}{index}"
 
     def nvmlDeviceGetUUID(self, handle: int | str) -> str:  # noqa: N802
         return handle if isinstance(handle, str) else UUIDS[handle]
@@ -92,6 +107,13 @@ def test_the_devices_are_those_that_cuda_leaves_visible_in_its_order(visible, na
 def test_without_the_variable_all_devices_are_listed(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert names_of(FakeNvml()) == ["A100", "H100", "T4"]
+
+
+@pytest.mark.parametrize(("visible", "seen"), [(None, ["MIG-02"]), ("1,0", ["MIG-10"]), ("2", ["GPU-9f9f2222"])])
+def test_of_divided_devices_the_first_part_is_seen_and_nothing_else(monkeypatch, visible, seen):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = find_accelerators(FakeNvml(divided=(0, 1)), visible)
+    assert [each.uuid for each in found.devices] == seen
 
 
 def test_the_variable_of_this_process_decides_where_no_other_is_given(monkeypatch):

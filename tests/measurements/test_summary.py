@@ -247,6 +247,26 @@ def test_a_trial_that_was_checked_with_fewer_workers_is_flagged(store, checked, 
     assert [flag for flag in of(summarise(store), trial).flags if "checked" in flag] == flags
 
 
+@pytest.mark.parametrize(
+    ("device", "time_s", "tick_s", "share"),
+    [
+        ("cuda", 0.0005, 5e-6, "1 %"),
+        ("cuda", 0.0005, None, "an unknown part"),
+        ("cuda", 0.002, 5e-6, None),
+        ("cpu", 0.0005, 5e-6, None),
+    ],
+)
+def test_steps_of_a_device_that_are_short_beside_its_clock_are_flagged(store, device, time_s, tick_s, share):
+    trial = a_trial(framework="pytorch", device=device)
+    store.add_trial(trial)
+    for number in range(2):
+        worker = a_worker(np.cumsum([time_s] * 50).tolist())
+        worker.facts["tick_s"] = tick_s
+        store.append(a_launch(trial, number, workers=[worker]))
+    flags = [flag for flag in of(summarise(store), trial).flags if "under 1 ms" in flag]
+    assert flags == ([f"steps under 1 ms: its framework's clock takes {share} of a step"] if share else [])
+
+
 def test_noise_is_flagged_with_its_share_of_the_launches_and_its_amount(store):
     trial = a_trial()
     store.add_trial(trial)

@@ -13,12 +13,27 @@ ADAPTER = '''\
 import numpy
 
 from steptime.worker.back_end import ADDED, FED, REPLACED, BackEnd, Message
+from steptime.worker.clock import StepClock
 from steptime.worker.framework import Framework
 from steptime.worker.rendezvous import Rendezvous
 
 
 def open_back_end(job, place):
     return Adding(job, place)
+
+
+class Queue(StepClock):
+    """A device on which each run ends a second after the one before, whatever the host's clock says."""
+
+    def __init__(self):
+        self._count = 0
+
+    def tick(self):
+        self._count += 1
+
+    def drain(self):
+        ends, self._count = [float(number) for number in range(self._count)], 0
+        return ends
 
 
 class Adding(BackEnd):
@@ -63,6 +78,9 @@ class Sum(Message):
         if wrong:
             self._total = self._total + numpy.eye(1, self._count, 3, dtype=numpy.float32)[0]
         self._first = False
+
+    def clock(self):
+        return Queue() if self._operation == "allreduce_queued" else super(Sum, self).clock()
 
     def result(self):
         if self._operation == "incast":
@@ -131,6 +149,13 @@ def test_a_visit_has_one_run_that_is_not_timed_and_those_that_are(tmp_path):
         for visit in each.record("net")["visits"]:
             assert len(visit["ends_s"]) == 1 + 4
             assert visit["ends_s"] == sorted(visit["ends_s"])
+
+
+def test_runs_that_a_device_queues_end_when_its_clock_says(tmp_path):
+    for each in play_net(tmp_path, operations=["allreduce_queued"]):
+        found = each.record("net")
+        assert {tuple(visit["ends_s"]) for visit in found["visits"]} == {(0.0, 1.0, 2.0, 3.0, 4.0)}
+        assert (found["checks"], found["wrong"]) == (len(SIZES) * (1 + 3), 0)
 
 
 def test_one_way_of_a_byte_is_measured_to_every_other_worker(tmp_path):

@@ -1,7 +1,9 @@
-"""At every barrier of a breakdown a device is idle, so that all workers' devices begin a step together."""
+"""A breakdown on devices: blocks begin together on idle devices, and steps follow each other as in training."""
 
 import itertools
+import math
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -76,9 +78,71 @@ def test_a_device_is_idle_at_every_barrier_of_several_workers(monkeypatch):
     assert not any(met)
 
 
-@pytest.mark.parametrize(("device", "workers"), [("cuda", 1), ("cpu", 2)], ids=["alone", "on a processor"])
-def test_who_meets_nobody_or_has_no_device_runs_ahead_as_in_training(monkeypatch, device, workers):
-    assert any(unfinished_at_barriers(monkeypatch, device, workers))
+def test_a_processor_runs_ahead_of_its_engine_as_in_training(monkeypatch):
+    assert any(unfinished_at_barriers(monkeypatch, "cpu", workers=2))
+
+
+class SimulatedDevice:
+    """A host and the queue of a device in simulated time: issuing takes the host a while, computing the device."""
+
+    def __init__(self, issue_s: float) -> None:
+        self.now = self._free_at = 0.0
+        self._issue_s = issue_s
+
+    def stage(self, seconds: float) -> Callable[[], None]:
+        def issue() -> None:
+            self.now += self._issue_s  # the first kernel begins when all are issued: the latency at its largest
+            self._free_at = max(self.now, self._free_at) + seconds
+
+        return issue
+
+    def event(self) -> float:
+        return max(self.now, self._free_at)
+
+    def wait(self) -> None:
+        self.now = max(self.now, self._free_at)
+
+
+@pytest.mark.parametrize("issue_s", [0.0, 0.2, 0.9])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_time_in_which_a_host_issues_a_step_is_in_no_phase_of_a_device(monkeypatch, issue_s, workers):
+    """A step that began on an idle device would last longer by just that."""
+    device = SimulatedDevice(issue_s)
+    lasting = {"forward": 1.0, "backward": 1.3, "local": 1.4, "exchange": 1.7}
+    stages = {name: device.stage(seconds) for name, seconds in lasting.items()}
+    session = SimpleNamespace(
+        step=device.stage(1.7),
+        wait=device.wait,
+        clock=lambda: EventClock(device.event, lambda first, last: last - first, device.wait),
+        batches_ahead=lambda: 0,
+        ablate=lambda: SimpleNamespace(stages=lambda: stages, marks=()),
+    )
+
+    class Meeting:
+        def __init__(self, _: object) -> None:
+            self.from_first = lambda value: value
+            self.clock_offset = lambda: 0.0
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            """Nobody is left."""
+
+        def barrier(self) -> None:
+            device.now += 0.05
+
+    monkeypatch.setattr(ablation, "Rendezvous", Meeting)
+    schedule = {"warmup_steps": 2, "seconds": 300.0, "min_blocks": 3, "max_blocks": 3, "max_steps": 9}
+    job = {"device": "cuda", "schedule": schedule, "seed": 1}
+    written: dict[str, Any] = {}
+    records = SimpleNamespace(write=lambda _, **fields: written.update(fields))
+
+    ablation.run_ablation(session, job, SimpleNamespace(workers=workers), records)
+
+    for name, seconds in {**lasting, "step": 1.7}.items():
+        for block in written["stages"][name]:
+            assert all(math.isclose(each, seconds, abs_tol=1e-9) for each in block), name
 
 
 @pytest.mark.parametrize("marks", [("backward", "forward"), ("forward", "reduce"), ("input", "input")])

@@ -1,16 +1,19 @@
-"""How workers agree on the number of timed steps."""
+"""How workers agree on the numbers of steps: of those that are timed, and of those that warm a device up."""
 
 import json
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steptime.worker.process_context import ProcessContext
-from steptime.worker.timing import agree_on_step_count
+from steptime.worker.timing import agree_on_step_count, more_warmup, run_timed
 
 SCHEDULE = {"seconds": 1.0, "min_steps": 10, "max_steps": 500}
 
@@ -62,3 +65,68 @@ def test_a_worker_that_is_told_nothing_gives_up_and_says_who_was_silent(tmp_path
 def test_the_number_appears_whole_or_not_at_all(tmp_path):
     agree_on_step_count(context_of(tmp_path, 0), ends(0.01), SCHEDULE)
     assert [path.name for path in tmp_path.iterdir()] == ["step_count.json"]
+
+
+WARM = {**SCHEDULE, "warmup_seconds": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("gaps", "more"),
+    [
+        ([0.1] * 4, 47),  # 4.6 s are left
+        ([9.0, 9.0], 2),  # of five steps
+        ([], 4),
+        ([0.01] * 100, 401),
+        ([0.0001] * 10, 500),  # the most of the schedule
+        ([0.2] * 30, 0),
+        ([0.2] * 20 + [0.25] * 10, 10),  # clocks went down: half as long once more
+    ],
+)
+def test_a_device_is_warm_after_five_steps_and_five_seconds_when_its_steps_are_steady(gaps, more):
+    assert more_warmup(gaps, WARM) == pytest.approx(more, abs=1)
+
+
+class Heating:
+    """A session and its clock in simulated time: a step takes longer and longer, for so many steps."""
+
+    def __init__(self, heating: int) -> None:
+        self._now, self._steps, self._heating = 0.0, 0, heating
+        self._ends: list[float] = []
+
+    def step(self) -> None:
+        self._steps += 1
+        self._now += 0.1 + 0.001 * min(self._steps, self._heating)
+
+    def tick(self) -> None:
+        self._ends.append(self._now)
+
+    def drain(self) -> list[float]:
+        ends, self._ends = self._ends, []
+        return ends
+
+    def clock(self) -> "Heating":
+        return self
+
+    def wait(self) -> None:
+        """Nothing is under way."""
+
+    staleness = wait
+
+    def loss(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("heating", [0, 60, 120])
+def test_steps_of_a_device_are_timed_when_it_is_as_hot_as_it_gets(tmp_path, heating):
+    records: dict[str, dict[str, Any]] = {}
+    write = SimpleNamespace(write=lambda kind, **fields: records.update({kind: fields}))
+    job = {"schedule": {**WARM, "warmup_steps": 3}}
+
+    run_timed(Heating(heating), job, context_of(tmp_path, 0), write)
+
+    warm = records["warmup"]["ends_s"]
+    assert warm[-1] - warm[0] >= 5.0
+    ends = [records["steps"]["origin_s"], *records["steps"]["ends_s"]]
+    gaps = [later - earlier for earlier, later in pairwise(ends)]
+    assert max(gaps) / min(gaps) < 1.02
+    assert records["steps"]["tick_s"] >= 0.0

@@ -1,6 +1,8 @@
 """The CUDA devices of this host that a process may use, asked of NVIDIA's management library without any framework."""
 
+import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -67,6 +69,9 @@ class NvmlFunctions(Protocol):
     def nvmlDeviceGetCudaComputeCapability(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
     def nvmlDeviceGetMemoryInfo(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
     def nvmlDeviceGetPciInfo(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetMigMode(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetMaxMigDeviceCount(self, handle: Any) -> Any: ...  # noqa: ANN401, N802
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: Any, index: int) -> Any: ...  # noqa: ANN401, N802
 
 
 def find_accelerators(nvml: NvmlFunctions | None = None, visible: str | None = None) -> Accelerators:
@@ -91,26 +96,51 @@ def find_accelerators(nvml: NvmlFunctions | None = None, visible: str | None = N
         return Accelerators()
     try:
         driver = _text(nvml.nvmlSystemGetDriverVersion())
-        if visible is not None and visible.startswith("MIG-"):  # CUDA uses one instance of a divided device at most
-            handles = [nvml.nvmlDeviceGetHandleByUUID(visible.split(",")[0].strip())]
-            return Accelerators(tuple(_accelerator(nvml, each) for each in handles), driver)
-        handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
-        found = [_accelerator(nvml, handle) for handle in handles]
+        return Accelerators(tuple(_accelerator(nvml, each) for each in device_handles(nvml, visible)), driver)
     except nvml.NVMLError:
         return Accelerators()
     finally:
         nvml.nvmlShutdown()
+
+
+def device_handles(nvml: NvmlFunctions, visible: str | None) -> list[Any]:
+    """Return the management library's handles of the CUDA devices that a process sees, in its order.
+
+    Where a device is divided (MIG), a process sees one instance and nothing else: the one that is named, or the first.
+
+    Args:
+        nvml: the management library, which has been started.
+        visible: the value of ``CUDA_VISIBLE_DEVICES``; None if it is not set.
+
+    Raises the library's ``NVMLError``.
+    """
+    if visible is not None and visible.startswith("MIG-"):
+        return [nvml.nvmlDeviceGetHandleByUUID(visible.split(",")[0].strip())]
+    handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     if visible is not None:
-        found = [found[index] for index in visible_devices(visible, [each.uuid for each in found])]
-    return Accelerators(tuple(found), driver)
+        uuids = [_text(_ask(nvml, "nvmlDeviceGetUUID", handle) or "") for handle in handles]
+        handles = [handles[index] for index in visible_devices(visible, uuids)]
+    divided = [handle for handle in handles if (_ask(nvml, "nvmlDeviceGetMigMode", handle) or (0,))[0]]
+    return list(_instances(nvml, divided))[:1] if divided else handles
+
+
+def _instances(nvml: NvmlFunctions, divided: list[Any]) -> Iterator[Any]:
+    for handle in divided:
+        for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            with contextlib.suppress(nvml.NVMLError):  # there may be fewer than there can be
+                yield nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
+
+
+def _ask(nvml: NvmlFunctions, question: str, handle: Any) -> Any:  # noqa: ANN401 - the library's
+    try:
+        return getattr(nvml, question)(handle)
+    except (nvml.NVMLError, AttributeError):  # a device, or an old library, without an answer
+        return None
 
 
 def _accelerator(nvml: NvmlFunctions, handle: Any) -> Accelerator:  # noqa: ANN401 - the library's
     def ask(question: str) -> Any:  # noqa: ANN401
-        try:
-            return getattr(nvml, question)(handle)
-        except (nvml.NVMLError, AttributeError):
-            return None
+        return _ask(nvml, question, handle)
 
     capability, memory = ask("nvmlDeviceGetCudaComputeCapability"), ask("nvmlDeviceGetMemoryInfo")
     bus = ask("nvmlDeviceGetPciInfo")

@@ -81,7 +81,7 @@ class BackEndSupport(_ManifestForm):
     summary: str
     strategy: str
     """The strategy whose launcher, servers and scheduler it needs."""
-    operations: list[Literal["allreduce", "push_pull", "incast"]]
+    operations: list[Literal["allreduce", "allreduce_queued", "push_pull", "incast"]]
     options: dict[str, OptionValue] = Field(default_factory=dict)
     """Values of the framework's options that choose this back end, where they are not the defaults."""
     device: Literal["cpu", "cuda"] = "cpu"

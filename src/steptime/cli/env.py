@@ -223,6 +223,7 @@ def _check_device(device: str) -> None:
 def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[list[EnvironmentSpec], dict[str, str]]":
     """Return the chosen environments for a device, and why there is none, by framework, for the others."""
     from steptime.catalog.accelerators import find_accelerators
+    from steptime.catalog.loaders import SYNTHETIC
     from steptime.catalog.manifest import load_manifests
     from steptime.errors import EnvironmentFailure
     from steptime.runner.preparation import DATA_ENVIRONMENT, environment_spec
@@ -236,11 +237,14 @@ def _for_device(names: list[str], device: str, *, everything: bool) -> "tuple[li
         return [spec for spec in named if spec.name in usual], {}
     specs, refused = [], {}
     for spec in _chosen(names, everything=everything):
-        if spec.name not in manifests:
+        framework, _, loader = spec.name.partition("-")
+        has_loader = framework in manifests and loader in manifests[framework].loader_environments
+        if spec.name not in manifests and not (has_loader and spec.name in names):
             specs += [spec] * (spec.name in names)
             continue
         try:
-            specs.append(environment_spec(manifests[spec.name], None, device, accelerators))
+            chosen = loader if has_loader else SYNTHETIC.name
+            specs.append(environment_spec(manifests[framework], None, device, accelerators, chosen))
         except EnvironmentFailure as failure:
             refused[spec.name] = str(failure)
     return specs, refused

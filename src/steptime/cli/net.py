@@ -29,7 +29,8 @@ def net(
     workers: Annotated[str, typer.Option(help="How many, separated by commas.")] = "2",
     sizes: Annotated[str, typer.Option(help="Of one worker's message, separated by commas.")] = _SIZES,
     operations: Annotated[
-        str, typer.Option(help="allreduce, push_pull, incast, separated by commas [default: all of a back end].")
+        str,
+        typer.Option(help="Of allreduce, allreduce_queued, push_pull, incast, by commas [default: all of a back end]."),
     ] = "",
     launcher: Annotated[
         str,

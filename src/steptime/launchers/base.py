@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from steptime.errors import LaunchError
 from steptime.launchers.hosts.host_facts import FIRST_PORT, LAST_PORT, ports_free_at
-from steptime.launchers.isolation import made_network
+from steptime.launchers.isolation import made_network, require_device_file
 from steptime.launchers.processes import watch
 from steptime.launchers.request import Isolation, LaunchOutcome, Process, Request
 
@@ -75,6 +75,8 @@ class AbstractLauncher(abc.ABC):
         marker = uuid.uuid4().hex
         ports = free_ports(1 + request.workers + request.servers, LOCALHOST)
         kind = self.isolation(request.isolation)
+        if request.on_devices:
+            require_device_file(kind)
         with made_network(kind, request.folder) if kind else nullcontext():
             outcome = watch(self.plan(request, marker, ports), request, marker)
         return replace(outcome, isolation=kind)

@@ -9,7 +9,9 @@ the same number as outside.
 import contextlib
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -52,6 +54,30 @@ def isolation_on_this_host(wanted: Isolation) -> str | None:
 def entry_of(request: Request) -> tuple[str, ...]:
     """Return the command that enters the network of a launch from its run folder; empty where it has none."""
     return (sys.executable, "-I", "-S", ENTRY, PLAN, "0") if isolation_on_this_host(request.isolation) else ()
+
+
+DRIVER, UNIFIED_MEMORY = Path("/proc/driver/nvidia"), Path("/dev/nvidia-uvm")
+MAKE_DEVICE_FILE = "nvidia-modprobe -u -c=0"
+
+
+def require_device_file(kind: str | None) -> None:
+    """Make the device file of CUDA's unified memory, where a launch is to run in a user namespace and cannot.
+
+    CUDA makes it by a program of the driver that runs as root, whoever starts it; within a user namespace it does not.
+
+    Raises LaunchError where it cannot be made.
+    """
+    if kind != USER_NAMESPACE or not DRIVER.exists() or UNIFIED_MEMORY.exists():
+        return
+    program, *arguments = MAKE_DEVICE_FILE.split()
+    if found := shutil.which(program):
+        subprocess.run([found, *arguments], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if not UNIFIED_MEMORY.exists():
+        message = (
+            f"CUDA needs {UNIFIED_MEMORY}, which is missing, and which nothing in a {kind} can make; make it once "
+            f"after each start of the machine (sudo {MAKE_DEVICE_FILE}), or set isolation: off"
+        )
+        raise LaunchError(message)
 
 
 @contextlib.contextmanager

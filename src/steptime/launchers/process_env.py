@@ -140,16 +140,19 @@ def server_pins(request: Request) -> list[tuple[int, ...]]:
 def pins(request: Request) -> list[tuple[int, ...]]:
     """Return the cores of each worker: as many neighbours as it shall have, starting over when they run out.
 
-    Where the cores next to the workers' devices are known, a worker has its own among those of its device.
+    Where the cores next to the workers' devices are known, a worker has its own among those of its device. On a device
+    it has its share of them: while one thread issues the work, others copy, read and communicate.
     """
     if not request.cores:
         return []
     near = request.device_cores or (request.cores,)
+    groups = [near[rank % len(near)] or request.cores for rank in range(request.workers)]
+    shares = request.on_devices and request.cores_per_worker is None
     given: dict[tuple[int, ...], int] = {}
     found = []
-    for rank in range(request.workers):
-        cores = near[rank % len(near)] or request.cores
+    for cores in groups:
         start = given.get(cores, 0)
-        given[cores] = start + request.cores_of_each
+        share = len(cores) // groups.count(cores) if shares else 0
+        given[cores] = start + max(request.cores_of_each, share)
         found.append(tuple(sorted({cores[index % len(cores)] for index in range(start, given[cores])})))
     return found

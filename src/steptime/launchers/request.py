@@ -33,7 +33,7 @@ class Request:
     threads: int = 1
     """Compute threads of each worker and each server."""
     cores_per_worker: int | None = None
-    """Cores that a worker is pinned to; None for as many as it has threads."""
+    """Cores that a worker is pinned to; None for as many as it has threads, on devices for its share of those near."""
     environment_variables: dict[str, str] = field(default_factory=dict)
     """What the study sets in the environment of every process, beside what the launcher sets."""
     cores: tuple[int, ...] = ()

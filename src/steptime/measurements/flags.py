@@ -4,6 +4,7 @@ A flag never removes a measurement.
 """
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from steptime.catalog.options import Tuning
@@ -28,6 +29,7 @@ RECORDS_SET_ASIDE = "records set aside"
 OVERCOMMITTED = "more workers than cores"
 SINGLE_LAUNCH = "single launch: its interval leaves out how launches differ"
 STALLS = ("stalls", "steps spread widely")
+SHORT_STEPS = "steps under 1 ms"
 POOLED_SINGLE_LAUNCH = "single launch: its interval takes from other trials how launches differ"
 
 
@@ -57,11 +59,28 @@ def trial_flags(
     found += pooled_versions([versions_of(launch) for launch in [*launches, *apart]])
     found += [*pooled_schedules(launches), *pooled_schedules(apart), *pooled_isolation(launches)]
     found += [*pooled_sites(launches), *pooled_hosts(launches)]
+    if trial.device != "cpu":
+        found += _short_steps(launches)
     if len(launches) == 1:
         found.append(SINGLE_LAUNCH)
     if failed:
         found.append(f"{failed} of {failed + len(launches)} launches failed")
     return found
+
+
+_SHORT_S = 1e-3
+"""Of a step on a device: a clock marks its end by work of its own, which is of some microseconds."""
+
+
+def _short_steps(launches: Sequence[Launch]) -> list[str]:
+    """Return the flag of steps so short that the clocks of frameworks, which differ, are a part of them."""
+    workers = [worker for launch in launches for worker in launch.workers if worker.ends_s]
+    steps = [(worker.ends_s[-1] - worker.origin_s) / len(worker.ends_s) for worker in workers]
+    if not steps or (step_s := median(steps)) >= _SHORT_S:
+        return []
+    ticks = [worker.facts["tick_s"] for worker in workers if worker.facts.get("tick_s")]
+    share = f"{100.0 * median(ticks) / step_s:.2g} %" if ticks else "an unknown part"
+    return [f"{SHORT_STEPS}: its framework's clock takes {share} of a step"]
 
 
 def stall_flag(stalls: Stalls) -> str:

@@ -1,86 +1,18 @@
-"""The fingerprint of the machine that a study runs on, with clocks, heat and limits of its NVIDIA GPUs."""
+"""The fingerprint of the machine that a study runs on."""
 
-import contextlib
 import hashlib
 import hmac
 import os
 import platform
 import socket
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pynvml
-
 import steptime
 from steptime.catalog.accelerators import find_accelerators
+from steptime.measurements.gpus import gpu_links, gpu_states
 from steptime.measurements.kernel_counters import meminfo, quota_cores
-
-
-@dataclass(frozen=True)
-class GpuState:
-    """One GPU at one moment; None if its driver does not say."""
-
-    name: str
-    memory_bytes: float | None
-    temperature_c: float | None
-    sm_hz: float | None
-    throttle_reasons: float | None
-    """The driver's bit mask."""
-    throttled_s: float | None
-    """Seconds since boot in which heat or power limits held the clocks down."""
-    processes: float | None
-    """Compute processes on it."""
-
-
-def gpu_states() -> list[GpuState]:
-    """Return the state of every GPU; an empty list where there is none, or no driver."""
-    library = _library()
-    if library is None:
-        return []
-    states: list[GpuState] = []
-    with contextlib.suppress(library.NVMLError):
-        handles = [library.nvmlDeviceGetHandleByIndex(index) for index in range(library.nvmlDeviceGetCount())]
-        states = [_state(library, handle) for handle in handles]
-    return states
-
-
-@cache
-def _library() -> Any:  # noqa: ANN401 - an untyped module
-    try:
-        pynvml.nvmlInit()
-    except Exception:  # noqa: BLE001 - whatever a driver's library does, a launch is measured without it
-        return None
-    return pynvml
-
-
-def _state(library: Any, handle: Any) -> GpuState:  # noqa: ANN401 - an untyped module
-    def ask(question: str, *arguments: Any) -> Any:  # noqa: ANN401
-        try:
-            return getattr(library, question)(handle, *arguments)
-        except (library.NVMLError, AttributeError):
-            return None
-
-    name, memory = ask("nvmlDeviceGetName"), ask("nvmlDeviceGetMemoryInfo")
-    clock = ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_SM)
-    processes = ask("nvmlDeviceGetComputeRunningProcesses")
-    policies = (library.NVML_PERF_POLICY_THERMAL, library.NVML_PERF_POLICY_POWER)
-    held = [ask("nvmlDeviceGetViolationStatus", policy) for policy in policies]
-    return GpuState(
-        name=name.decode() if isinstance(name, bytes) else str(name),
-        memory_bytes=None if memory is None else float(memory.total),
-        temperature_c=_number(ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)),
-        sm_hz=None if clock is None else clock * 1e6,
-        throttle_reasons=_number(ask("nvmlDeviceGetCurrentClocksThrottleReasons")),
-        throttled_s=None if None in held else sum(each.violationTime for each in held) * 1e-9,
-        processes=None if processes is None else float(len(processes)),
-    )
-
-
-def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever the driver reports
-    return None if value is None else float(value)
-
 
 _MACHINE_ID = "/etc/machine-id"
 _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
@@ -101,12 +33,14 @@ def fingerprint(*, alone: bool = True) -> dict[str, Any]:
 
     ``cores`` are the physical cores that this process may use, ``threads`` their hardware threads, ``quota_cores``
     the limit of control groups, ``memory_bytes`` all memory, ``gpus`` the devices that ``CUDA_VISIBLE_DEVICES`` leaves
-    visible, in the order in which workers use them, ``id`` that of ``machine_id``.
+    visible, in the order in which workers use them, ``gpu_links`` how each two of them are connected, ``id`` that of
+    ``machine_id``.
 
     Args:
         alone: False where any host of a site may run the study; ``id`` is then None.
     """
-    usable, accelerators = os.sched_getaffinity(0), find_accelerators()
+    usable, accelerators, links = os.sched_getaffinity(0), find_accelerators(), gpu_links()
+    limits = [state.power_limit_w for state in gpu_states()]
     return {
         "hostname": socket.gethostname(),
         "id": machine_id() if alone else None,
@@ -119,7 +53,15 @@ def fingerprint(*, alone: bool = True) -> dict[str, Any]:
         "memory_bytes": meminfo().get("MemTotal"),
         "kernel": platform.release(),
         "os": _os_name(),
-        "gpus": [{"name": each.name, "memory_bytes": each.memory_bytes} for each in accelerators.devices],
+        "gpus": [
+            {
+                "name": each.name,
+                "memory_bytes": each.memory_bytes,
+                **({"power_limit_w": limit} if (limit := dict(enumerate(limits)).get(place)) else {}),
+            }
+            for place, each in enumerate(accelerators.devices)
+        ],
+        **({"gpu_links": links} if links else {}),
         "gpu_driver": accelerators.driver,
         "python": platform.python_version(),
         "steptime": steptime.__version__,

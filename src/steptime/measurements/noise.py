@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from steptime.measurements.gpus import GpuState, gpu_states, most
 from steptime.measurements.kernel_counters import (
     cgroup_throttled_s,
     cpu_hz,
@@ -21,7 +22,6 @@ from steptime.measurements.kernel_counters import (
     swapped_in_pages,
     thermal_throttles,
 )
-from steptime.measurements.machine import GpuState, gpu_states
 
 FOREIGN_CORES = 0.1
 """Cores kept busy by others."""
@@ -29,6 +29,8 @@ STEAL_SHARE = 0.01
 """Share of the machine's time that its host gave to others."""
 THROTTLED_SHARE = 0.01
 """Share of the launch in which a limit (container quota, GPU heat or power) held it back."""
+HELD_BACK_SHARE = 0.1
+"""Share of the moments of the timed steps in which a limit held a GPU's clocks down; a few are far apart."""
 MEMORY_LEFT_SHARE = 0.05
 """Share of memory that was still available."""
 
@@ -181,6 +183,8 @@ _RULES = (
     ("thermal_throttles", 0.0, "throttled: the CPU was too hot"),
     ("cgroup_throttled_share", THROTTLED_SHARE, "throttled: a container's CPU quota"),
     ("gpu_throttled_share", THROTTLED_SHARE, "throttled: a GPU's heat or power limit"),
+    ("gpu_held_back_share", HELD_BACK_SHARE, "throttled: a GPU's clocks while steps were timed"),
+    ("gpu_processes", 1.0, "noisy: other processes on a GPU"),
     ("swapped_in_pages", 0.0, "noisy: memory was swapped in"),
 )
 """A quantity, the most of it that is usual, and the flag of a launch that has more."""
@@ -244,14 +248,6 @@ def _gpu_difference(before: list[GpuState], after: list[GpuState], wall: float) 
     pairs = list(zip(before, after, strict=False))
     held = [_share(new.throttled_s, old.throttled_s, wall) for old, new in pairs]
     return {
-        "gpu_temperature_c_after": _most([new.temperature_c for _, new in pairs]),
-        "gpu_sm_hz_before": _most([old.sm_hz for old, _ in pairs]),
-        "gpu_sm_hz_after": _most([new.sm_hz for _, new in pairs]),
-        "gpu_throttle_reasons_after": _most([new.throttle_reasons for _, new in pairs]),
-        "gpu_throttled_share": _most(held),
-        "gpu_processes_before": _most([old.processes for old, _ in pairs]),
+        "gpu_throttled_share": most(held),
+        "gpu_processes_before": most([old.processes for old, _ in pairs]),
     }
-
-
-def _most(values: list[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)

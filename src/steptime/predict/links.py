@@ -158,18 +158,22 @@ def benchmarked_link(row: NetLink, *, between_hosts: bool, nominal_rate: float |
 
 
 def benchmark_of(key: GroupKey, deployment: Deployment, net: Sequence[NetLink]) -> NetLink | None:
-    """Return the benchmark of the same back end over the same kind of link, of the nearest number of workers."""
-    operation = "push_pull" if strategy_named(key.strategy).servers else "allreduce"
+    """Return the benchmark of the same back end over the same kind of link, of the nearest number of workers.
+
+    Of messages that a device queues, as training sends them, where these were measured.
+    """
+    operations = ("push_pull",) if strategy_named(key.strategy).servers else ("allreduce_queued", "allreduce")
     found = [
         row
         for row in net
         if (row.framework == key.framework or (row.framework == ANY_FRAMEWORK and key.device == "cuda"))
-        and row.operation == operation
+        and row.operation in operations
         and row.between_hosts == deployment.crosses
         and _alike(row.nominal_rate, deployment.bandwidth)
         and row.delay_s == deployment.delay_s
     ]
-    return min(found, key=lambda row: abs(row.workers - deployment.workers), default=None)
+    key_of = lambda row: (abs(row.workers - deployment.workers), operations.index(row.operation))  # noqa: E731
+    return min(found, key=key_of, default=None)
 
 
 def _alike(one: float | None, other: float | None) -> bool:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steptime.measurements.flags import RECORDS_SET_ASIDE, STALLS
+from steptime.measurements.flags import RECORDS_SET_ASIDE, SHORT_STEPS, STALLS
 from steptime.measurements.pooled_conditions import SEVERAL_SITES
 from steptime.measurements.set_aside import SetAside, counted
 from steptime.measurements.summary_form import EquivalenceSummary, Summary, TrialSummary
@@ -66,6 +66,13 @@ _MARKS = (
         ),
     ),
     (STALLS[1], "No kind of step is much longer, and yet the mean, which is the step time, is not near the median."),
+    (
+        SHORT_STEPS,
+        (
+            "Frameworks have different clocks on devices, whose own time is a part of each step. Differences of some "
+            "microseconds, and of the median, p90 and p99 altogether, may be those of the clocks."
+        ),
+    ),
     (
         "single launch: its interval takes",
         "How launches differ was estimated from the other trials; this trial's own launch cannot confirm it.",

@@ -1,5 +1,6 @@
 """The examination of this machine: what it has for measuring, what is missing, and the command that mends it."""
 
+import contextlib
 import os
 import shutil
 import sys
@@ -17,11 +18,18 @@ from steptime.datasets.builtins import BUILTINS
 from steptime.environments.cache import cache_folder
 from steptime.environments.kinds import find_ready
 from steptime.environments.pythons import choose_python
+from steptime.environments.subprocesses import ask
 from steptime.errors import EnvironmentFailure
 from steptime.launchers.emulation.control_groups import find_groups
 from steptime.launchers.emulation.delay_switch import can_switch
 from steptime.launchers.emulation.requirements import is_privileged, kernel_delays, missing_requirement
-from steptime.launchers.isolation import NO_NAMESPACE, isolation_kind
+from steptime.launchers.isolation import (
+    MAKE_DEVICE_FILE,
+    NO_NAMESPACE,
+    UNIFIED_MEMORY,
+    USER_NAMESPACE,
+    isolation_kind,
+)
 from steptime.launchers.table import LAUNCHERS
 from steptime.measurements.kernel_counters import quota_cores
 from steptime.runner.host import SHARED_MEMORY, shared_memory_bytes, usable_cores
@@ -35,6 +43,7 @@ _ROOM_BYTES = 6 * 2**30
 _SHARED_BYTES = 2**30
 """Of /dev/shm: two batches of each of eight helpers, of 112 images of 3x224x224."""
 _SHARE = "docker run --shm-size=2g, or --ipc=host; Kubernetes: an emptyDir of medium Memory at /dev/shm"
+_LIMIT_S = 60.0
 _BUSY_CORES = 0.25
 """A load per core above this makes quiet measurements unlikely."""
 
@@ -60,7 +69,7 @@ def examine() -> Iterator[MachineFinding]:
     yield _disk()
     yield _load()
     yield _frequency()
-    yield _cuda()
+    yield from _cuda()
     yield _mpi()
     yield _emulation()
     yield _isolation()
@@ -146,12 +155,30 @@ def _frequency() -> MachineFinding:
     return MachineFinding("frequency", "ok", "governor 'performance'")
 
 
-def _cuda() -> MachineFinding:
+def _cuda() -> Iterator[MachineFinding]:
     found = find_accelerators()
     names = [each.name for each in found.devices]
     if not names:
-        return MachineFinding("cuda", "note", "no CUDA device; studies with device: auto use the processor")
-    return MachineFinding("cuda", "ok", f"{', '.join(names)}, driver {found.driver}")
+        yield MachineFinding("cuda", "note", "no CUDA device; studies with device: auto use the processor")
+        return
+    yield MachineFinding("cuda", "ok", f"{', '.join(names)}, driver {found.driver}")
+    if isolation_kind() == USER_NAMESPACE and not UNIFIED_MEMORY.exists():
+        detail = f"there is no {UNIFIED_MEMORY}, without which CUDA starts in no {USER_NAMESPACE}"
+        yield MachineFinding("cuda device file", "note", detail, f"sudo {MAKE_DEVICE_FILE}")
+    if lacking := _lacking_for_kernels():
+        detail = f"this machine lacks {' and '.join(lacking)}, so that the tier 'tuned' trains without torch.compile"
+        yield MachineFinding("cuda compiler", "note", detail, f"sudo apt-get install {' '.join(lacking)}")
+
+
+def _lacking_for_kernels() -> list[str]:
+    """Return Debian's packages of what torch compiles with for devices, and this machine lacks."""
+    lacking = [] if any(map(shutil.which, ("gcc", "clang"))) else ["gcc"]
+    with contextlib.suppress(EnvironmentFailure):  # no Python for it: its own line says so
+        python, version = choose_python("pytorch", load_manifests()["pytorch"].python)
+        _, folder = ask([str(python), "-c", "import sysconfig; print(sysconfig.get_path('include'))"], _LIMIT_S)
+        if not Path(folder.strip(), "Python.h").exists():
+            lacking.append(f"python{version}-dev")
+    return lacking
 
 
 def _mpi() -> MachineFinding:

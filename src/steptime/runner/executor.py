@@ -18,6 +18,7 @@ from steptime.environments.kinds import ReadyEnvironment
 from steptime.errors import LaunchError, StoreError
 from steptime.launchers.request import LATE, Isolation, LaunchOutcome
 from steptime.launchers.table import launcher_named
+from steptime.measurements.gpus import GpuSamples
 from steptime.measurements.machine import machine_id
 from steptime.measurements.noise import difference, flags, of_counters, snapshot, worst
 from steptime.plain_file import PlainFolder
@@ -162,12 +163,14 @@ class Executor:
         started_at, before, own_before = datetime.now(UTC), snapshot(), _children_cpu_s()
         started = time.monotonic()
         around = self._around(folder)
+        samples: GpuSamples | None = None
         for _ in range(2):
             try:
                 around.remove(folder)
                 around.make(folder, mode=0o700)
                 make_run_folder(folder, manifest.folder, job, manifest.libraries, manifest.name)
-                outcome = launcher_named(configuration.launcher).run(request)
+                with GpuSamples() if request.on_devices else contextlib.nullcontext() as samples:
+                    outcome = launcher_named(configuration.launcher).run(request)
                 collected = collect(folder)
             except (LaunchError, StoreError) as error:
                 outcome, collected = _not_launched(str(error)), Collected({})
@@ -186,7 +189,11 @@ class Executor:
                 started_at=started_at.isoformat(timespec="milliseconds"),
                 wall_s=time.monotonic() - started,
                 site=site.names if site else None,
-                noise=_noise_of_hosts(outcome) or difference(before, snapshot(), _children_cpu_s() - own_before),
+                noise=_noise_of_hosts(outcome)
+                or {
+                    **difference(before, snapshot(), _children_cpu_s() - own_before),
+                    **(samples.noise(*collected.timed(), request.workers) if samples else {}),
+                },
             )
             if not result.port_was_taken:
                 break

@@ -34,6 +34,17 @@ class TimingSchedule:
         }
 
 
+_WARM_S = 5.0
+
+
+def _warm_device(trial: Trial, seconds: float) -> dict[str, float]:
+    """Return the part of a schedule by which a device is warmed up: clocks take seconds to rise and to settle.
+
+    Empty on processors, and for a launch that does not aim for any seconds.
+    """
+    return {"warmup_seconds": _WARM_S} if trial.device == "cuda" and seconds else {}
+
+
 def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], schedule: TimingSchedule) -> dict[str, Any]:
     """Return the job that times ``trial``.
 
@@ -48,7 +59,7 @@ def timing_job(trial: Trial, workload: Workload, loader: Mapping[str, Any], sche
         "workload": workload.to_json(),
         "loader": dict(loader),
         "mode": "time",
-        "schedule": schedule.to_json(),
+        "schedule": {**schedule.to_json(), **_warm_device(trial, schedule.seconds)},
     }
 
 
@@ -76,7 +87,7 @@ def ablation_job(
         "workload": workload.to_json(),
         "loader": dict(loader),
         "mode": "ablation",
-        "schedule": asdict(schedule),
+        "schedule": {**asdict(schedule), **_warm_device(trial, schedule.seconds)},
     }
 
 

@@ -20,7 +20,7 @@ from steptime.study.host_lists import expanded_hosts
 from steptime.study.hosts import HostsChoice
 from steptime.study.quantities import MOST_PROCESSES
 
-OPERATIONS = ("allreduce", "push_pull", "incast")
+OPERATIONS = ("allreduce", "allreduce_queued", "push_pull", "incast")
 LAUNCHERS = ("auto", "local", "mpi", "emulated", "ssh", "slurm")
 LAUNCHERS_OF_THIS_HOST = ("local", "emulated")
 _MOST_BYTES = 1024**3

@@ -97,6 +97,12 @@ class Collected:
         """The ranks that have no record of ``kind``."""
         return [rank for rank in range(workers) if kind not in self.worker(rank)]
 
+    def timed(self) -> tuple[float, float]:
+        """The moments between which all workers were timed, on their monotonic clocks; no time if none was."""
+        steps = [kinds["steps"] for kinds in self.records.values() if kinds.get("steps", {}).get("ends_s")]
+        begin_s = max((each["origin_s"] for each in steps), default=0.0)
+        return begin_s, min((each["ends_s"][-1] for each in steps), default=0.0)
+
     def diverged(self) -> bool:
         """Whether the loss of a timed worker was no number."""
         timed = [kinds[kind] for kinds in self.records.values() for kind in ("warmup", "steps") if kind in kinds]
@@ -160,7 +166,7 @@ def _steps(rank: int, records: dict[str, dict[str, Any]]) -> WorkerSteps:
         ends_s=steps["ends_s"],
         loss_first=warmup["loss"],
         loss_last=steps["loss"],
-        facts={**session["facts"], **_found_threads(records)},
+        facts={**session["facts"], **_found_threads(records), "tick_s": steps.get("tick_s")},
         usage=steps["usage"],
         opened_in_s=session["opened_in_s"],
         staleness=steps.get("staleness"),

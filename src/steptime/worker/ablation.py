@@ -2,6 +2,10 @@
 
 The stages (see ``AblatedStep.stages``) take turns in blocks, in an order that is random and the same on all workers,
 so that drift hits all alike and every phase is a difference of neighbours in time. A timing run has none of this.
+
+On processors the workers begin each step of an unsynchronised stage together. On devices they begin each block
+together, and steps follow each other as in training: a step that begins on an idle device would have the time in which
+the host issues its first kernels, which the steps of the other stages hide behind the step before.
 """
 
 import random
@@ -14,12 +18,13 @@ from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
 from steptime.worker.shared_file import RecordFile
+from steptime.worker.timing import MOST_STRETCHES, more_warmup
 
 NESTED_STAGES = ("forward", "backward", "local", "exchange", "h2d", "step")
 """Each does what the one before does, and one thing more."""
 SEPARATE_STAGES = ("input", "communication", "marked")
 _UNSYNCHRONIZED = ("forward", "backward", "local", "input")
-"""Stages in which workers do not wait for each other; they are made to start every step together."""
+"""Stages in which workers do not wait for each other."""
 _FROM_THE_LOADER = ("step", "marked", "input")
 _WARM_STEPS = 3
 
@@ -36,10 +41,10 @@ def run_ablation(session: Session, job: Job, context: ProcessContext, records: R
     names = [name for name in NESTED_STAGES + SEPARATE_STAGES if name in stages]
     uncounted = {name: 1 + (session.batches_ahead() if name in _FROM_THE_LOADER else 0) for name in names}
     with Rendezvous(context) as rendezvous:
-        # An engine of a processor is not made idle at every barrier: training does not do that either.
-        drain = session.wait if job["device"] != "cpu" and context.workers > 1 else None
-        timer = _StageTimer(session.clock(), rendezvous, stages, drain)
-        timer.run("step", schedule["warmup_steps"])
+        timer = _StageTimer(session.clock(), rendezvous, stages, on_device=job["device"] != "cpu")
+        warm = timer.run("step", schedule["warmup_steps"])
+        for _ in range(MOST_STRETCHES if "warmup_seconds" in schedule else 0):
+            warm += timer.run("step", rendezvous.from_first(more_warmup(warm, schedule)))
         costs = {name: min(timer.run(name, _WARM_STEPS)) for name in names}
         blocks, steps = rendezvous.from_first(_plan(costs, uncounted, schedule))
         before = rendezvous.clock_offset()
@@ -51,11 +56,13 @@ def run_ablation(session: Session, job: Job, context: ProcessContext, records: R
             shuffled.shuffle(turn)
             order.append(turn)
             for name in turn:
+                ahead = uncounted[name]
                 rendezvous.barrier()
-                timer.run(name, uncounted[name])
                 if name == "marked":
+                    timer.run(name, ahead)
                     marked.begin_block()
-                durations[name].append(timer.run(name, steps[name]))
+                    ahead = 0
+                durations[name].append(timer.run(name, steps[name], ahead))
                 if name == "marked":
                     marked.end_block()
         clocks = [before, rendezvous.clock_offset()]
@@ -72,42 +79,33 @@ def run_ablation(session: Session, job: Job, context: ProcessContext, records: R
 
 
 class _StageTimer(object):
-    """Runs and times steps of any stage.
-
-    The device is idle after ``run``, since the clock's drain waits for it, and at every barrier within, so that all
-    workers' devices start such a step together, and not only their hosts.
-    """
+    """Runs and times steps of any stage; a device is idle before and after ``run``, since the clock's drain waits."""
 
     def __init__(
-        self,
-        clock: StepClock,
-        rendezvous: Rendezvous,
-        stages: Dict[str, Callable[[], Any]],
-        drain: Optional[Callable[[], Any]] = None,
+        self, clock: StepClock, rendezvous: Rendezvous, stages: Dict[str, Callable[[], Any]], on_device: bool
     ) -> None:
-        """Take the clock, the rendezvous and the stages; ``drain`` waits for the device, if there is one."""
+        """Take the clock, the rendezvous, the stages, and whether a device computes what the host issues."""
         self._clock = clock
         self._rendezvous = rendezvous
         self._stages = stages
-        self._drain = drain
+        self._on_device = on_device
 
-    def run(self, name: str, count: int) -> List[float]:
-        """Run ``count`` steps of a stage and return how long each took, in seconds."""
-        function, clock, unsynchronized = self._stages[name], self._clock, name in _UNSYNCHRONIZED
+    def run(self, name: str, count: int, ahead: int = 0) -> List[float]:
+        """Run ``ahead`` steps of a stage and ``count`` more; return how long each of the latter took, in seconds."""
+        function, clock = self._stages[name], self._clock
+        together = name in _UNSYNCHRONIZED and not self._on_device
         clock.drain()
         clock.tick()
-        for _ in range(count):
-            if unsynchronized:
+        for _ in range(ahead + count):
+            if together:
                 clock.tick()
-                if self._drain is not None:
-                    self._drain()
                 self._rendezvous.barrier()
                 clock.tick()
             function()
             clock.tick()
         ends = clock.drain()
-        stride = 3 if unsynchronized else 1
-        return [ends[index] - ends[index - 1] for index in range(stride, len(ends), stride)]
+        stride = 3 if together else 1
+        return [ends[index] - ends[index - 1] for index in range(stride * (ahead + 1), len(ends), stride)]
 
 
 class _MarkedSteps(object):

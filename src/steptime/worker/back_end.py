@@ -3,7 +3,8 @@
 Requirements, which every back end meets:
 
 - messages go the way that gradients go when the framework trains: the same library, buffers and settings;
-- ``run`` returns when the result is on this worker, so that back-to-back runs follow each other as steps do;
+- ``run`` returns when the result is on this worker, so that back-to-back runs follow each other as steps do; but for
+  ``allreduce_queued``, whose runs follow each other on a device as buckets do in one step;
 - nothing in a back end measures time: ``message_timing.py`` does, in the same way for all frameworks.
 
 ``Framework.open_back_end`` returns a back end; the manifest's ``[back_ends]`` name it and its operations.
@@ -11,6 +12,8 @@ Requirements, which every back end meets:
 
 import abc
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+
+from steptime.worker.clock import HostClock, StepClock
 
 if TYPE_CHECKING:
     import numpy
@@ -29,6 +32,8 @@ class BackEnd(abc.ABC):
 
     ``allreduce``
         Every worker contributes; every worker gets the sum.
+    ``allreduce_queued``
+        The same, and nobody waits for one message before the next is issued.
     ``push_pull``
         Every worker pushes to the servers, and pulls what they made of all pushes.
     ``incast``
@@ -74,6 +79,10 @@ class Message(abc.ABC):
     @abc.abstractmethod
     def run(self) -> None:
         """Exchange once; return when the result is on this worker."""
+
+    def clock(self) -> StepClock:
+        """Return the clock that notes the ends of runs; that of a device where ``run`` does not wait for it."""
+        return HostClock(lambda: None)
 
     @abc.abstractmethod
     def result(self) -> Optional["numpy.ndarray"]:

@@ -105,10 +105,13 @@ def _run_role(job: Job, context: ProcessContext, records: RecordFile) -> None:
             facts["precision"] = require_precision(job["precision"], products)
             if job["precision"] == "tf32":
                 facts["computed_in"] = computed_in(products)
+            if context.left_out:
+                facts["left_out_of_library_path"] = context.left_out
             records.write("session", facts=facts, opened_in_s=opened_in_s)
             _MODES[job["mode"]](session, job, context, records)
             helpers.stop()
-            records.write("threads", **found_threads())
+            peak = session.device_peak_bytes()
+            records.write("threads", **dict(found_threads(), **({} if peak is None else {"device_peak_bytes": peak})))
         except BaseException:
             helpers.stop()
             session.abort()

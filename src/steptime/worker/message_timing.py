@@ -21,6 +21,8 @@ from steptime.worker.shared_file import RecordFile
 if TYPE_CHECKING:
     from numpy import ndarray
 
+    from steptime.worker.clock import StepClock
+
 
 _WARM_RUNS = 3
 _BYTES_PER_VALUE = 4
@@ -85,13 +87,15 @@ class _MessageTimer(object):
         self._context = context
         self._rendezvous = rendezvous
         self._messages: Dict[Tuple[str, int], Message] = {}
+        self._clocks: Dict[Tuple[str, int], "StepClock"] = {}
         self._visits = 0
         self.checks, self.wrong = 0, 0
         self.mistakes: List[str] = []
 
     def warm(self, operation: str, size: int) -> float:
         """Make the message, run it a few times, and return the seconds of the quickest run."""
-        self._messages[operation, size] = self._back_end.message(operation, size // _BYTES_PER_VALUE)
+        self._messages[operation, size] = message = self._back_end.message(operation, size // _BYTES_PER_VALUE)
+        self._clocks[operation, size] = message.clock()
         ends = self.visit(operation, size, _WARM_RUNS)
         return min(later - earlier for earlier, later in zip(ends, ends[1:]))
 
@@ -99,7 +103,7 @@ class _MessageTimer(object):
         """Start together, run once unseen and ``runs`` times timed, check; return the ends, the unseen one's first."""
         import numpy
 
-        message = self._messages[operation, size]
+        message, clock = self._messages[operation, size], self._clocks[operation, size]
         count = size // _BYTES_PER_VALUE
         self._visits += 1
         contributions = [
@@ -110,10 +114,10 @@ class _MessageTimer(object):
         before = None if before is None else before.copy()
         message.fill(contributions[self._context.rank])
         self._rendezvous.barrier()
-        ends = []
         for _ in range(1 + runs):
             message.run()
-            ends.append(time.monotonic())
+            clock.tick()
+        ends = clock.drain()
         if operation == "incast":
             expected = numpy.stack(contributions[1:]) if self._context.rank == 0 else None
         else:

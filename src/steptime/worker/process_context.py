@@ -37,6 +37,8 @@ class ProcessContext(object):
         ``host:port`` where rank 0 (or the scheduler) listens for the rendezvous; not one of the above.
     ``cpus``
         The cores this process is pinned to, or an empty list.
+    ``left_out``
+        The folders that ``start.py`` has taken out of the library path.
     ``folder``
         The run folder: where ``job.json`` is and where records go.
     ``secret``
@@ -59,6 +61,7 @@ class ProcessContext(object):
         self.root_address = environment.get("STEPTIME_ROOT_ADDRESS", "127.0.0.1:0")
         self.interface = environment.get("STEPTIME_INTERFACE", "lo")
         self.cpus = _cpus(environment, self.role, self.local_rank)
+        self.left_out = environment.get("STEPTIME_LIBRARY_PATH_LEFT_OUT", "")
         self.folder = folder
         self.secret = b""
 

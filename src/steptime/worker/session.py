@@ -115,6 +115,14 @@ class Session(abc.ABC):
         """
         return None
 
+    def device_peak_bytes(self) -> Optional[int]:
+        """Return the most memory of its device that this worker's arrays had at once, by the framework's own count.
+
+        None on processors, and where the framework does not count. The driver counts more: see ``gpu_memory_used`` of
+        a launch's noise.
+        """
+        return None
+
     def ablate(self) -> Optional[AblatedStep]:
         """Return this session's step as an ``AblatedStep``; None if the framework's step cannot be broken down.
 

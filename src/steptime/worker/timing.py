@@ -78,10 +78,7 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     clock = session.clock()
     schedule = job["schedule"]
     started = time.monotonic()
-    for _ in range(schedule["warmup_steps"]):
-        session.step()
-        clock.tick()
-    warmup_ends = clock.drain()
+    warmup_ends = _warm_up(session, clock, context, schedule)
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
@@ -96,7 +93,78 @@ def run_timed(session: Session, job: Job, context: ProcessContext, records: Reco
     ends = clock.drain()
     stale = session.staleness()
     counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
-    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=used, staleness=counts)
+    loss = session.loss()
+    tick_s = seconds_of_tick(clock)
+    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=loss, usage=used, staleness=counts, tick_s=tick_s)
+
+
+_TICKS = 50
+
+
+def seconds_of_tick(clock: StepClock) -> float:
+    """Return how long one mark of ``clock`` takes, on the host or on the device, whichever is longer.
+
+    It is part of every step that is timed. Called when all steps are over.
+    """
+    clock.drain()
+    started = time.monotonic()
+    for _ in range(_TICKS):
+        clock.tick()
+    clock.drain()
+    return (time.monotonic() - started) / _TICKS
+
+
+def _warm_up(session: Session, clock: StepClock, context: ProcessContext, schedule: Dict[str, Any]) -> List[float]:
+    """Run the steps that are not counted, as many on all workers, and return their ends."""
+    ends: List[float] = []
+    steps, stretches = schedule["warmup_steps"], 0
+    while True:
+        for _ in range(steps):
+            session.step()
+            clock.tick()
+        ends += clock.drain()
+        stretches += 1
+        if "warmup_seconds" not in schedule or stretches == MOST_STRETCHES:
+            return ends
+        gaps = [later - earlier for earlier, later in zip(ends, ends[1:])]
+        steps = _agreed(context, "warmup_%d" % stretches, lambda: more_warmup(gaps, schedule), schedule)  # noqa: B023
+        if not steps:
+            return ends
+
+
+MOST_STRETCHES = 8
+"""Of a warm-up of a device."""
+_FEWEST_WARM = 5
+"""Steps of it."""
+_STEADY = 0.02
+"""Of a step: by how much the medians of the last two quarters of a steady warm-up may differ."""
+
+
+def more_warmup(gaps: List[float], schedule: Dict[str, Any]) -> int:
+    """Return how many steps more a device needs to warm up; 0 if it is warm.
+
+    That takes ``warmup_seconds`` from the end of the first step, in which frameworks compile, and lasts until steps are
+    steady: a device raises its clocks when it has work, and lowers them when it is hot.
+
+    Args:
+        gaps: the seconds of the steps behind the first one.
+        schedule: the job's.
+    """
+    wanted_s: float = schedule["warmup_seconds"]
+    quarter = len(gaps) // 4
+    step_s = max(_median(gaps[-quarter:]), 1e-6)
+    left_s, fewest = wanted_s - sum(gaps), _FEWEST_WARM - 1 - len(gaps)
+    if left_s > 0.0 or fewest > 0:
+        wanted = max(fewest, left_s / step_s + 1.0 if gaps else 1.0)
+    elif quarter and abs(_median(gaps[-2 * quarter : -quarter]) / step_s - 1.0) > _STEADY:
+        wanted = max(1.0, 0.5 * wanted_s / step_s)
+    else:
+        return 0
+    return int(min(schedule["max_steps"], wanted))
+
+
+def _median(values: List[float]) -> float:
+    return sorted(values)[len(values) // 2] if values else 0.0
 
 
 def agree_on_step_count(context: ProcessContext, warmup_ends: List[float], schedule: Dict[str, Any]) -> int:
@@ -113,9 +181,14 @@ def agree_on_step_count(context: ProcessContext, warmup_ends: List[float], sched
 
     Raises RuntimeError when rank 0's number does not arrive within ``schedule["agree_timeout_s"]``.
     """
-    path = os.path.join(context.folder, "step_count.json")
+    return _agreed(context, "step_count", lambda: _steps(warmup_ends, schedule), schedule)
+
+
+def _agreed(context: ProcessContext, name: str, choose: Callable[[], int], schedule: Dict[str, Any]) -> int:
+    """Return the number that ``choose`` gives on worker 0, which announces it under ``name`` in the run folder."""
+    path = os.path.join(context.folder, name + ".json")
     if context.rank == 0:
-        steps = _steps(warmup_ends, schedule)
+        steps = choose()
         write_json(path, {"steps": steps})
         return steps
     if not await_file(path, schedule.get("agree_timeout_s", 600.0)):
@@ -125,9 +198,9 @@ def agree_on_step_count(context: ProcessContext, warmup_ends: List[float], sched
 
 
 def _steps(ends: List[float], schedule: Dict[str, Any]) -> int:
-    gaps = sorted(later - earlier for earlier, later in zip(ends, ends[1:]))
+    step_s = _median([later - earlier for earlier, later in zip(ends, ends[1:])])
     least: int = schedule["min_steps"]
-    if not gaps or gaps[len(gaps) // 2] <= 0.0:
+    if step_s <= 0.0:
         return least
-    wanted = schedule["seconds"] / gaps[len(gaps) // 2]  # may be infinite, which no int can hold
+    wanted = schedule["seconds"] / step_s  # may be infinite, which no int can hold
     return max(least, int(min(schedule["max_steps"], wanted)))

@@ -178,12 +178,17 @@ class ChainerSession(ImperativeSession):
             facts["fast_batch_norm"] = bool(self._chainer.config.cudnn_fast_batch_normalization)
 
             facts["cupy"] = cupy.__version__
+            facts["nccl"] = cupy.cuda.nccl.get_version() if cupy.cuda.nccl.available else None
             facts["device_name"] = cupy.cuda.runtime.getDeviceProperties(self._device.device.id)["name"].decode()
         if self.communicator is not None:
             from steptime.frameworks.chainer.collectives import communicator_facts
 
             facts.update(communicator_facts(self.communicator))
         return facts
+
+    def device_peak_bytes(self):
+        """Return the memory that CuPy's pool has taken, which it keeps."""
+        return self._device.xp.get_default_memory_pool().total_bytes() if self._cuda else None
 
     def probe_precision(self):
         xp, functions = self._device.xp, self._chainer.functions

@@ -57,10 +57,13 @@ def open_chainer_batches(job, context, device):
 
 
 def _converter(device):
-    """Return what makes arrays on a device of samples; to a GPU it copies on a stream of its own."""
+    """Return what makes arrays on a device of samples; to a GPU it copies on a stream of its own.
+
+    Unless it knows the stream that computes, it waits for the whole device at every array of every batch.
+    """
     if device.xp is numpy:
         return lambda samples: chainer.dataset.concat_examples(samples, device)
-    transfer = chainer.dataset.ConcatWithAsyncTransfer()
+    transfer = chainer.dataset.ConcatWithAsyncTransfer(compute_stream=chainer.backends.cuda.Stream.null)
     return lambda samples: transfer(samples, device.device.id)
 
 

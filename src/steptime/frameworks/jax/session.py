@@ -83,6 +83,10 @@ class JaxSession(Session):
         # Waiting in the loop would keep the device idle while Python issues the next step, which no training does.
         return WaitingClock(lambda: self._newest, jax.block_until_ready, self.wait)
 
+    def device_peak_bytes(self):
+        seen = self._placement.device.memory_stats() if self._job["device"] == "cuda" else None
+        return (seen or {}).get("peak_bytes_in_use")
+
     def loss(self):
         return float(self._placement.own(self._losses)[0])
 

@@ -33,6 +33,16 @@ class TorchAllreduce(Message):
         return self._values.cpu().numpy()
 
 
+class TorchQueuedAllreduce(TorchAllreduce):
+    """A bucket that a device sums behind the one before, without a host that waits in between."""
+
+    def run(self):
+        distributed.all_reduce(self._values)  # of NCCL, it returns when the device knows what to do
+
+    def clock(self):
+        return self._device.clock()
+
+
 class TorchIncast(Message):
     """Rows of all workers but the first, which answers with one value."""
 
@@ -64,7 +74,7 @@ class TorchIncast(Message):
 class ProcessGroupBackEnd(BackEnd):
     """The process group that DistributedDataParallel reduces its buckets in: gloo on CPUs, NCCL on CUDA devices."""
 
-    messages = {"allreduce": TorchAllreduce, "incast": TorchIncast}
+    messages = {"allreduce": TorchAllreduce, "allreduce_queued": TorchQueuedAllreduce, "incast": TorchIncast}
 
     def __init__(self, job, context):
         self.context = context
@@ -72,7 +82,7 @@ class ProcessGroupBackEnd(BackEnd):
         join_group(self.device, context)
 
     def facts(self):
-        return {"framework_version": torch.__version__, "backend": self.device.backend}
+        return dict(self.device.facts(), framework_version=torch.__version__, backend=self.device.backend)
 
     def close(self):
         distributed.barrier()

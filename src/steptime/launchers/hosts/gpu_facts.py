@@ -13,11 +13,11 @@ from steptime.catalog.visible_devices import visible_devices
 from steptime.launchers.hosts.host_files import listed, read_text
 
 DRIVER, PCI_DEVICES = "/proc/driver/nvidia", "/sys/bus/pci/devices"
-_QUESTIONS = "pci.bus_id,name,uuid,compute_cap,memory.total,driver_version"
+_QUESTIONS = "pci.bus_id,name,uuid,compute_cap,memory.total,driver_version,mig.mode.current"
 _LIMIT_S = 30.0
 """A driver that no program uses is started anew for each question, which takes seconds."""
 _VERSION = re.compile(r"\b\d{3,}\.\d+(?:\.\d+)?\b")
-_DIVIDED = "CUDA_VISIBLE_DEVICES names a part of a divided GPU (MIG), and parts are not counted"
+_DIVIDED = "parts of divided GPUs (MIG) are not counted"
 
 
 def gpu_facts(
@@ -40,6 +40,7 @@ def gpu_facts(
     if visible is not None:
         chosen = visible_devices(visible, [str(each["uuid"]) for each in found])
         found = [found[index] for index in chosen]
+    whole = [each for each in found if not each["divided"]]
     return {
         "gpus": [
             {
@@ -48,11 +49,11 @@ def gpu_facts(
                 "capability": each["capability"],
                 "memory_bytes": each["memory_bytes"],
             }
-            for each in found
+            for each in whole
         ],
         "gpu_driver": found[0]["driver"] if found else None,
         "gpus_visible": visible,
-        "gpus_left_out": _DIVIDED if visible and visible.startswith("MIG-") else None,
+        "gpus_left_out": _DIVIDED if len(whole) < len(found) or (visible or "").startswith("MIG-") else None,
     }
 
 
@@ -63,7 +64,7 @@ def smi_gpus(said: str) -> list[dict[str, Any]]:
         fields = [field.strip() for field in line.split(",")]
         if len(fields) != len(_QUESTIONS.split(",")) or not fields[2].startswith("GPU-"):
             return []
-        address, model, uuid, capability, mebibytes, driver = fields
+        address, model, uuid, capability, mebibytes, driver, divided = fields
         found.append(
             {
                 "address": address.lower()[-12:],  # the kernel writes the domain with four digits
@@ -72,6 +73,7 @@ def smi_gpus(said: str) -> list[dict[str, Any]]:
                 "capability": capability if re.fullmatch(r"\d+\.\d+", capability) else None,
                 "memory_bytes": float(mebibytes) * 2**20 if mebibytes.isdecimal() else None,
                 "driver": driver,
+                "divided": divided == "Enabled",
             }
         )
     return sorted(found, key=lambda each: str(each["address"]))
@@ -104,6 +106,7 @@ def _listed_gpus(folder: str) -> list[dict[str, Any]]:
                 "capability": None,
                 "memory_bytes": None,
                 "driver": version.group() if version else None,
+                "divided": False,
             }
         )
     return found

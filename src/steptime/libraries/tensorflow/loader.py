@@ -112,7 +112,7 @@ class NativeBatches(object):
 
     def _prefetched(self, batches):
         """Return a dataset whose next batch is copied to the device, as bytes, while the one before is trained."""
-        return batches.apply(tf.data.experimental.prefetch_to_device(self._device))
+        return batches.apply(tf.data.experimental.prefetch_to_device(self._device, buffer_size=1))
 
     def _on_device(self, function):
         """Return ``function`` of inputs and targets, compiled, for a batch in bytes that lies on the device."""

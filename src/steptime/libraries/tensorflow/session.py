@@ -113,6 +113,11 @@ class TensorFlowSession(Session):
         with tf.device(self._last_gpu):
             return tf.raw_ops.AddV2(x=loss, y=loss)
 
+    def device_peak_bytes(self):
+        if self._last_gpu is None:
+            return None
+        return int(self._tf.config.experimental.get_memory_info(self._last_gpu.lstrip("/"))["peak"])
+
     def loss(self):
         return float(self.newest.numpy())
 

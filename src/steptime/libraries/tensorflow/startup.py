@@ -26,7 +26,8 @@ def before_import(onednn="default"):
 def import_tensorflow(job, local_rank, replicas=1):
     """Return TensorFlow, set up for one process: its kernels and threads, and the devices that it may see.
 
-    The operations of a worker run one after the other, because a second one beside the first would be a second thread.
+    The operations of a worker run one after the other, because a second one beside the first would be a second thread;
+    with a GPU, on which they only start, there is one thread more.
 
     Args:
         job: its ``threads`` are those of one operation; its options ``onednn`` and ``xla`` act here.
@@ -49,7 +50,8 @@ def import_tensorflow(job, local_rank, replicas=1):
     import tensorflow
 
     tensorflow.config.threading.set_intra_op_parallelism_threads(threads)
-    tensorflow.config.threading.set_inter_op_parallelism_threads(replicas)
+    # A batch that is copied ahead is fetched by a remote call, which takes one of these threads and waits for another.
+    tensorflow.config.threading.set_inter_op_parallelism_threads(replicas + (device == "cuda"))
     gpus = tensorflow.config.list_physical_devices("GPU")
     if device == "cuda" and not gpus:
         raise RuntimeError(

@@ -1,7 +1,7 @@
 """The device of a worker in torch: process settings, waiting and clocks; and torch's process group."""
 
 import os
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Optional, Union
 
 import torch
 from torch import distributed
@@ -72,6 +72,10 @@ class Cpu(object):
     def clock(self) -> StepClock:
         return HostClock(self.wait)
 
+    def peak_bytes(self) -> Optional[int]:
+        """Return None: there is no memory but the host's."""
+        return None
+
     def facts(self) -> Dict[str, Any]:
         return {
             "device": torch.backends.cpu.get_cpu_capability(),
@@ -100,12 +104,17 @@ class Cuda(object):
     def clock(self) -> StepClock:
         return EventClock(_recorded_event, _elapsed_s, self.wait)
 
+    def peak_bytes(self) -> Optional[int]:
+        """Return the most bytes of tensors that were on the device at once."""
+        return int(torch.cuda.max_memory_allocated(self.torch_device))
+
     def facts(self) -> Dict[str, Any]:
         return {
             "device": torch.cuda.get_device_name(self.torch_device),
             "threads": torch.get_num_threads(),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())),
             "cudnn_benchmark": torch.backends.cudnn.benchmark,
             "tf32": torch.backends.cuda.matmul.allow_tf32,
         }

@@ -63,8 +63,13 @@ def set_rate(optimizer: Any, rate: float) -> None:
 
 
 def update_option(job: Job) -> str:
-    """Return the job's option ``update``: how the optimizer works."""
-    return job["options"].get("update", "default")
+    """Return how the job's optimizer works: its option ``update``.
+
+    Under fp16 ``default`` is ``fused``: with others, torch's loss scaling asks the device in every step whether a
+    gradient is infinite, and waits for the answer.
+    """
+    wanted = job["options"].get("update", "default")
+    return "fused" if wanted == "default" and job["precision"] == "fp16" else wanted
 
 
 def update_of(optimizer: Any) -> str:

@@ -23,7 +23,10 @@ from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.session import Session
 from steptime.worker.weights import initial_weights
 
-_COMPILERS = ("g++", "clang++")
+_COMPILERS = {"cpu": ("CXX", ("g++", "clang++")), "cuda": ("CC", ("gcc", "clang"))}
+"""By device: the variable that names a compiler, and those that are looked for. On devices Triton compiles the code
+that starts its kernels, which is C.
+"""
 _PAYS_ON = ("cuda",)
 """Devices on which compiled steps are faster. On devices of CUDA they are by PyTorch's own guide. On processors (one
 core of an AMD EPYC, torch 2.13, CPU time of a step): LeNet-5 at batch 64 took 1.8 times the eager time, ResNet-50 at
@@ -43,19 +46,21 @@ def compiled_loss(loss: Any, job: Job, device_type: str) -> Tuple[Any, Dict[str,
         job: the job.
         device_type: ``cpu`` or ``cuda``.
 
-    Raises RuntimeError when ``compile`` is ``yes`` and this machine lacks what compiles for processors.
+    Raises RuntimeError when ``compile`` is ``yes`` and this machine lacks what it compiles with.
     """
     wanted, mode = job["options"].get("compile", "no"), job["options"].get("compile_mode", "default")
     if wanted == "no":
         return loss, {"compile": False}
-    missing = missing_packages() if device_type == "cpu" else []
     if wanted == "auto" and device_type not in _PAYS_ON:
         return loss, {"compile": False, "compile_left_out": "measured to be no faster on this device"}
+    missing = missing_packages(device_type)
+    if missing and wanted == "auto":
+        return loss, {"compile": False, "compile_left_out": "this machine lacks %s" % " and ".join(missing)}
     if missing:
         raise RuntimeError(
-            "compile: yes needs a C++ compiler (%s) and Python's headers on processors; "
+            "compile: yes needs a compiler (%s) and Python's headers; "
             "fix: apt-get install %s, or compile: auto, which trains without them"
-            % (" or ".join(_COMPILERS), " ".join(missing))
+            % (" or ".join(_COMPILERS[device_type][1]), " ".join(missing))
         )
     import torch._inductor.config as inductor
 
@@ -64,10 +69,11 @@ def compiled_loss(loss: Any, job: Job, device_type: str) -> Tuple[Any, Dict[str,
     return torch.compile(loss, mode=_MODES[mode], dynamic=False), {"compile": True, "compile_mode": mode}
 
 
-def missing_packages() -> List[str]:
-    """Return Debian's packages of what torch compiles with for processors, and this machine lacks."""
-    own = os.environ.get("CXX")
-    packages = [] if any(map(shutil.which, [own] if own else _COMPILERS)) else ["g++"]
+def missing_packages(device_type: str) -> List[str]:
+    """Return Debian's packages of what torch compiles with for a kind of device, and this machine lacks."""
+    variable, compilers = _COMPILERS[device_type]
+    own = os.environ.get(variable)
+    packages = [] if any(map(shutil.which, [own] if own else compilers)) else [compilers[0]]
     if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
         packages.append("python%d.%d-dev" % sys.version_info[:2])
     return packages
@@ -248,6 +254,9 @@ class TorchSession(Session):
 
     def clock(self) -> StepClock:
         return self._device.clock()
+
+    def device_peak_bytes(self) -> Optional[int]:
+        return self._device.peak_bytes()
 
     def facts(self) -> Dict[str, Any]:
         facts = {

@@ -25,7 +25,7 @@ class NetSetting(BaseModel):
     """Whose processes are started."""
     options: dict[str, Option]
     device: Literal["cpu", "cuda"]
-    operations: tuple[Literal["allreduce", "push_pull", "incast"], ...]
+    operations: tuple[Literal["allreduce", "allreduce_queued", "push_pull", "incast"], ...]
     sizes: tuple[Annotated[int, Field(gt=0, le=2**53)], ...]
     """Bytes of one message of one worker, ascending; multiples of 4."""
     workers: Count

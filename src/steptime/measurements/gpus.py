@@ -1,0 +1,187 @@
+"""The GPUs that a process sees, by NVIDIA's management library: their state at moments of a launch, and their links."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+from statistics import median
+from typing import Any, Self
+
+import pynvml
+
+from steptime.catalog.accelerators import device_handles
+
+_MILLI, _MEGA = 1e-3, 1e6
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One GPU at one moment; None if its driver does not say."""
+
+    name: str
+    memory_used_bytes: float | None
+    temperature_c: float | None
+    sm_hz: float | None
+    power_w: float | None
+    power_limit_w: float | None
+    throttle_reasons: int | None
+    """The driver's bit mask."""
+    throttled_s: float | None
+    """Seconds since boot in which heat or power limits held the clocks down; GPUs for games do not say."""
+    processes: float | None
+    """Compute processes on it."""
+
+
+@cache
+def _library() -> Any:  # noqa: ANN401 - an untyped module
+    try:
+        pynvml.nvmlInit()
+    except Exception:  # noqa: BLE001 - whatever a driver's library does, a launch is measured without it
+        return None
+    return pynvml
+
+
+def _handles(library: Any) -> list[Any]:  # noqa: ANN401 - an untyped module
+    return device_handles(library, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+
+def gpu_states() -> list[GpuState]:
+    """Return the state of every GPU that this process sees; an empty list where there is none, or no driver."""
+    library = _library()
+    if library is None:
+        return []
+    states: list[GpuState] = []
+    with contextlib.suppress(library.NVMLError):
+        states = [_state(library, handle) for handle in _handles(library)]
+    return states
+
+
+def _state(library: Any, handle: Any) -> GpuState:  # noqa: ANN401 - an untyped module
+    def ask(question: str, *arguments: Any) -> Any:  # noqa: ANN401
+        return _asked(library, question, handle, *arguments)
+
+    name, memory = ask("nvmlDeviceGetName"), ask("nvmlDeviceGetMemoryInfo")
+    clock = ask("nvmlDeviceGetClockInfo", library.NVML_CLOCK_SM)
+    power, limit = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetEnforcedPowerLimit")
+    processes = ask("nvmlDeviceGetComputeRunningProcesses")
+    policies = (library.NVML_PERF_POLICY_THERMAL, library.NVML_PERF_POLICY_POWER)
+    held = [ask("nvmlDeviceGetViolationStatus", policy) for policy in policies]
+    return GpuState(
+        name=name.decode() if isinstance(name, bytes) else str(name),
+        memory_used_bytes=None if memory is None else float(memory.used),
+        temperature_c=_number(ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU)),
+        sm_hz=None if clock is None else clock * _MEGA,
+        power_w=None if power is None else power * _MILLI,
+        power_limit_w=None if limit is None else limit * _MILLI,
+        throttle_reasons=ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        throttled_s=None if None in held else sum(each.violationTime for each in held) * 1e-9,
+        processes=None if processes is None else float(len(processes)),
+    )
+
+
+def _asked(library: Any, question: str, *arguments: Any) -> Any:  # noqa: ANN401 - an untyped module
+    try:
+        return getattr(library, question)(*arguments)
+    except (library.NVMLError, AttributeError):
+        return None
+
+
+def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever the driver reports
+    return None if value is None else float(value)
+
+
+_PATHS = {0: "one board", 10: "one switch", 20: "several switches", 30: "host bridge", 40: "NUMA node", 50: "sockets"}
+"""By the level of NVML: what lies between two GPUs on the PCI bus."""
+
+
+def gpu_links() -> dict[str, str]:
+    """Return ``{"0-1": "NVLink x18"}`` of each two of the GPUs that this process sees; empty where they are fewer.
+
+    What is no NVLink is named by what lies between on the bus, as ``NUMA node``.
+    """
+    library = _library()
+    if library is None:
+        return {}
+    with contextlib.suppress(library.NVMLError):
+        handles = _handles(library)
+        pairs = combinations(range(len(handles)), 2)
+        return {f"{one}-{other}": _link(library, handles[one], handles[other]) for one, other in pairs}
+    return {}
+
+
+def _link(library: Any, one: Any, other: Any) -> str:  # noqa: ANN401 - the library's
+    if _asked(library, "nvmlDeviceGetP2PStatus", one, other, library.NVML_P2P_CAPS_INDEX_NVLINK) == 0:
+        links = range(library.NVML_NVLINK_MAX_LINKS)
+        active = sum(_asked(library, "nvmlDeviceGetNvLinkState", one, link) == 1 for link in links)
+        return f"NVLink x{active}" if active else "NVLink"
+    level = _asked(library, "nvmlDeviceGetTopologyCommonAncestor", one, other)
+    return _PATHS.get(level, "unknown")
+
+
+_EVERY_S = 0.25
+_HELD_BACK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+"""Of the mask of reasons: a power limit, a slowdown by hardware, and limits of heat and of power behind it."""
+
+
+class GpuSamples:
+    """The states of all visible GPUs during a launch, read by a thread that sleeps in between."""
+
+    def __init__(self, states: Callable[[], list[GpuState]] = gpu_states, every_s: float = _EVERY_S) -> None:
+        """Take what reads the states, and how often it does."""
+        self._states, self._every_s = states, every_s
+        self._found: list[tuple[float, list[GpuState]]] = []
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        """Begin to read, unless there is nothing to read."""
+        if self._states():
+            self._thread = threading.Thread(target=self._read, daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Read no more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _read(self) -> None:
+        while not self._over.wait(self._every_s):
+            self._found.append((time.monotonic(), self._states()))
+
+    def noise(self, begin_s: float, end_s: float, used: int) -> dict[str, float | None]:
+        """Return what the GPUs did between two moments of the monotonic clock; empty where nothing was read.
+
+        Args:
+            begin_s: of the steps that were timed.
+            end_s: likewise.
+            used: how many of the GPUs the launch used, the first ones.
+        """
+        within = [states[:used] for at_s, states in self._found if begin_s <= at_s <= end_s]
+        seen = [state for states in within for state in states]
+        if not seen:
+            return {}
+        hz = [state.sm_hz for state in seen if state.sm_hz is not None]
+        power = [state.power_w / state.power_limit_w for state in seen if state.power_w and state.power_limit_w]
+        reasons = [state.throttle_reasons for state in seen if state.throttle_reasons is not None]
+        held = [float(bool(each & _HELD_BACK)) for each in reasons]
+        return {
+            "gpu_samples": float(len(within)),
+            "gpu_sm_hz": median(hz) if hz else None,
+            "gpu_lowest_sm_hz": min(hz, default=None),
+            "gpu_highest_temperature_c": most([state.temperature_c for state in seen]),
+            "gpu_power_limit_share": max(power, default=None),
+            "gpu_held_back_share": sum(held) / len(held) if held else None,
+            "gpu_memory_used_bytes": most([state.memory_used_bytes for state in seen]),
+            "gpu_processes": most([state.processes for state in seen]),
+        }
+
+
+def most(values: Sequence[float | None]) -> float | None:
+    """Return the largest of the values that are known."""
+    return max((value for value in values if value is not None), default=None)
