@@ -27,7 +27,7 @@ from steptime.catalog.workloads.table import build_workload
 from steptime.measurements.consistency import misfit
 from steptime.measurements.launch_times import launch_times
 from steptime.measurements.records import Launch
-from steptime.measurements.verdicts import deviating, warm_losses
+from steptime.measurements.timed_training import deviating, early_losses
 from steptime.runner.jobs import TimingSchedule, timing_job
 from steptime.runner.preparation import loader_of, prepare_datasets, prepare_stored_form
 from steptime.runner.progress import Silent
@@ -81,7 +81,7 @@ def verdict(trial: Trial, launch: Launch, others: Sequence[tuple[Trial, Launch]]
         return "failed", launch.reason or ""
     if unfit := misfit(launch, trial):
         return "caught", unfit.message
-    losses = [warm_losses(each, [record]) for each, record in [*others, (trial, launch)]]
+    losses = [early_losses(each, [record]) for each, record in [*others, (trial, launch)]]
     found = deviating(losses, {each.trial.id: _ROUNDING for each in losses}).get(trial.id)
     return ("caught", found) if found else ("ranked", "")
 

@@ -1,10 +1,12 @@
 """The loops of timed runs, the same for every framework: whole steps and nothing else, or the loader alone."""
 
 import os
+import sys
 import time
 from typing import Any, Callable, Dict, List, Optional
 
 from steptime.worker.clock import StepClock
+from steptime.worker.kept_losses import KeptLosses
 from steptime.worker.process_context import Job, ProcessContext
 from steptime.worker.rendezvous import Rendezvous
 from steptime.worker.session import Session
@@ -73,30 +75,50 @@ def _stretch(  # noqa: PLR0913, PLR0917 - one per fact
 def run_timed(session: Session, job: Job, context: ProcessContext, records: RecordFile) -> None:
     """Warm up, agree on the number of steps, time them, and write the ends of all steps to ``records``.
 
-    Nothing but the step and one clock tick runs inside the timed window.
+    Nothing but the step and one clock tick runs inside the timed window, but for what ``timed_evidence`` keeps of few
+    steps.
     """
     clock = session.clock()
     schedule = job["schedule"]
+    losses = KeptLosses(session)
     started = time.monotonic()
-    for _ in range(schedule["warmup_steps"]):
-        session.step()
-        clock.tick()
+    losses.take(schedule["warmup_steps"], clock.tick)
     warmup_ends = clock.drain()
     records.write("warmup", started_s=started, ends_s=warmup_ends, loss=session.loss())
     steps = agree_on_step_count(context, warmup_ends, schedule)
     session.staleness()  # of the warm-up, which is not counted
-    session.step()  # the workers come out of the pause at different moments; this step lines them up again
+    losses.take(1)  # the workers come out of the pause at different moments; this step lines them up again
     before = usage()  # ahead of the first end, so that the usage covers all that is timed
     clock.tick()
-    for _ in range(steps):
-        session.step()
-        clock.tick()
+    losses.take(steps, clock.tick)
     session.wait()
     used = used_since(before)
     ends = clock.drain()
     stale = session.staleness()
     counts = None if stale is None else {str(updates): count for updates, count in sorted(stale.items())}
-    records.write("steps", origin_s=ends[0], ends_s=ends[1:], loss=session.loss(), usage=used, staleness=counts)
+    last = session.loss()
+    records.write(
+        "steps",
+        origin_s=ends[0],
+        ends_s=ends[1:],
+        loss=last,
+        usage=used,
+        staleness=counts,
+        losses=losses.read(),
+        **_evidence(session, job, context, len(warmup_ends) + len(ends), alone=stale is not None),
+    )
+
+
+def _evidence(session: Session, job: Job, context: ProcessContext, steps: int, alone: bool) -> Dict[str, Any]:
+    """Return what ``timed_evidence`` tells of a worker that took so many steps."""
+    samples = session.output_shape()[0]
+    if "numpy" not in sys.modules:  # a session without arrays, as of tests, has drawn no batches and holds no weights
+        return {"samples": samples, "drawn": None, "batches": [], "weights": []}
+    from steptime.worker.timed_evidence import final_weights, seen_batches
+
+    evidence = dict(seen_batches(context, steps), samples=samples)  # ahead of turns, which draw more
+    evidence["weights"] = final_weights(session, job, context, alone)
+    return evidence
 
 
 def agree_on_step_count(context: ProcessContext, warmup_ends: List[float], schedule: Dict[str, Any]) -> int:
