@@ -58,7 +58,7 @@ from steptime.measurements.summary_form import (
     TrialSummary,
 )
 from steptime.measurements.tiers import TIERS, tiers_of, tuned_trials
-from steptime.measurements.timed_training import EarlyLosses, deviating, early_losses, mistake, roundings
+from steptime.measurements.training_evidence import EarlyLosses, deviating, early_losses, mistake, roundings
 from steptime.measurements.verdicts import TrialVerdict, current_checks, fewer_checked
 from steptime.study.trial import Trial
 

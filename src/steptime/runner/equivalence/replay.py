@@ -15,13 +15,13 @@ from typing import Any
 from steptime.catalog.strategies import strategy_named
 from steptime.catalog.workloads.layers import Workload
 from steptime.measurements.records import Launch, Replay
-from steptime.measurements.timed_training import differs_from_replay, losses_of, steps_of
+from steptime.measurements.training_evidence import REPEATS, differs_from_replay, losses_of, steps_of
 from steptime.runner.executor import Executor
 from steptime.runner.jobs import replay_job
 from steptime.runner.progress import Observer
 from steptime.study.trial import Trial
 
-_NUDGES = {"fp32": 2.0**-18, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
+_NUDGES = {"fp32": 2.0**-20, "tf32": 2.0**-12, "fp16": 2.0**-12, "bf16": 2.0**-9}
 """By precision, what the learning rate of the smallest nudge is away: more than what the order of sums changes of an
 update."""
 _FACTORS = (1.0, -1.0, 4.0, -4.0)
@@ -79,11 +79,16 @@ class Replays:
             return
         yield right
         if any(differs_from_replay(each, [right]) for each in launches):
-            smallest = _NUDGES[trial.precision]
-            for factor in _FACTORS:
-                nudged = self._replay(trial, workload, loader, steps, 1.0 + factor * smallest)
-                if nudged is not None:
-                    yield nudged
+            yield from self.beside(trial, workload, loader, steps)
+
+    def beside(
+        self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int]
+    ) -> Iterator[Replay]:
+        """Yield the replay to the same ``steps`` again, and others whose learning rates are some millionths away."""
+        for factor in (*(0.0,) * (REPEATS - 1), *_FACTORS):
+            found = self._replay(trial, workload, loader, steps, 1.0 + factor * _NUDGES[trial.precision])
+            if found is not None:
+                yield found
 
     def _replay(
         self, trial: Trial, workload: Workload, loader: Mapping[str, Any], steps: Sequence[int], nudge: float
@@ -92,9 +97,7 @@ class Replays:
         nudged = trial.with_learning_rate(trial.optimizer.learning_rate * nudge)
         rounds = [later - earlier for earlier, later in pairwise([0, *steps])]
         folder = self.scratch / f"replay-{trial.id}"
-        ran = self.executor.launch(
-            nudged, replay_job(nudged, workload, loader, rounds), folder, last_record="replay", pinned=False
-        )
+        ran = self.executor.launch(nudged, replay_job(nudged, workload, loader, rounds), folder, last_record="replay")
         self.executor.remove(folder)
         if ran.reason:
             return None

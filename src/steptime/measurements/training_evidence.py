@@ -131,52 +131,107 @@ def _array_distance(one: ShortSketches, other: ShortSketches, name: str) -> floa
 _SAME = 1e-5
 """Of a loss or an update: launches of one framework that take the same steps differ by less, or by what nudged runs
 differ."""
-_LEAST = 1e-3
+_EQUAL = 1e-9
+"""Likewise, of launches that compute the same to the last digit."""
+_LEAST = 1e-4
 """Of a loss or an update, that is allowed where they differ."""
 _NUDGED = 16.0
 """Times the spread of nudged runs, that is allowed."""
 _UNKNOWN = 0.5
-"""Of a loss or an update: where so much would be allowed, nothing is claimed."""
+"""Of a loss or an update: where so much would be allowed, nothing is claimed by the spread."""
 _OF_FIRST = 1e-3
 """Of the first loss, below which differences count as of a loss of this size."""
+REPEATS = 3
+"""Replays without a nudge that must agree with each other before a framework counts as one that repeats itself."""
 
 
 def differs_from_replay(launch: Launch, replays: Sequence[Replay]) -> str | None:
     """Return the sentence about the first step at which a launch is not what its replay is, or None.
 
+    A launch differs where it is farther away than nudged runs lead; or where it was equal to the last digit behind
+    earlier steps and then is not, of a framework whose replays are equal to the end.
+
     Args:
         launch: a good timed launch.
         replays: of its trial. Those that are nudged tell how much is allowed; without them every difference counts,
-            and whoever asks repeats the replay with nudges.
+            and whoever asks repeats the replay, with nudges and without.
     """
-    right = next((each for each in replays if each.nudge == 1.0), None)
-    if right is None:
+    same = [each for each in replays if each.nudge == 1.0]
+    if not same:
         return None
-    nudged = [each for each in replays if each.nudge != 1.0 and each.steps == right.steps]
+    right, nudged = same[0], [each for each in replays if each.nudge != 1.0 and each.steps == same[0].steps]
     workers = sorted(launch.workers, key=lambda worker: worker.rank)
     if reason := _other_batches(workers, right):
         return reason
+    repeats_itself = len(same) >= REPEATS and all(_agree(each, right) for each in same[1:])
     loss_spread = weight_spread = 0.0
+    equal = 0
     for place, step in enumerate(right.steps):
         loss_spread = max([loss_spread, *(_loss_distance(each, right, place) for each in nudged)])
         weight_spread = max([weight_spread, *(_weight_distance(each, right, place) for each in nudged)])
-        if reason := _other_loss(workers, right, place, _allowed(loss_spread, nudged)):
-            return reason
-        own = workers[0].weights[0] if workers and workers[0].weights else None
-        if own and steps_of(workers[0]) == step and (weights := right.weights[place]):
-            share, allowed = _distance(own, weights), _allowed(weight_spread, nudged)
-            if allowed is not None and share > allowed:
-                return (
-                    f"{_WRONG}: behind {step} steps their weights are {100 * share:.2g} % of the update away from "
-                    f"those of the same steps without a clock, and {100 * allowed:.2g} % are allowed"
-                )
+        sure = repeats_itself and equal > 1  # the first loss is that of the first weights, whatever follows
+        found = _loss_difference(workers, right, place)
+        if found and found.share > (_LEAST if sure else _allowed(loss_spread, nudged)):
+            return f"{_WRONG}: {found.sentence}, and {_allowance(sure, equal, loss_spread, nudged)}"
+        if found is None or found.share <= _EQUAL:
+            equal = step
+        moved = _weight_difference(workers, right, place)
+        if moved and moved.share > (_LEAST if sure else _allowed(weight_spread, nudged)):
+            return f"{_WRONG}: {moved.sentence}, and {_allowance(sure, equal, weight_spread, nudged)}"
     return None
 
 
-def _allowed(spread: float, nudged: Sequence[Replay]) -> float | None:
-    """Return which share of a loss or an update may differ; None where nudged runs differ too much for a claim."""
+@dataclass(frozen=True)
+class _Difference:
+    share: float
+    sentence: str
+
+
+def _agree(one: Replay, other: Replay) -> bool:
+    return one.steps == other.steps and all(
+        max(_loss_distance(one, other, place), _weight_distance(one, other, place)) <= _SAME
+        for place in range(len(other.steps))
+    )
+
+
+def _allowed(spread: float, nudged: Sequence[Replay]) -> float:
+    """Return which share of a loss or an update may differ; infinite where nudged runs differ too much for a claim."""
     allowed = max(_LEAST, _NUDGED * spread) if nudged else _SAME
-    return None if allowed > _UNKNOWN else allowed
+    return math.inf if allowed > _UNKNOWN else allowed
+
+
+def _allowance(sure: bool, equal: int, spread: float, nudged: Sequence[Replay]) -> str:  # noqa: FBT001 - of one caller
+    if sure:
+        return f"were equal up to step {equal}"
+    return f"{100 * _allowed(spread, nudged):.2g} % are allowed"
+
+
+def _loss_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+    """Return the largest of a step; None of steps whose losses were not kept."""
+    step, found = right.steps[place], []
+    for worker, loss, first in zip(workers, right.losses[place], right.losses[0], strict=False):
+        own = dict(losses_of(worker)).get(step)
+        if own is not None and loss is not None:
+            sentence = (
+                f"behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a clock "
+                f"lead to {loss:.6g}"
+            )
+            found.append(_Difference(abs(own - loss) / _scale(loss, first), sentence))
+    return max(found, key=lambda each: each.share, default=None)
+
+
+def _weight_difference(workers: Sequence[WorkerSteps], right: Replay, place: int) -> _Difference | None:
+    """Return that of the first worker behind its last step; None of other steps."""
+    own, step = workers[0].weights[0] if workers and workers[0].weights else None, right.steps[place]
+    weights = right.weights[place]
+    if not own or not weights or steps_of(workers[0]) != step:
+        return None
+    share = _distance(own, weights)
+    return _Difference(
+        share,
+        f"behind {step} steps their weights are {100 * share:.2g} % of the update away from those of the same steps "
+        "without a clock",
+    )
 
 
 def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
@@ -188,23 +243,8 @@ def _other_batches(workers: Sequence[WorkerSteps], right: Replay) -> str | None:
     return None
 
 
-def _other_loss(workers: Sequence[WorkerSteps], right: Replay, place: int, allowed: float | None) -> str | None:
-    step = right.steps[place]
-    for worker, loss in zip(workers, right.losses[place], strict=False):
-        own = dict(losses_of(worker)).get(step)
-        first = right.losses[0][worker.rank] if worker.rank < len(right.losses[0]) else None
-        if own is None or loss is None or allowed is None:
-            continue
-        if abs(own - loss) > allowed * _scale(loss, first):
-            return (
-                f"{_WRONG}: behind {step} steps worker {worker.rank} had a loss of {own:.6g}, the same steps without a "
-                f"clock lead to {loss:.6g}, and {100 * allowed:.2g} % are allowed"
-            )
-    return None
-
-
 def _scale(loss: float, first: float | None) -> float:
-    return abs(loss) + _OF_FIRST * abs(first or 0.0)
+    return abs(loss) + _OF_FIRST * abs(first or 0.0) or 1.0
 
 
 def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
@@ -212,7 +252,7 @@ def _loss_distance(nudged: Replay, right: Replay, place: int) -> float:
     pairs = zip(nudged.losses[place], right.losses[place], right.losses[0], strict=True)
     return max(
         (
-            math.inf if one is None or other is None else abs(one - other) / (_scale(other, first) or 1.0)
+            math.inf if one is None or other is None else abs(one - other) / _scale(other, first)
             for one, other, first in pairs
         ),
         default=0.0,
